@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Runs a recipe of the justfile, after seeing to it that the tools for it are there.
+#   ./do try     build, then run Python and a shell command in a sandbox
+#   ./do ci      build, then all checks and tests
+set -euo pipefail
+cd "$(dirname "$0")"
+recipe=${1:-default}
+
+say() { printf 'do: %s\n' "$*" >&2; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+have cargo || {
+    say "Rust is missing: no 'cargo' on PATH. Install a toolchain (1.88 or newer, with rustup) and run this again."
+    exit 1
+}
+export PATH="$HOME/.cargo/bin:$PATH"
+have cc || { say "a C linker is missing: no 'cc' on PATH. Install gcc (Debian: apt-get install gcc)."; exit 1; }
+
+# The quickest of the ways in which a tool comes.
+install_cargo_tool() { # binary crate
+    have "$1" && return
+    say "installing $2, which takes some minutes the first time"
+    cargo install --quiet --locked "$2"
+}
+install_just() {
+    have just && return
+    if have pip && pip install --quiet --root-user-action=ignore rust-just 2>/dev/null && have just; then return; fi
+    install_cargo_tool just just
+}
+# Programs that the tests drive. Without root, tests that want a missing one are skipped and say so.
+install_debian() {
+    local missing=()
+    for program in "$@"; do have "$program" || missing+=("$program"); done
+    [ ${#missing[@]} -eq 0 ] && return
+    if have apt-get && [ "$(id -u)" = 0 ]; then
+        say "installing ${missing[*]}"
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+            say "could not install ${missing[*]}; tests that want them are skipped"
+    else
+        say "missing: ${missing[*]}; tests that want them are skipped"
+    fi
+}
+
+install_just
+case $recipe in
+ci | test | soak)
+    install_cargo_tool cargo-nextest cargo-nextest
+    install_debian tmux vim less python3
+    ;;&
+ci | deny) install_cargo_tool cargo-deny cargo-deny ;;&
+fuzz) install_cargo_tool cargo-fuzz cargo-fuzz ;;
+esac
+exec just "$@"

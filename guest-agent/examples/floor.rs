@@ -1,0 +1,46 @@
+//! The floor under the figures: a small static program that does the bare minimum of what the
+//! agent does, asked over its stdin, a Unix socket.
+//!
+//! `r` runs `/bin/true` and answers when it has ended. `p` answers at once. `c` runs a program that
+//! writes [`COPY_BYTES`] and copies its output from the pipe to the socket.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+/// What `c` copies.
+const COPY_BYTES: usize = 100 * 1024 * 1024;
+
+fn main() -> std::io::Result<()> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let mut socket = UnixStream::from(socket);
+    let mut buffer = vec![0; 64 * 1024];
+    let mut order = [0];
+    while socket.read(&mut order)? == 1 {
+        match order[0] {
+            b'r' => {
+                let status = Command::new("/bin/true").stdin(Stdio::null()).status()?;
+                socket.write_all(&[u8::from(status.success())])?;
+            }
+            b'c' => {
+                let mut child = Command::new("/usr/bin/head")
+                    .args(["-c", &COPY_BYTES.to_string(), "/dev/zero"])
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .spawn()?;
+                let mut output = child.stdout.take().expect("piped");
+                loop {
+                    let count = output.read(&mut buffer)?;
+                    if count == 0 {
+                        break;
+                    }
+                    socket.write_all(&buffer[..count])?;
+                }
+                child.wait()?;
+            }
+            _ => socket.write_all(b"p")?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What every part of a running agent shares: one value behind an `Rc`, on one thread.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use protocol::hello::AgentInfo;
+use protocol::limits;
+use protocol::spool::Budget;
+use protocol::{AgentId, Fault, FaultCode};
+use tokio::sync::Notify;
+
+use crate::cgroup::{CgroupSupport, Groups};
+use crate::config::Config;
+use crate::pid1::reaper::Reaper;
+use crate::serve::Peers;
+use crate::session::Sessions;
+use crate::sys::{clock, entropy, resource};
+
+/// See the module's description.
+pub struct Agent {
+    pub config: Config,
+    pub id: AgentId,
+    pub reaper: Reaper,
+    /// The memory of all spools.
+    pub budget: Budget,
+    /// Control groups for sessions, where there are any.
+    pub groups: RefCell<Option<Groups>>,
+    pub sessions: Sessions,
+    pub peers: Peers,
+    stopping: Cell<bool>,
+    /// The grace of the stop that was asked for.
+    stop_grace: Cell<Option<Duration>>,
+    stop_asked: Notify,
+    info: AgentInfo,
+}
+
+impl Agent {
+    pub fn new(config: Config, reaper: Reaper, groups: CgroupSupport) -> std::io::Result<Rc<Self>> {
+        let mut id = [0; 16];
+        entropy::fill(&mut id)?;
+        let memory_bytes = resource::memory_bytes();
+        let share = (memory_bytes / limits::SPOOLS_MEMORY_SHARE) as usize;
+        let (groups, cgroup_missing) = match groups {
+            CgroupSupport::Available(groups) => (Some(groups), None),
+            CgroupSupport::Unavailable { reason } => (None, Some(reason)),
+        };
+        let controllers =
+            groups.as_ref().map_or(Vec::new(), |groups| groups.controllers().to_vec());
+        let info = AgentInfo {
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            init: config.init,
+            hostname: resource::hostname(),
+            ready_cpu_us: resource::cpu_us(),
+            ready_us: clock::monotonic_us() - config.began_us,
+            memory_bytes,
+            cpus: resource::cpus(),
+            cgroup_missing,
+            controllers,
+            boot: config.boot.clone(),
+            ..AgentInfo::default()
+        };
+        Ok(Rc::new(Self {
+            config,
+            id: AgentId(id),
+            reaper,
+            budget: Budget::new(share.clamp(limits::SPOOL_BYTES_MIN, limits::SPOOLS_BYTES_MAX)),
+            groups: RefCell::new(groups),
+            sessions: Sessions::default(),
+            peers: Peers::default(),
+            stopping: Cell::new(false),
+            stop_grace: Cell::new(None),
+            stop_asked: Notify::new(),
+            info,
+        }))
+    }
+
+    /// What this agent says of itself at this moment.
+    pub fn info(&self) -> AgentInfo {
+        let counts = self.reaper.counts();
+        AgentInfo {
+            processes_reaped: counts.reaped + counts.strangers,
+            time_ms: clock::wall_ms(),
+            uptime_ms: (clock::monotonic_us() - self.config.began_us) / 1000,
+            ..self.info.clone()
+        }
+    }
+
+    /// Asks for the end of everything. The first grace counts, unless a later one is shorter.
+    pub fn stop(&self, grace: Duration) {
+        let grace = self.stop_grace.get().map_or(grace, |earlier| earlier.min(grace));
+        self.stop_grace.set(Some(grace));
+        self.stop_asked.notify_one();
+    }
+
+    /// Resolves when somebody has asked for the end, with the grace for processes. From then on no
+    /// new work is taken.
+    pub async fn stop_asked(&self) -> Duration {
+        loop {
+            if let Some(grace) = self.stop_grace.get() {
+                self.stopping.set(true);
+                return grace;
+            }
+            self.stop_asked.notified().await;
+        }
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Refuses new work once the agent is stopping.
+    pub fn check_running(&self) -> Result<(), Fault> {
+        if self.is_stopping() {
+            return Err(Fault::new(FaultCode::Stopping, "the sandbox is stopping"));
+        }
+        Ok(())
+    }
+}

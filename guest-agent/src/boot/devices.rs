@@ -1,0 +1,73 @@
+//! `/dev` of a sandbox: the few devices that every program may use, and terminals of its own.
+//!
+//! Devices are bound from the host's rather than made, which needs no right to make devices; on
+//! every other file system of the sandbox they are void.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use nix::mount::MsFlags;
+
+use super::root::{SHARED_MEMORY, make_directory, make_file};
+use super::{BootError, Outcome, Stage};
+use crate::sys::mount;
+
+const HOST_DEV: &str = "/host/dev";
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const LINKS: [(&str, &str); 6] = [
+    ("/proc/self/fd", "fd"),
+    ("/proc/self/fd/0", "stdin"),
+    ("/proc/self/fd/1", "stdout"),
+    ("/proc/self/fd/2", "stderr"),
+    ("pts/ptmx", "ptmx"),
+    ("/proc/kcore", "core"),
+];
+
+/// The group that owns terminals on every distribution.
+const TTY_GROUP: u32 = 5;
+
+pub(super) fn mount_devices(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    let dev = stage.root.join("dev");
+    make_directory(&dev, 0o755)?;
+    // The devices bound here bring the flags of the host's mount, so that they alone are not void.
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount::fresh("tmpfs", &dev, flags, "size=64k,mode=755")
+        .map_err(BootError::path("mounting", &dev))?;
+    for name in DEVICES {
+        let target = dev.join(name);
+        make_file(&target)?;
+        mount::bind(&Path::new(HOST_DEV).join(name), &target)
+            .map_err(BootError::path("mounting", &target))?;
+    }
+    for (points_to, name) in LINKS {
+        let link = dev.join(name);
+        symlink(points_to, &link).map_err(BootError::path("making", &link))?;
+    }
+    Ok(Outcome::Done)
+}
+
+pub(super) fn mount_terminals(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    let point = stage.root.join("dev/pts");
+    make_directory(&point, 0o755)?;
+    // A user namespace of one user has no such group.
+    let group = if stage.in_user_namespace { String::new() } else { format!(",gid={TTY_GROUP}") };
+    let options = format!("newinstance,ptmxmode=0666,mode=620{group}");
+    mount::fresh("devpts", &point, MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, &options)
+        .map_err(BootError::path("mounting", &point))?;
+    Ok(Outcome::Done)
+}
+
+pub(super) fn mount_shared_memory(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    let point = stage.root.join("dev/shm");
+    make_directory(&point, 0o1777)?;
+    mount::bind(Path::new(SHARED_MEMORY), &point).map_err(BootError::path("mounting", &point))?;
+    Ok(Outcome::Done)
+}
+
+pub(super) fn mount_message_queues(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    let point = stage.root.join("dev/mqueue");
+    make_directory(&point, 0o755)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount::fresh("mqueue", &point, flags, "").map_err(BootError::path("mounting", &point))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,90 @@
+//! Stage 1: from a bare process to the first process of a sandbox, as a table of named steps.
+//!
+//! `main` calls [`launch::enter`] before there is a thread or a runtime. The steps are listed in
+//! [`steps`], each fatal or best-effort, each timed; what became of them is reported, so that a
+//! sandbox that lacks something can say so. Nothing here runs after the agent has begun to serve.
+
+mod devices;
+pub mod error;
+mod kernel;
+pub mod launch;
+mod network;
+mod patchwork;
+mod privileges;
+mod root;
+pub mod steps;
+mod supervisor;
+
+pub use error::{BootError, LaunchError};
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use protocol::boot::BootConfig;
+
+use crate::sys::clock;
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// There was nothing to do, for this reason.
+    Skipped(&'static str),
+    /// It failed, and the sandbox does without.
+    Failed(String),
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepReport {
+    pub name: &'static str,
+    pub outcome: Outcome,
+    pub micros: u64,
+}
+
+/// Whether a sandbox can be without a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    Fatal,
+    BestEffort,
+}
+
+/// One step. What it learns for later steps it leaves in the [`Stage`].
+struct Step {
+    name: &'static str,
+    need: Need,
+    run: fn(&mut Stage<'_>) -> Result<Outcome, BootError>,
+}
+
+/// What the steps share.
+struct Stage<'a> {
+    config: &'a BootConfig,
+    /// Whether we are root only within a user namespace of our own.
+    in_user_namespace: bool,
+    /// The directory that becomes the root, while it is not yet.
+    root: PathBuf,
+    /// The read-only lower layer, opened before anything was mounted over it.
+    lower: Option<OwnedFd>,
+    /// Where that is now.
+    lower_path: PathBuf,
+    /// Whether the root had to be sewn together from its parts.
+    sewn: bool,
+    /// The sandbox's control group, by its path while the host's tree is still there.
+    group_path: Option<PathBuf>,
+}
+
+/// Runs the steps in order and ends at the first fatal failure.
+fn run(steps: &[Step], stage: &mut Stage<'_>) -> Result<Vec<StepReport>, BootError> {
+    let mut report = Vec::with_capacity(steps.len());
+    for step in steps {
+        let begun_us = clock::monotonic_us();
+        let outcome = match ((step.run)(stage), step.need) {
+            (Ok(outcome), _) => outcome,
+            (Err(error), Need::BestEffort) => Outcome::Failed(error.to_string()),
+            (Err(error), Need::Fatal) => return Err(error),
+        };
+        let micros = clock::monotonic_us() - begun_us;
+        report.push(StepReport { name: step.name, outcome, micros });
+    }
+    Ok(report)
+}

@@ -1,0 +1,247 @@
+//! The root file system of a sandbox: a private writable layer over a directory of the host.
+//!
+//! A tmpfs of the size that the sandbox was granted holds everything writable. It becomes the root
+//! first, with the host's tree below it, so that no directory of the host has to be found to mount
+//! on. In it the overlay is mounted and furnished, and then becomes the root in turn, and the
+//! host's tree is let go of.
+
+use std::fs::{DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, open};
+use nix::mount::MsFlags;
+use nix::sys::stat::Mode;
+use nix::unistd::{chdir, fchdir};
+
+use super::{BootError, Outcome, Stage, patchwork};
+use crate::sys::{mount, mountinfo};
+
+/// Where the host's tree is while the scratch file system is the root.
+const HOST: &str = "/host";
+/// The layers of the overlay.
+pub(super) const UPPER: &str = "/upper";
+pub(super) const WORK: &str = "/work";
+/// Where the sandbox's root is being built.
+const ROOT: &str = "/root";
+/// The writable places that begin empty. They share the scratch file system, and so its size.
+const RUN: &str = "/run";
+const TMP: &str = "/tmp";
+pub(super) const SHARED_MEMORY: &str = "/shm";
+
+/// All of the above with their modes.
+const DIRECTORIES: [(&str, u32); 7] = [
+    (HOST, 0o755),
+    (UPPER, 0o755),
+    (WORK, 0o755),
+    (ROOT, 0o755),
+    (RUN, 0o755),
+    (TMP, 0o1777),
+    (SHARED_MEMORY, 0o1777),
+];
+
+/// Directories of the host that exist everywhere, of which one is covered for a moment.
+const MOMENTARY_MOUNT_POINTS: [&str; 3] = ["/tmp", "/run", "/mnt"];
+
+/// The places below a root at which a separate file system belongs to it. Others, such as `/mnt`
+/// and `/media`, hold what a sandbox has not asked for.
+const PARTS_OF_A_ROOT: [&str; 12] =
+    ["bin", "etc", "home", "lib", "lib32", "lib64", "nix", "opt", "root", "sbin", "usr", "var"];
+
+/// Separate file systems that are bound into a root; a machine with containers may have hundreds.
+const OTHER_FILE_SYSTEMS_MAX: usize = 64;
+
+pub(super) fn make_mounts_private(_: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    mount::make_private(Path::new("/")).map_err(BootError::call("making the mounts private"))?;
+    Ok(Outcome::Done)
+}
+
+/// Opens the lower layer by the name that it has now. It must happen in the new namespace: a
+/// directory of another one's mount cannot be a layer.
+pub(super) fn open_lower(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    let path = Path::new(&stage.config.root);
+    let refused = |source: io::Error| BootError::Root { path: path.to_owned(), source };
+    let real = path.canonicalize().map_err(refused)?;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let lower = open(&real, flags, Mode::empty()).map_err(|errno| refused(errno.into()))?;
+    stage.lower = Some(lower);
+    stage.lower_path = below_host(&real);
+    Ok(Outcome::Done)
+}
+
+/// Where an absolute path of the host is while the scratch file system is the root.
+pub(super) fn below_host(path: &Path) -> PathBuf {
+    Path::new(HOST).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Mounts the scratch file system and makes it the root.
+pub(super) fn mount_scratch(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    let options = format!("size={},mode=755", stage.config.scratch_bytes);
+    let flags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
+    let attempt = |point: &'static str| {
+        mount::fresh("tmpfs", Path::new(point), flags, &options).map(|()| point)
+    };
+    let [first, others @ ..] = MOMENTARY_MOUNT_POINTS;
+    let point = others
+        .into_iter()
+        .fold(attempt(first), |mounted, other| mounted.or_else(|_| attempt(other)))
+        .map_err(BootError::call("mounting the scratch file system"))?;
+    chdir(point).map_err(BootError::path("entering", point))?;
+    for (directory, mode) in DIRECTORIES {
+        // Relative, because the scratch file system is not the root yet.
+        let relative = Path::new(directory).strip_prefix("/").expect("the constants are absolute");
+        make_directory(relative, mode)?;
+    }
+    mount::pivot_into_current_directory(Path::new("host"))
+        .map_err(BootError::call("making the scratch file system the root"))?;
+    chdir("/").map_err(BootError::path("entering", "/"))?;
+    stage.root = ROOT.into();
+    Ok(Outcome::Done)
+}
+
+/// Mounts the overlay at the root to be.
+pub(super) fn mount_overlay(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    let lower = stage.lower.as_ref().expect("`open-root` is fatal and comes before");
+    let attempt = overlay(lower, Path::new(UPPER), Path::new(WORK), &stage.root, stage);
+    match attempt {
+        Ok(()) => {}
+        // A directory below which the host has other mounts cannot be a layer in a user namespace:
+        // the layer would show what those mounts cover. Its parts can.
+        Err(error) if stage.in_user_namespace && error.raw_os_error() == Some(libc::EINVAL) => {
+            patchwork::mount(stage)?;
+            stage.sewn = true;
+        }
+        Err(source) => {
+            return Err(BootError::Overlay { root: stage.config.root.clone().into(), source });
+        }
+    }
+    // The root directory of the lower layer may be closed to others; a sandbox's is not.
+    std::fs::set_permissions(&stage.root, Permissions::from_mode(0o755))
+        .map_err(BootError::path("opening to everyone", &stage.root))?;
+    Ok(Outcome::Done)
+}
+
+/// Mounts one overlay. The lower layer is given as the current directory, so that no character of
+/// its path has to be escaped.
+pub(super) fn overlay(
+    lower: &OwnedFd,
+    upper: &Path,
+    work: &Path,
+    target: &Path,
+    stage: &Stage<'_>,
+) -> io::Result<()> {
+    fchdir(lower)?;
+    let options = format!(
+        "lowerdir=.,upperdir={},workdir={}{}",
+        upper.display(),
+        work.display(),
+        // Only so may an ordinary user's overlay remember what was deleted.
+        if stage.in_user_namespace { ",userxattr" } else { "" },
+    );
+    let mounted = mount::fresh("overlay", target, MsFlags::MS_NODEV, &options);
+    // The directory must not be kept in use.
+    chdir("/")?;
+    mounted
+}
+
+/// An overlay shows one file system. What else is mounted within the root is bound into place,
+/// read-only.
+pub(super) fn bind_other_file_systems(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    if stage.sewn {
+        return Ok(Outcome::Skipped("the root is sewn together and has them"));
+    }
+    let table = Path::new(HOST).join("proc/self/mountinfo");
+    let mounts = std::fs::read(&table).map_err(BootError::path("reading", &table))?;
+    let mounts = mountinfo::parse(&mounts);
+    let mut bound: Vec<&Path> = Vec::new();
+    for mount in &mounts {
+        let Ok(inner) = mount.point.strip_prefix(&stage.lower_path) else { continue };
+        let part = inner.iter().next().and_then(|part| part.to_str());
+        let belongs = part.is_some_and(|part| PARTS_OF_A_ROOT.contains(&part));
+        // What lies in a tree that is bound already has come with it.
+        if !belongs || bound.iter().any(|tree| inner.starts_with(tree)) {
+            continue;
+        }
+        if bound.len() == OTHER_FILE_SYSTEMS_MAX {
+            break;
+        }
+        let target = stage.root.join(inner);
+        // A mount that another has covered since cannot be reached, nor can its point.
+        if !target.exists() {
+            continue;
+        }
+        mount::bind_tree(&mount.point, &target)
+            .map_err(BootError::path("binding", &mount.point))?;
+        mount::seal(&target).map_err(BootError::path("making read-only", &target))?;
+        bound.push(inner);
+    }
+    Ok(if bound.is_empty() { Outcome::Skipped("there are none") } else { Outcome::Done })
+}
+
+/// Places that begin empty whatever the lower layer has there.
+pub(super) fn mount_run_and_tmp(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    for (source, name) in [(RUN, "run"), (TMP, "tmp")] {
+        let target = stage.root.join(name);
+        make_directory(&target, 0o755)?;
+        // The scratch mount's own flags, no set-uid and no devices, come with the bind.
+        mount::bind(Path::new(source), &target).map_err(BootError::path("mounting", &target))?;
+    }
+    make_directory(&stage.root.join("run/lock"), 0o1777)?;
+    Ok(Outcome::Done)
+}
+
+/// Makes the overlay the root and lets go of everything else.
+pub(super) fn pivot(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    stage.lower = None;
+    chdir(&stage.root).map_err(BootError::path("entering", &stage.root))?;
+    // The old root is put over the new one, which needs no directory for it, and taken off again.
+    mount::pivot_into_current_directory(Path::new("."))
+        .map_err(BootError::call("making the overlay the root"))?;
+    mount::detach(Path::new(".")).map_err(BootError::call("letting go of the host's files"))?;
+    chdir("/").map_err(BootError::path("entering", "/"))?;
+    stage.root = "/".into();
+    Ok(Outcome::Done)
+}
+
+/// Covers what programs must not see: a file by the empty device, a directory by an empty one. A
+/// path that does not exist hides itself.
+pub(super) fn hide(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+    if stage.config.hide.is_empty() {
+        return Ok(Outcome::Skipped("nothing is to be hidden"));
+    }
+    for path in stage.config.hide.iter().map(Path::new) {
+        cover(path)?;
+    }
+    Ok(Outcome::Done)
+}
+
+pub(super) fn cover(path: &Path) -> Result<(), BootError> {
+    let covered = match path.metadata() {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if found.is_dir() => {
+            let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+            mount::fresh("tmpfs", path, flags, "size=4k,mode=555")
+        }
+        Ok(_) => mount::bind(Path::new("/dev/null"), path),
+    };
+    covered.map_err(BootError::path("hiding", path))
+}
+
+/// Makes a directory of exactly this mode, or finds it there.
+pub(super) fn make_directory(path: &Path, mode: u32) -> Result<(), BootError> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        result => result.map_err(BootError::path("making", path))?,
+    }
+    // What the caller's umask took away.
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+        .map_err(BootError::path("making", path))
+}
+
+/// Makes an empty file to mount on.
+pub(super) fn make_file(path: &Path) -> Result<(), BootError> {
+    File::create(path).map(drop).map_err(BootError::path("making", path))
+}

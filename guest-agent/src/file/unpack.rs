@@ -1,0 +1,213 @@
+//! A tree on its way in: a tar archive, unpacked while it arrives.
+//!
+//! Nothing is ever written outside the directory that the request names. A path in the archive is
+//! first judged by itself (`safe_relative`), then resolved by the kernel beneath that directory
+//! and through no symlink at all, whether the archive brought the symlink or it was there. A file
+//! is always a new one: what has its name is unlinked first, so that no content goes through a
+//! hard link into a file elsewhere.
+//!
+//! What was unpacked before a fault stays, a file that is not complete aside.
+
+mod deferred;
+mod place;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::sys::stat::{SFlag, fstat};
+use protocol::message::Reply;
+use protocol::requests::TarPut;
+use protocol::tar::{Decoder, Entry, Event, Kind, TarError, safe_relative};
+use protocol::{Fault, FaultCode};
+
+use self::deferred::Deferred;
+use self::place::Place;
+use super::attributes::Attributes;
+use super::directory::make_all;
+use super::refusal::{quoted, refused, refused_io, unfit};
+use super::work::{Consumer, blocking, receive};
+use super::{info, path};
+use crate::flow::Inlet;
+
+/// Answers when all of the archive is in its place.
+pub async fn tar_put(ask: TarPut, inlet: Inlet) -> Result<Reply, Fault> {
+    let unpacker = blocking(move || Unpacker::open(ask)).await?;
+    let unpacker = receive(unpacker, &inlet).await?;
+    blocking(move || unpacker.finish()).await
+}
+
+struct Unpacker {
+    root: OwnedFd,
+    /// Whether entries get the owners that the archive names.
+    owners: bool,
+    decoder: Decoder,
+    /// The file whose content is arriving.
+    open: Option<OpenFile>,
+    deferred: Deferred,
+    /// Bytes of content and entries that are in their places.
+    bytes: u64,
+    entries: u64,
+}
+
+struct OpenFile {
+    file: File,
+    place: Place,
+    entry: Entry,
+}
+
+impl Unpacker {
+    fn open(ask: TarPut) -> Result<Self, Fault> {
+        let path = path::absolute(ask.path)?;
+        if ask.parents {
+            make_all(&path)?;
+        }
+        Ok(Self {
+            root: info::open_directory(&path)?,
+            owners: ask.owners,
+            decoder: Decoder::new(),
+            open: None,
+            deferred: Deferred::default(),
+            bytes: 0,
+            entries: 0,
+        })
+    }
+
+    fn on_entry(&mut self, entry: Entry) -> Result<(), Fault> {
+        let components = safe_relative(&entry.path).map_err(|error| self.unsafe_path(&error))?;
+        let Some(place) = Place::of(&self.root, &components)? else {
+            // The directory that is unpacked into stays what it is.
+            if entry.kind == Kind::Directory {
+                return Ok(());
+            }
+            let why = "names the directory itself, but is none";
+            return Err(unfit(FaultCode::Invalid, entry.path.as_slice(), why));
+        };
+        let attributes = self.attributes(&entry);
+        match &entry.kind {
+            Kind::Directory => {
+                place.make_directory(entry.mode)?;
+                self.deferred.add(&self.root, place.path(), &entry, attributes)?;
+            }
+            Kind::File { .. } => {
+                let file = place.make_file()?;
+                self.open = Some(OpenFile { file, place, entry });
+            }
+            Kind::Symlink { target } => {
+                place.make_symlink(target)?;
+                place.set_attributes(attributes, &entry)?;
+            }
+            Kind::HardLink { target } => {
+                let target = safe_relative(target).map_err(|error| self.unsafe_path(&error))?;
+                place.make_hard_link(&self.root, &target)?;
+            }
+            Kind::Fifo => {
+                place.make_special(SFlag::S_IFIFO, entry.mode, (0, 0))?;
+                place.set_attributes(attributes, &entry)?;
+            }
+            Kind::CharDevice { major, minor } => {
+                place.make_special(SFlag::S_IFCHR, entry.mode, (*major, *minor))?;
+                place.set_attributes(attributes, &entry)?;
+            }
+            Kind::BlockDevice { major, minor } => {
+                place.make_special(SFlag::S_IFBLK, entry.mode, (*major, *minor))?;
+                place.set_attributes(attributes, &entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_content(&mut self, content: &[u8]) -> Result<(), Fault> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.file
+            .write_all(content)
+            .map_err(|error| refused_io("unpack", open.entry.path.as_slice(), &error))?;
+        self.bytes += content.len() as u64;
+        Ok(())
+    }
+
+    fn on_end_of_entry(&mut self) -> Result<(), Fault> {
+        if let Some(open) = self.open.take() {
+            let attributes = self.attributes(&open.entry);
+            let complete = fstat(&open.file)
+                .and_then(|status| attributes.apply(&open.file, &status))
+                .and_then(|()| place::set_time(&open.file, &open.entry));
+            if let Err(errno) = complete {
+                let fault = refused("unpack", open.entry.path.as_slice(), errno);
+                self.open = Some(open);
+                return Err(fault);
+            }
+        }
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// What an entry is to get. Without its owner a file does not get set-id bits either: they
+    /// would lend the agent's rights, not those that the archive means.
+    fn attributes(&self, entry: &Entry) -> Attributes {
+        const SET_ID: u32 = 0o6000;
+        if self.owners {
+            let (uid, gid) = (Some(entry.uid), Some(entry.gid));
+            return Attributes { permissions: Some(entry.mode), uid, gid };
+        }
+        let dropped = if entry.kind == Kind::Directory { 0 } else { SET_ID };
+        Attributes { permissions: Some(entry.mode & !dropped), ..Attributes::default() }
+    }
+
+    fn finish(mut self) -> Result<Reply, Fault> {
+        self.decoder.finish().map_err(|error| self.malformed(&error))?;
+        self.deferred.settle_all(&self.root)?;
+        Ok(Reply::Written { bytes: self.bytes, entries: self.entries })
+    }
+
+    fn malformed(&self, error: &TarError) -> Fault {
+        let message = format!("cannot read the archive after {} entries: {error}", self.entries);
+        Fault::new(FaultCode::Invalid, message)
+    }
+
+    fn unsafe_path(&self, error: &TarError) -> Fault {
+        let code = match error {
+            TarError::AbsolutePath { .. } | TarError::ParentComponent { .. } => FaultCode::Denied,
+            _ => FaultCode::Invalid,
+        };
+        Fault::new(code, format!("refused after {} entries: {error}", self.entries))
+    }
+}
+
+impl Consumer for Unpacker {
+    fn consume(&mut self, mut bytes: &[u8]) -> Result<(), Fault> {
+        loop {
+            match self.decoder.next_event(&mut bytes) {
+                Ok(None) => return Ok(()),
+                Ok(Some(Event::Entry(entry))) => self.on_entry(entry)?,
+                Ok(Some(Event::Content(content))) => self.on_content(content)?,
+                Ok(Some(Event::EndOfEntry)) => self.on_end_of_entry()?,
+                Ok(Some(Event::EndOfArchive)) => {}
+                Err(error) => return Err(self.malformed(&error)),
+            }
+        }
+    }
+}
+
+impl Drop for Unpacker {
+    /// On the way out of a fault: directories that are in their places get what they were to get,
+    /// as far as it goes, and half a file does not stay.
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.place.remove_file().ok();
+        }
+        self.deferred.settle_all(&self.root).ok();
+    }
+}
+
+/// The refusal to unpack an entry.
+fn refused_entry(entry: &[u8], errno: Errno) -> Fault {
+    match errno {
+        Errno::EPERM => {
+            let message = format!("may not unpack {}: {}", quoted(entry), errno.desc());
+            Fault::io(message, errno as i32)
+        }
+        other => super::beneath::refused_beneath("unpack", entry, other),
+    }
+}

@@ -1,0 +1,102 @@
+//! What directories get only when all that goes into them is there: permissions, because they may
+//! forbid to write, and times, because every entry changes them.
+
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::fstat;
+use protocol::Fault;
+use protocol::tar::Entry;
+
+use super::super::attributes::Attributes;
+use super::super::beneath;
+use super::super::limits::DEFERRED_BYTES_MAX;
+use super::place::set_time;
+use super::refused_entry;
+
+/// What one directory costs besides its path, which it has twice.
+const DIRECTORY_BYTES: usize = 256;
+
+/// The directories that wait, in the order of the archive.
+#[derive(Default)]
+pub struct Deferred {
+    directories: Vec<Directory>,
+    bytes: usize,
+}
+
+struct Directory {
+    /// Beneath the root, made of safe components.
+    path: Vec<u8>,
+    entry: Entry,
+    attributes: Attributes,
+}
+
+impl Directory {
+    fn bytes(&self) -> usize {
+        DIRECTORY_BYTES + self.path.len() + self.entry.path.len()
+    }
+
+    fn settle(&self, root: &OwnedFd) -> nix::Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        let directory = match beneath::open(root, self.path.as_slice(), flags) {
+            // A later entry, or somebody else, has put something else in its place.
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(()),
+            other => other?,
+        };
+        self.attributes.apply(&directory, &fstat(&directory)?)?;
+        set_time(&directory, &self.entry)
+    }
+}
+
+impl Deferred {
+    /// Remembers a directory. When they become too many, those that the archive seems to have left
+    /// are settled at once; an archive that comes back to them may change their times.
+    pub fn add(
+        &mut self,
+        root: &OwnedFd,
+        path: &[u8],
+        entry: &Entry,
+        attributes: Attributes,
+    ) -> Result<(), Fault> {
+        if self.bytes > DEFERRED_BYTES_MAX {
+            let (open, left) = std::mem::take(&mut self.directories)
+                .into_iter()
+                .partition(|directory| contains(&directory.path, path));
+            self.directories = left;
+            let settled = self.settle_all(root);
+            self.directories = open;
+            self.bytes = self.directories.iter().map(Directory::bytes).sum();
+            settled?;
+        }
+        let directory = Directory { path: path.to_vec(), entry: entry.clone(), attributes };
+        self.bytes += directory.bytes();
+        self.directories.push(directory);
+        Ok(())
+    }
+
+    /// Settles all, inner ones first, because an outer one may then let nobody in any more. Of
+    /// several entries for one directory the last one counts.
+    pub fn settle_all(&mut self, root: &OwnedFd) -> Result<(), Fault> {
+        let mut directories = std::mem::take(&mut self.directories);
+        self.bytes = 0;
+        directories.sort_by(|one, other| one.path.cmp(&other.path));
+        let mut outcome = Ok(());
+        let mut settled: Option<&[u8]> = None;
+        for directory in directories.iter().rev() {
+            if settled == Some(&directory.path) {
+                continue;
+            }
+            settled = Some(&directory.path);
+            if let Err(errno) = directory.settle(root) {
+                outcome = outcome.and(Err(refused_entry(&directory.path, errno)));
+            }
+        }
+        outcome
+    }
+}
+
+/// Whether `directory` is `path` or lies above it.
+fn contains(directory: &[u8], path: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}

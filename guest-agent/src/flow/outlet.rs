@@ -1,0 +1,268 @@
+//! Bytes on their way out: a spool, and the taps that read it.
+//!
+//! A session's output has many taps and keeps history; a transfer has one tap and forgets what was
+//! acknowledged.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use protocol::Fault;
+use protocol::mux::Fetched;
+use protocol::requests::SpoolPolicy;
+use protocol::spool::{Budget, Spool};
+use tokio::sync::Notify;
+
+use super::Tap;
+
+/// Nobody will read the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandoned;
+
+/// What a tap's acknowledgements keep in the spool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// Nothing: an observer.
+    None,
+    /// What this tap has not acknowledged, as long as it is there.
+    Tap,
+    /// What the named holder has not acknowledged, whether a tap is there or not.
+    Holder(String),
+}
+
+/// See the module's description. Clones are the same outlet.
+#[derive(Clone)]
+pub struct Outlet(Rc<Inner>);
+
+struct Inner {
+    state: RefCell<State>,
+    /// Told when room was made or the last tap went.
+    room: Notify,
+}
+
+struct State {
+    spool: Spool,
+    readers: Vec<Reader>,
+    holders: BTreeMap<String, u64>,
+    kind: Kind,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// History is kept for those who come late.
+    Output,
+    /// Nobody wants the bytes any more; they are read so that their writers do not die of it.
+    Sink,
+    /// One reader, no history.
+    Transfer { abandoned: bool },
+}
+
+struct Reader {
+    tap: Tap,
+    pin: Pin,
+    acked: u64,
+}
+
+impl Outlet {
+    /// An output of a session, whose named holders begin at its first byte.
+    pub fn output(bytes: usize, policy: SpoolPolicy, budget: &Budget, holders: &[String]) -> Self {
+        let holders = holders.iter().map(|name| (name.clone(), 0)).collect();
+        Self::new(Spool::new(0, bytes, policy, budget.clone()), holders, Kind::Output)
+    }
+
+    /// A transfer whose first byte is at offset `at`.
+    pub fn transfer(at: u64, bytes: usize, budget: &Budget) -> Self {
+        let spool = Spool::new(at, bytes, SpoolPolicy::Block, budget.clone());
+        Self::new(spool, BTreeMap::new(), Kind::Transfer { abandoned: false })
+    }
+
+    fn new(spool: Spool, holders: BTreeMap<String, u64>, kind: Kind) -> Self {
+        let state = State { spool, readers: Vec::new(), holders, kind, closed: false };
+        Self(Rc::new(Inner { state: RefCell::new(state), room: Notify::new() }))
+    }
+
+    /// Lets `fill` write into the room there is (an empty slice when there is none) and returns
+    /// what it returns; the count in it is taken over.
+    pub fn fill_with<E>(
+        &self,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let mut state = self.0.state.borrow_mut();
+        let pin = state.pin();
+        let count = fill(state.spool.space(pin))?;
+        if count > 0 {
+            state.spool.commit(count, pin);
+            if state.kind == Kind::Sink {
+                let end = state.spool.end();
+                state.spool.discard_below(end);
+            }
+            state.wake_readers();
+        }
+        Ok(count)
+    }
+
+    /// Waits until there is room, or until nobody will ever make some.
+    pub async fn room(&self) -> Result<(), Abandoned> {
+        loop {
+            {
+                let state = self.0.state.borrow();
+                if state.kind == (Kind::Transfer { abandoned: true }) {
+                    return Err(Abandoned);
+                }
+                if state.spool.has_room(state.pin()) {
+                    return Ok(());
+                }
+            }
+            self.0.room.notified().await;
+        }
+    }
+
+    /// Writes all of `bytes`, waiting for room as often as needed.
+    pub async fn write(&self, mut bytes: &[u8]) -> Result<(), Abandoned> {
+        while !bytes.is_empty() {
+            self.room().await?;
+            let count = self.fill_with(|space| {
+                let count = space.len().min(bytes.len());
+                space[..count].copy_from_slice(&bytes[..count]);
+                Ok::<_, Abandoned>(count)
+            })?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// No byte will follow.
+    pub fn close(&self) {
+        let mut state = self.0.state.borrow_mut();
+        state.closed = true;
+        state.wake_readers();
+    }
+
+    /// Ends the transfer with a fault instead of an end.
+    pub fn fail(&self, fault: &Fault) {
+        let readers = {
+            let mut state = self.0.state.borrow_mut();
+            state.closed = true;
+            std::mem::take(&mut state.readers)
+        };
+        for reader in readers {
+            reader.tap.wire.reset(reader.tap.stream, fault.clone());
+        }
+    }
+
+    /// Adds a reader that begins at `from`.
+    pub fn attach(&self, tap: Tap, pin: Pin, from: u64) {
+        let mut state = self.0.state.borrow_mut();
+        state.readers.push(Reader { tap, pin, acked: from });
+    }
+
+    /// Removes a reader; what only it had kept may go.
+    pub fn detach(&self, tap: &Tap) {
+        let mut state = self.0.state.borrow_mut();
+        state.readers.retain(|reader| !reader.tap.is(tap));
+        if let Kind::Transfer { abandoned } = &mut state.kind {
+            *abandoned = true;
+        }
+        drop(state);
+        self.0.room.notify_waiters();
+    }
+
+    /// A reader has everything below `offset`.
+    pub fn acked(&self, tap: &Tap, offset: u64) {
+        let mut guard = self.0.state.borrow_mut();
+        let state = &mut *guard;
+        let Some(reader) = state.readers.iter_mut().find(|reader| reader.tap.is(tap)) else {
+            return;
+        };
+        reader.acked = reader.acked.max(offset);
+        if let Pin::Holder(name) = &reader.pin
+            && let Some(holder) = state.holders.get_mut(name)
+        {
+            *holder = (*holder).max(offset);
+        }
+        if matches!(state.kind, Kind::Transfer { .. }) {
+            state.spool.discard_below(offset);
+        }
+        drop(guard);
+        self.0.room.notify_waiters();
+    }
+
+    /// Gives up a holder, so that its bytes may go.
+    pub fn release(&self, holder: &str) {
+        self.0.state.borrow_mut().holders.remove(holder);
+        self.0.room.notify_waiters();
+    }
+
+    /// From now on the bytes are read for nobody.
+    pub fn sink(&self) {
+        let mut state = self.0.state.borrow_mut();
+        state.kind = Kind::Sink;
+        state.holders.clear();
+        state.readers.clear();
+        let end = state.spool.end();
+        state.spool.discard_below(end);
+        drop(state);
+        self.0.room.notify_waiters();
+    }
+
+    /// What a reader at `from` can have now. See [`protocol::mux::Source::fetch`].
+    pub fn fetch(&self, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched {
+        let state = self.0.state.borrow();
+        if state.closed && from >= state.spool.end() {
+            return Fetched::End;
+        }
+        match state.spool.read(from, max, out) {
+            Err(discarded) => Fetched::Gap { to: discarded.to },
+            Ok(0) => Fetched::Nothing,
+            Ok(count) => Fetched::Bytes(count),
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.0.state.borrow().closed
+    }
+
+    /// Whether this is what a session says, rather than a transfer.
+    pub fn is_output(&self) -> bool {
+        self.0.state.borrow().kind == Kind::Output
+    }
+
+    pub fn start(&self) -> u64 {
+        self.0.state.borrow().spool.start()
+    }
+
+    pub fn end(&self) -> u64 {
+        self.0.state.borrow().spool.end()
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.0.state.borrow().spool.dropped()
+    }
+
+    pub fn reader_count(&self) -> usize {
+        self.0.state.borrow().readers.len()
+    }
+}
+
+impl State {
+    /// The lowest offset that somebody still needs.
+    fn pin(&self) -> Option<u64> {
+        let readers = self.readers.iter().filter_map(|reader| match reader.pin {
+            Pin::Tap => Some(reader.acked),
+            Pin::None | Pin::Holder(_) => None,
+        });
+        let held = readers.chain(self.holders.values().copied()).min();
+        match self.kind {
+            // A transfer keeps everything that has not been acknowledged.
+            Kind::Transfer { .. } => Some(self.spool.start()),
+            Kind::Output | Kind::Sink => held,
+        }
+    }
+
+    fn wake_readers(&self) {
+        for reader in &self.readers {
+            reader.tap.wire.wake(reader.tap.stream);
+        }
+    }
+}

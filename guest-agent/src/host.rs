@@ -1,0 +1,91 @@
+//! The way to the host before there is an event loop: the boot frame in, and a goodbye out when
+//! the sandbox cannot be set up.
+//!
+//! `main` uses it on descriptor 0, which it only borrows: the supervisor must not keep the link
+//! open, so only the sandbox's first process takes the descriptors ([`take`]).
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
+use nix::sys::time::{TimeVal, TimeValLike};
+use protocol::boot::BootConfig;
+use protocol::codec::{BodyError, decode_body, encode_message};
+use protocol::frame::{self, FrameError, Kind};
+use protocol::hello::{Goodbye, GoodbyeReason};
+use protocol::limits::{FRAME_BYTES_MAX, HELLO_DEADLINE};
+
+use crate::sys::descriptor::{Standard, duplicate_above, replace_standard};
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum BootFrameError {
+    #[error("descriptor 0 gave no boot frame: {0}; is this started by host-bridge?")]
+    Read(#[from] io::Error),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    #[error("a {0} frame came instead of the boot frame")]
+    Other(&'static str),
+}
+
+/// Reads the boot frame and not one byte more: what follows is for the event loop.
+pub fn read_boot_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameError> {
+    let deadline = TimeVal::seconds(HELLO_DEADLINE.as_secs() as i64);
+    setsockopt(&host, ReceiveTimeout, &deadline).map_err(io::Error::from)?;
+    let mut frame = vec![0; 4];
+    read_exact(host, &mut frame)?;
+    frame::parse_frame(&frame)?;
+    let length = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
+    assert!(length <= FRAME_BYTES_MAX, "the parser has judged the length");
+    frame.resize(4 + length, 0);
+    read_exact(host, &mut frame[4..])?;
+    setsockopt(&host, ReceiveTimeout, &TimeVal::seconds(0)).map_err(io::Error::from)?;
+    match frame::parse_frame(&frame)? {
+        Some((frame, _)) if frame.kind == Kind::Boot => Ok(decode_body(Kind::Boot, frame.body)?),
+        Some((frame, _)) => Err(BootFrameError::Other(frame.kind.name())),
+        None => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+    }
+}
+
+/// Tells the host why there will be no sandbox.
+pub fn say_boot_failed(host: BorrowedFd<'_>, message: &str) {
+    let message = protocol::fault::clip(message.to_owned());
+    let mut frame = Vec::new();
+    let goodbye = Goodbye { reason: GoodbyeReason::BootFailed, message };
+    encode_message(Kind::Goodbye, 0, &goodbye, &mut frame);
+    // A host that is gone cannot be told, and a fresh socket takes so little in one piece.
+    nix::unistd::write(host, &frame).ok();
+}
+
+/// Takes a standard descriptor for the agent's own, out of the way of the programs to come, and
+/// puts the empty device in its place.
+pub fn take(standard: Standard) -> io::Result<OwnedFd> {
+    let (stdin, stdout) = (io::stdin(), io::stdout());
+    let from = match standard {
+        Standard::Input => stdin.as_fd(),
+        Standard::Output => stdout.as_fd(),
+    };
+    let taken = duplicate_above(from, LAST_STANDARD)?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    replace_standard(null.as_fd(), standard)?;
+    Ok(taken)
+}
+
+/// The number of standard error.
+const LAST_STANDARD: i32 = 2;
+
+fn read_exact(from: BorrowedFd<'_>, mut into: &mut [u8]) -> io::Result<()> {
+    while !into.is_empty() {
+        match nix::unistd::read(from, into) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => into = &mut into[count..],
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! The duties of a first process, and of any that starts others: collecting the dead, hearing the
+//! signals that are meant for the agent, and ending everything in order.
+//!
+//! `main` runs these; `session` starts programs through [`reaper::Reaper`].
+
+pub mod reaper;
+pub mod shutdown;
+pub mod signals;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! From a request to the part that does it: one exhaustive match.
+//!
+//! Streams are opened before anything is awaited, so that data which a client sends right behind
+//! its request finds them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use protocol::limits::STOP_GRACE_GUEST;
+use protocol::message::{InputOpened, Reply};
+use protocol::mux::Direction;
+use protocol::requests::{Input, Subscribe};
+use protocol::{Fault, FaultCode, Request, RequestId, StreamId};
+
+use crate::agent::Agent;
+use crate::flow::{Inlet, Outlet};
+use crate::serve::Peer;
+use crate::session::Starter;
+use crate::{file, port};
+
+/// The kernel's largest file offset; nothing above it can be added to without care.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// What a transfer's spool holds: a few chunks, so that the disk and the link overlap.
+const TRANSFER_BYTES: usize = 512 * 1024;
+
+/// Carries a request out, now or in the background, and answers it.
+pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Request) {
+    match request {
+        Request::Info {} => peer.answer(id, Ok(Reply::Info(agent.info()))),
+        Request::Start(ask) => {
+            let by = Starter { client: peer.client };
+            peer.answer(id, agent.sessions.start(agent, ask, by).map(Reply::Started));
+        }
+        Request::Sessions { since } => {
+            let shared = agent.clone();
+            later(peer, id, async move { Ok(Reply::Sessions(shared.sessions.list(since).await)) });
+        }
+        Request::Wait { session } => match agent.sessions.get(&session) {
+            Ok(session) => {
+                later(peer, id, async move { Ok(Reply::Exited((*session.wait().await).clone())) })
+            }
+            Err(fault) => peer.answer(id, Err(fault)),
+        },
+        Request::Signal(ask) => {
+            let session = agent.sessions.get(&ask.session);
+            let sent = session.and_then(|session| session.signal(&ask, &peer.name, agent));
+            peer.answer(id, sent.map(done));
+        }
+        Request::Resize(ask) => {
+            let session = agent.sessions.get(&ask.session);
+            peer.answer(
+                id,
+                session.and_then(|session| session.resize(&ask, peer.client)).map(done),
+            );
+        }
+        Request::Release(ask) => peer.answer(id, agent.sessions.release(agent, &ask).map(done)),
+        Request::Subscribe(ask) => peer.answer(id, subscribe(agent, peer, id, &ask)),
+        Request::Input(ask) => peer.answer(id, input(agent, peer, id, &ask)),
+        Request::ReadFile(ask) => {
+            let outlet = outlet(agent, peer, id, ask.stream, ask.offset);
+            transfer(agent, peer, id, ask.stream, outlet, async |outlet| {
+                file::read_file(ask, outlet).await
+            });
+        }
+        Request::WriteFile(ask) => {
+            let inlet = inlet(peer, id, ask.stream);
+            transfer(agent, peer, id, ask.stream, inlet, async |inlet| {
+                file::write_file(ask, inlet).await
+            });
+        }
+        Request::TarGet(ask) => {
+            let outlet = outlet(agent, peer, id, ask.stream, 0);
+            transfer(agent, peer, id, ask.stream, outlet, async |outlet| {
+                file::tar_get(ask, outlet).await
+            });
+        }
+        Request::TarPut(ask) => {
+            let inlet = inlet(peer, id, ask.stream);
+            transfer(agent, peer, id, ask.stream, inlet, async |inlet| {
+                file::tar_put(ask, inlet).await
+            });
+        }
+        Request::Watch(ask) => {
+            let outlet = outlet(agent, peer, id, ask.stream, 0);
+            transfer(agent, peer, id, ask.stream, outlet, async |outlet| {
+                file::watch(ask, outlet).await
+            });
+        }
+        Request::Forward(ask) => {
+            let both = both(agent, peer, id, ask.stream);
+            transfer(agent, peer, id, ask.stream, both, async |(inlet, outlet)| {
+                port::forward(ask, inlet, outlet).await
+            });
+        }
+        Request::Stat { path, follow } => {
+            later(peer, id, file::stat(path, follow));
+        }
+        Request::List(ask) => {
+            later(peer, id, file::list(ask));
+        }
+        Request::MakeDirectory(ask) => {
+            later(peer, id, file::make_directory(ask));
+        }
+        Request::Move(ask) => {
+            later(peer, id, file::rename(ask));
+        }
+        Request::Remove(ask) => {
+            later(peer, id, file::remove(ask));
+        }
+        Request::Shutdown(ask) => {
+            agent.stop(ask.grace_ms.map_or(STOP_GRACE_GUEST, Duration::from_millis));
+            peer.answer(id, Ok(Reply::Done {}));
+        }
+    }
+}
+
+fn done((): ()) -> Reply {
+    Reply::Done {}
+}
+
+/// Answers when `work` is done, without keeping anybody waiting meanwhile.
+fn later(
+    peer: &Rc<Peer>,
+    id: RequestId,
+    work: impl Future<Output = Result<Reply, Fault>> + 'static,
+) {
+    let peer = peer.clone();
+    tokio::task::spawn_local(async move { peer.answer(id, work.await) });
+}
+
+/// Runs work on an opened stream. A stream whose work was refused is closed again.
+fn transfer<T: 'static>(
+    agent: &Rc<Agent>,
+    peer: &Rc<Peer>,
+    id: RequestId,
+    stream: StreamId,
+    opened: Result<T, Fault>,
+    work: impl AsyncFnOnce(T) -> Result<Reply, Fault> + 'static,
+) {
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(fault) => return peer.answer(id, Err(fault)),
+    };
+    let (agent, peer) = (agent.clone(), peer.clone());
+    tokio::task::spawn_local(async move {
+        let result = match agent.check_running() {
+            Ok(()) => work(opened).await,
+            Err(fault) => Err(fault),
+        };
+        if result.is_err() {
+            peer.forget(stream);
+        }
+        peer.answer(id, result);
+    });
+}
+
+fn outlet(
+    agent: &Agent,
+    peer: &Peer,
+    id: RequestId,
+    stream: StreamId,
+    at: u64,
+) -> Result<Outlet, Fault> {
+    if at > OFFSET_MAX {
+        return Err(Fault::new(FaultCode::Invalid, format!("no file has a byte {at}")));
+    }
+    let tap = peer.open(id, stream, Direction::Out, at)?;
+    let outlet = Outlet::transfer(at, TRANSFER_BYTES, &agent.budget);
+    outlet.attach(tap, crate::flow::Pin::None, at);
+    peer.bind_outlet(stream, &outlet);
+    Ok(outlet)
+}
+
+fn inlet(peer: &Peer, id: RequestId, stream: StreamId) -> Result<Inlet, Fault> {
+    let inlet = Inlet::new(peer.open(id, stream, Direction::In, 0)?);
+    peer.bind_inlet(stream, &inlet, None);
+    Ok(inlet)
+}
+
+fn both(
+    agent: &Agent,
+    peer: &Peer,
+    id: RequestId,
+    stream: StreamId,
+) -> Result<(Inlet, Outlet), Fault> {
+    let tap = peer.open(id, stream, Direction::Both, 0)?;
+    let inlet = Inlet::new(tap.clone());
+    let outlet = Outlet::transfer(0, TRANSFER_BYTES, &agent.budget);
+    outlet.attach(tap, crate::flow::Pin::None, 0);
+    peer.bind_inlet(stream, &inlet, None);
+    peer.bind_outlet(stream, &outlet);
+    Ok((inlet, outlet))
+}
+
+fn subscribe(agent: &Agent, peer: &Peer, id: RequestId, ask: &Subscribe) -> Result<Reply, Fault> {
+    let session = agent.sessions.get(&ask.session)?;
+    let at = session.subscription_start(ask)?;
+    let tap = peer.open(id, ask.stream, Direction::Out, at.from)?;
+    let outlet = session.subscribe(ask, tap, at.from)?;
+    peer.bind_outlet(ask.stream, &outlet);
+    Ok(Reply::Subscribed(at))
+}
+
+fn input(agent: &Agent, peer: &Peer, id: RequestId, ask: &Input) -> Result<Reply, Fault> {
+    let session = agent.sessions.get(&ask.session)?;
+    let at = session.check_keyboard(ask, peer.client)?;
+    let tap = peer.open(id, ask.stream, Direction::In, at)?;
+    let inlet = session.open_keyboard(tap, peer.client, &peer.name);
+    peer.bind_inlet(ask.stream, &inlet, Some(session));
+    Ok(Reply::Input(InputOpened { at }))
+}

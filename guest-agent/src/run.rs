@@ -1,0 +1,176 @@
+//! The life of an agent once it is what it is to be: serve, hear signals, stop in order.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use protocol::limits::STOP_GRACE_GUEST;
+use tokio::task::LocalSet;
+
+use crate::agent::Agent;
+use crate::cgroup::CgroupSupport;
+use crate::config::Config;
+use crate::limits::{FILE_THREAD_KEPT, FILE_THREADS_MAX, GOODBYE_FLUSH_MAX};
+use crate::pid1::reaper::{Reaper, Remaining};
+use crate::pid1::shutdown::{self, Scope};
+use crate::pid1::signals::{Blocked, Notice, Signals};
+use crate::serve;
+use crate::session::HOUSEKEEPING;
+
+/// How hosts reach the agent.
+pub struct Doors {
+    /// A connection that is there from the beginning.
+    pub link: Option<OwnedFd>,
+    pub listener: Option<UnixListener>,
+}
+
+/// Runs the agent to its end.
+pub fn run(
+    config: Config,
+    groups: CgroupSupport,
+    doors: Doors,
+    blocked: &Blocked,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(FILE_THREADS_MAX)
+        .thread_keep_alive(FILE_THREAD_KEPT)
+        .build()?;
+    let local = LocalSet::new();
+    let result = local.block_on(&runtime, live(config, groups, doors, blocked));
+    // A thread that hangs in a file system must not keep the agent from ending.
+    runtime.shutdown_background();
+    result
+}
+
+async fn live(
+    config: Config,
+    groups: CgroupSupport,
+    doors: Doors,
+    blocked: &Blocked,
+) -> io::Result<()> {
+    let signals = Signals::listen(blocked)?;
+    let reaper = Reaper::new()?;
+    let ends_with_link = config.ends_with_link;
+    let agent = Agent::new(config, reaper, groups)?;
+    if let Some(groups) = agent.groups.borrow_mut().as_mut() {
+        groups.refill();
+    }
+    tokio::task::spawn_local(hear_signals(agent.clone(), signals));
+    tokio::task::spawn_local(keep_house(agent.clone()));
+    if let Some(link) = doors.link {
+        serve::accept(&agent, link);
+    }
+    if let Some(listener) = doors.listener {
+        tokio::task::spawn_local(answer_door(agent.clone(), listener)?);
+    }
+    let grace = tokio::select! {
+        grace = agent.stop_asked() => grace,
+        () = agent.peers.none_linked(), if ends_with_link => Duration::ZERO,
+    };
+    stop(&agent, grace).await;
+    Ok(())
+}
+
+/// TERM, grace, KILL; then the clients get what they have not got, and the links end.
+async fn stop(agent: &Rc<Agent>, grace: Duration) {
+    agent.stop(grace);
+    agent.stop_asked().await;
+    let mut ours = Ours(agent.clone());
+    let scope = if agent.config.init { Scope::Machine } else { Scope::Sessions(&mut ours) };
+    shutdown::end_processes(&agent.reaper, scope, grace).await;
+    // A goodbye overtakes data, as every control frame does; so it comes last.
+    let flushed = async {
+        while !agent.sessions.are_settled() {
+            tokio::task::yield_now().await;
+        }
+        agent.peers.flush(agent).await;
+    };
+    tokio::time::timeout(GOODBYE_FLUSH_MAX, flushed).await.ok();
+    agent.peers.goodbye("the sandbox is stopping", GOODBYE_FLUSH_MAX).await;
+}
+
+/// The sessions of an agent that shares its machine.
+struct Ours(Rc<Agent>);
+
+impl shutdown::Sessions for Ours {
+    fn signal(&mut self, signal: Signal) {
+        for session in self.0.sessions.all() {
+            session.signal_tree(signal);
+        }
+    }
+
+    fn are_gone(&mut self) -> bool {
+        self.0.sessions.all().iter().all(|session| session.is_gone())
+    }
+}
+
+async fn hear_signals(agent: Rc<Agent>, mut signals: Signals) {
+    // Without its signals the agent would neither reap nor stop; then it ends.
+    while let Ok(notice) = signals.next().await {
+        match notice {
+            Notice::Child => {
+                while agent.reaper.reap() == Remaining::Dead {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Notice::Stop => agent.stop(STOP_GRACE_GUEST),
+        }
+    }
+    agent.stop(Duration::ZERO);
+}
+
+/// What is due every now and then: stale records, control groups that were busy.
+async fn keep_house(agent: Rc<Agent>) {
+    let mut turns = tokio::time::interval(HOUSEKEEPING);
+    loop {
+        turns.tick().await;
+        agent.sessions.forget_stale();
+        if let Some(groups) = agent.groups.borrow_mut().as_mut() {
+            groups.sweep();
+        }
+    }
+}
+
+/// Accepts connections for as long as the agent lives. Only our own user and root may come in.
+fn answer_door(
+    agent: Rc<Agent>,
+    listener: UnixListener,
+) -> io::Result<impl Future<Output = ()> + 'static> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    Ok(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    if may_enter(&stream)
+                        && let Ok(stream) = stream.into_std()
+                    {
+                        serve::accept(&agent, stream.into());
+                    }
+                }
+                // Out of descriptors, most likely: others may close some.
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    })
+}
+
+fn may_enter(stream: &tokio::net::UnixStream) -> bool {
+    // Seen from a user namespace, an unmapped user outside shows as the overflow id; the door's
+    // directory is what keeps strangers out there.
+    const OVERFLOW: u32 = 65534;
+    getsockopt(stream, PeerCredentials).is_ok_and(|peer| {
+        let own = nix::unistd::geteuid().as_raw();
+        peer.uid() == own || peer.uid() == 0 || (peer.uid() == OVERFLOW && own == 0)
+    })
+}
+
+/// How long accepting rests after it failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

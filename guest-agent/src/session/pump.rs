@@ -1,0 +1,163 @@
+//! From a program's descriptor into its outlet, for as long as anybody holds the other end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use protocol::requests::TerminalSize;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::flow::Outlet;
+use crate::limits::{PUMP_BYTES_PER_TURN, TERMINAL_DRAIN_MAX, TERMINAL_QUIET};
+use crate::sys::{pipe, pty, ready};
+
+/// The reading end of one output.
+pub struct Pump {
+    source: Rc<AsyncFd<OwnedFd>>,
+    outlet: Outlet,
+    /// Counts turns, so that the end of a session can tell silence from a flood.
+    turns: watch::Sender<u64>,
+}
+
+/// What the end of a session may ask of a pump.
+#[derive(Clone)]
+pub struct Gauge {
+    source: Rc<AsyncFd<OwnedFd>>,
+    outlet: Outlet,
+    turns: watch::Receiver<u64>,
+}
+
+impl Pump {
+    pub fn new(source: Rc<AsyncFd<OwnedFd>>, outlet: Outlet) -> (Self, Gauge) {
+        let (turns, receiver) = watch::channel(0);
+        let gauge = Gauge { source: source.clone(), outlet: outlet.clone(), turns: receiver };
+        (Self { source, outlet, turns }, gauge)
+    }
+
+    /// Runs until every writer has closed the other end.
+    pub async fn run(self) {
+        while self.outlet.room().await.is_ok() {
+            let Ok(mut ready) = self.source.ready(Interest::READABLE).await else { break };
+            match self.turn() {
+                Turn::Drained => ready.clear_ready(),
+                Turn::MoreLater => {}
+                Turn::Ended => break,
+            }
+            drop(ready);
+            self.turns.send_modify(|turns| *turns += 1);
+            tokio::task::yield_now().await;
+        }
+        self.outlet.close();
+        self.turns.send_modify(|turns| *turns += 1);
+    }
+
+    /// Reads until there is nothing, no room, or enough for one turn. Reading on until the kernel
+    /// says "nothing" is what keeps an edge-triggered terminal from stalling after a short read.
+    fn turn(&self) -> Turn {
+        let mut taken = 0;
+        while taken < PUMP_BYTES_PER_TURN {
+            let mut no_room = false;
+            let read = self.outlet.fill_with(|space| {
+                if space.is_empty() {
+                    no_room = true;
+                    return Ok(0);
+                }
+                nix::unistd::read(self.source.as_fd(), space)
+            });
+            match read {
+                Ok(0) if no_room => return Turn::MoreLater,
+                Ok(0) => return Turn::Ended,
+                Ok(count) => taken += count,
+                Err(Errno::EAGAIN) => return Turn::Drained,
+                Err(Errno::EINTR) => {}
+                // A terminal says EIO when its last user is gone. Nothing else can be had either.
+                Err(_) => return Turn::Ended,
+            }
+        }
+        Turn::MoreLater
+    }
+}
+
+enum Turn {
+    /// The kernel has nothing more now.
+    Drained,
+    /// There may be more, after others had their turn.
+    MoreLater,
+    Ended,
+}
+
+impl Gauge {
+    /// How many bytes the program has written so far, read or not. Exact for a pipe.
+    pub fn written(&self) -> u64 {
+        let unread =
+            if self.outlet.is_closed() { 0 } else { pipe::unread_bytes(self.source.as_fd()) };
+        self.outlet.end() + unread
+    }
+
+    /// Waits until a terminal whose leader has ended has delivered what it still carries.
+    pub async fn settle_terminal(mut self) {
+        let settle = async {
+            loop {
+                if self.outlet.is_closed() {
+                    return;
+                }
+                self.turns.mark_unchanged();
+                match timeout(TERMINAL_QUIET, self.turns.changed()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    // Silent. If that is only because nobody takes the output, wait on.
+                    Err(_) if pipe::unread_bytes(self.source.as_fd()) == 0 => return,
+                    Err(_) => {}
+                }
+            }
+        };
+        timeout(TERMINAL_DRAIN_MAX, settle).await.ok();
+    }
+}
+
+/// The controlling end of a session's terminal.
+pub struct Terminal {
+    controller: Rc<AsyncFd<OwnedFd>>,
+}
+
+impl Terminal {
+    pub fn new(controller: Rc<AsyncFd<OwnedFd>>) -> Self {
+        Self { controller }
+    }
+
+    /// Sets the size; true when it was another before, in which case the kernel tells the program.
+    pub fn resize(&self, size: TerminalSize) -> bool {
+        let controller = self.controller.as_fd();
+        let before = pty::size(controller).ok();
+        pty::resize(controller, size.rows, size.columns).is_ok()
+            && before != Some((size.rows, size.columns))
+    }
+
+    /// Asks the program in the foreground to draw itself anew.
+    pub fn redraw(&self) {
+        if let Some(group) = self.foreground_group() {
+            // A group that has just ended needs no redraw.
+            killpg(group, Signal::SIGWINCH).ok();
+        }
+    }
+
+    pub fn foreground_group(&self) -> Option<Pid> {
+        pty::foreground_group(self.controller.as_fd()).ok().filter(|group| group.as_raw() > 1)
+    }
+
+    /// The byte that means "end of file" to the program, if the terminal is in a mode that has one.
+    pub fn end_of_file_byte(&self) -> Option<u8> {
+        pty::end_of_input(self.controller.as_fd()).ok().flatten()
+    }
+}
+
+/// Makes a descriptor usable by the event loop. It must be non-blocking.
+pub fn register(fd: OwnedFd, interest: Interest) -> io::Result<Rc<AsyncFd<OwnedFd>>> {
+    ready::watch(fd, interest).map(Rc::new)
+}

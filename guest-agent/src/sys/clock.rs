@@ -1,0 +1,17 @@
+//! The kernel's clocks: the monotonic one for durations, the wall clock for what people read.
+//!
+//! Everything of the agent that needs the time asks here. Nothing here keeps state.
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Microseconds since some fixed moment; never steps, stops while the machine is suspended.
+pub fn monotonic_us() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC");
+    now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
+}
+
+/// Milliseconds since 1970 as the guest believes; 0 when its clock stands before that.
+pub fn wall_ms() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME");
+    u64::try_from(now.tv_sec()).map_or(0, |sec| sec * 1_000 + now.tv_nsec() as u64 / 1_000_000)
+}

@@ -1,0 +1,26 @@
+//! All `unsafe` of the agent: system calls that have no safe wrapper, and the code that runs
+//! between clone and exec.
+//!
+//! Every other module of the platform half calls it; it calls nothing of ours. A module here owns
+//! one corner of the kernel's interface and no policy: what to mount, whom to kill and when to
+//! start is decided above. Each `unsafe` block is one operation with the reason why it is sound.
+
+#![allow(unsafe_code)]
+
+pub mod clock;
+mod clone;
+pub mod descriptor;
+pub mod dirent;
+pub mod entropy;
+pub mod mount;
+pub mod mountinfo;
+pub mod namespace;
+pub mod net;
+pub mod pipe;
+pub mod prctl;
+pub mod pty;
+pub mod ready;
+pub mod rename;
+pub mod resource;
+pub mod spawn;
+pub mod wait;

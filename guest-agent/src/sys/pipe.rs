@@ -1,0 +1,13 @@
+//! What a pipe or a terminal holds.
+//!
+//! `session` asks when a program has ended, to know how much it had written.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Bytes that have been written into `reader` and not been read. 0 for what is no pipe.
+pub fn unread_bytes(reader: BorrowedFd<'_>) -> u64 {
+    let mut count: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int, to one that lives here.
+    let asked = unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD as _, &raw mut count) };
+    if asked < 0 { 0 } else { count.max(0) as u64 }
+}

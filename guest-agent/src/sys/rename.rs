@@ -1,0 +1,34 @@
+//! Renaming without replacing, which the C library of a static binary does not offer.
+//!
+//! `file` calls it where what is there already must stay.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::NixPath;
+use nix::errno::Errno;
+
+/// Renames `from` in one directory to `to` in another; `EEXIST` when that is there already,
+/// `EINVAL` when the file system cannot tell.
+pub fn rename_new<P: NixPath + ?Sized, Q: NixPath + ?Sized>(
+    from_directory: BorrowedFd<'_>,
+    from: &P,
+    to_directory: BorrowedFd<'_>,
+    to: &Q,
+) -> nix::Result<()> {
+    let result = from.with_nix_path(|from| {
+        to.with_nix_path(|to| {
+            // SAFETY: both names end with a NUL and outlive the call; the rest are numbers.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_renameat2,
+                    from_directory.as_raw_fd(),
+                    from.as_ptr(),
+                    to_directory.as_raw_fd(),
+                    to.as_ptr(),
+                    libc::RENAME_NOREPLACE,
+                )
+            }
+        })
+    })??;
+    Errno::result(result).map(drop)
+}

@@ -1,0 +1,92 @@
+//! What every verb needs: where things are, the daemon, and the way into a box.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::failure::{self, CliError};
+use crate::config::Paths;
+use crate::control::{Client, ClientError, Code, List};
+use crate::guest::{Guest, Options};
+use crate::link::Address;
+use crate::sandbox::SandboxRef;
+
+/// Where things are.
+pub struct Context {
+    pub paths: Paths,
+}
+
+impl Context {
+    pub fn from_environment() -> Result<Self> {
+        Ok(Self { paths: Paths::from_environment()? })
+    }
+
+    /// The daemon.
+    pub async fn daemon(&self) -> Result<Client> {
+        Ok(Client::connect(&self.paths).await?)
+    }
+
+    /// The agent of a running box. `verb` is what others see us as.
+    pub async fn guest(&self, which: &SandboxRef, verb: &str) -> Result<Guest> {
+        let mut daemon = self.daemon().await?;
+        let dialled = match daemon.dial(which).await {
+            Ok(dialled) => dialled,
+            Err(error) => return Err(self.explain(which, error).await),
+        };
+        connect(dialled.address, verb).await.with_context(|| format!("box {which} does not answer"))
+    }
+
+    /// Adds what the daemon's refusal leaves open: what an unknown box may have been meant as.
+    pub async fn explain(&self, which: &SandboxRef, error: ClientError) -> anyhow::Error {
+        let ClientError::Refused(refusal) = &error else { return error.into() };
+        match refusal.code {
+            Code::NotFound => {
+                let similar = failure::similar(&which.to_string(), self.names().await);
+                CliError::UnknownBox { name: which.clone(), similar }.into()
+            }
+            Code::NotRunning => match self.state(which).await {
+                Some(state) => CliError::NotRunning { name: which.clone(), state }.into(),
+                None => error.into(),
+            },
+            _ => error.into(),
+        }
+    }
+
+    /// Names of all boxes, for a hint: whatever fails, there is none.
+    async fn names(&self) -> Vec<String> {
+        let Ok(mut daemon) = self.daemon().await else { return Vec::new() };
+        let all = daemon.list(List { namespace: None, all: true }).await.unwrap_or_default();
+        all.iter().map(|record| record.which().to_string()).collect()
+    }
+
+    async fn state(&self, which: &SandboxRef) -> Option<String> {
+        let record = self.daemon().await.ok()?.inspect(which).await.ok()?;
+        Some(record.state.to_string())
+    }
+}
+
+/// How long an agent in a virtual machine keeps what is ours after a cut, such as a migration or a
+/// snapshot makes. A Unix socket is cut by the end of either side alone, so there is nothing to
+/// wait for: a person who is gone leaves the keyboard, and what is tied to us ends.
+const RESUME_WINDOW: Duration = Duration::from_secs(10);
+
+/// Connects to an agent, wherever it is.
+pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
+    let mut options = Options::named(our_name(verb));
+    options.resume_window = match address {
+        Address::Unix { .. } => Duration::ZERO,
+        Address::Hybrid { .. } | Address::Vsock { .. } => RESUME_WINDOW,
+    };
+    Ok(Guest::connect(address, options).await?)
+}
+
+/// What other clients of an agent read when we have the keyboard: who to ask for it.
+pub fn our_name(verb: &str) -> String {
+    let uid = nix::unistd::Uid::current();
+    let user = nix::unistd::User::from_uid(uid)
+        .ok()
+        .flatten()
+        .map_or_else(|| format!("uid {uid}"), |user| user.name);
+    let pid = std::process::id();
+    format!("burrow {} {verb} of {user}, process {pid}", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,220 @@
+//! What this program's exit code says, which is what docker's and a shell's would:
+//!
+//! | code | meaning |
+//! |---|---|
+//! | the command's own | it ran and returned |
+//! | 124 | it overran its `--timeout` |
+//! | 125 | we failed, not the command |
+//! | 126 | the command cannot be executed, or its working directory not be entered |
+//! | 127 | the command was not found |
+//! | 128 + n | signal n ended the command, or us |
+//! | 141 | whoever read our output went away, as for any program in a pipeline |
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use protocol::exit::{Cause, EXIT_FAILED_ITSELF, ExitRecord, SpawnFailure, SpawnStage};
+
+use super::output::printable;
+use super::values::{human_bytes, human_duration, signal_name};
+
+/// An exit code of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit(pub u8);
+
+impl Exit {
+    pub const SUCCESS: Self = Self(0);
+    pub const FAILED_ITSELF: Self = Self(EXIT_FAILED_ITSELF as u8);
+    /// Nobody reads what we write: 128 + SIGPIPE.
+    pub const UNREAD: Self = Self(128 + 13);
+
+    /// We end because of a signal.
+    pub fn signalled(signal: i32) -> Self {
+        Self(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+    }
+
+    /// A session has ended like this.
+    pub fn of(record: &ExitRecord) -> Self {
+        // The kernel keeps eight bits of an exit code. A guest that says more is cut to them.
+        Self(record.cause.shell_code() as u8)
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.0.into()
+    }
+}
+
+/// Why a command ended, where the code alone does not say it. `None` for those that speak for
+/// themselves: a return, and a signal, which 128 + n tells.
+pub fn explain(cause: &Cause, command: &str) -> Option<String> {
+    let command = printable(command);
+    match cause {
+        Cause::Exited { .. } | Cause::Signaled { .. } => None,
+        Cause::Killed { signal, by } => {
+            Some(format!("{command}: killed with {} by {}", signal_name(*signal), printable(by)))
+        }
+        Cause::TimedOut { limit_ms } => {
+            let limit = human_duration(Duration::from_millis(*limit_ms));
+            Some(format!(
+                "{command}: killed, with all it had started, after its time limit of {limit}"
+            ))
+        }
+        Cause::OutOfMemory { limit_bytes: Some(limit) } => {
+            Some(format!("{command}: out of memory, with a limit of {}", human_bytes(*limit)))
+        }
+        Cause::OutOfMemory { limit_bytes: None } => {
+            Some(format!("{command}: the box is out of memory"))
+        }
+        Cause::AgentStopping => Some(format!("{command}: ended, because the box was stopped")),
+        Cause::SpawnFailed { failure } => Some(explain_spawn(failure)),
+    }
+}
+
+/// Why a command never ran, and what to do about it.
+pub fn explain_spawn(failure: &SpawnFailure) -> String {
+    let subject = printable(&failure.subject);
+    let errno = nix::errno::Errno::from_raw(failure.errno);
+    let reason = errno.desc();
+    match failure.stage {
+        SpawnStage::Exec if failure.is_not_found() => {
+            format!("{subject}: no such program in the box; a shell's own word needs sh -c '...'")
+        }
+        SpawnStage::Exec if errno == nix::errno::Errno::EACCES => {
+            format!("{subject}: not executable ({reason}); its mode needs an x, as chmod +x gives")
+        }
+        SpawnStage::Exec if errno == nix::errno::Errno::ENOEXEC => {
+            format!(
+                "{subject}: not executable ({reason}); a script begins with a line like #!/bin/sh"
+            )
+        }
+        SpawnStage::Exec => format!("{subject}: not executable ({reason})"),
+        SpawnStage::WorkingDirectory => {
+            format!("{subject}: cannot be the working directory ({reason}); choose one with --cwd")
+        }
+        SpawnStage::User if errno == nix::errno::Errno::ENOENT => {
+            format!("{subject}: no such user in the box; its /etc/passwd knows who there is")
+        }
+        SpawnStage::User | SpawnStage::Identity => {
+            format!("{subject}: cannot run as this user ({reason})")
+        }
+        SpawnStage::Stdio | SpawnStage::Terminal => {
+            format!("the box cannot connect the program's input and output ({reason}): {subject}")
+        }
+        SpawnStage::Cgroup => format!("the box cannot make a control group ({reason}): {subject}"),
+        SpawnStage::Fork => {
+            format!("the box cannot start another process ({reason}); end some, or raise its limit")
+        }
+    }
+}
+
+/// What a session has left running, for people.
+pub fn explain_left_behind(record: &ExitRecord) -> Option<String> {
+    if record.left_behind_count == 0 && record.left_behind.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = record
+        .left_behind
+        .iter()
+        .take(LEFT_BEHIND_NAMED_MAX)
+        .map(|survivor| format!("{} ({})", survivor.pid, shorten(&survivor.command)))
+        .collect();
+    let count =
+        record.left_behind_count.max(u32::try_from(record.left_behind.len()).unwrap_or(u32::MAX));
+    let noun = if count == 1 { "process" } else { "processes" };
+    let more = if count as usize > named.len() { ", ..." } else { "" };
+    Some(format!("left behind {count} running {noun}: {}{more}", named.join(", ")))
+}
+
+/// Survivors that a line names; the others are counted.
+const LEFT_BEHIND_NAMED_MAX: usize = 3;
+/// Characters of a survivor's command that a line shows.
+const COMMAND_CHARS_SHOWN: usize = 40;
+
+fn shorten(command: &str) -> String {
+    let mut short: String = printable(command).chars().take(COMMAND_CHARS_SHOWN).collect();
+    if command.chars().nth(COMMAND_CHARS_SHOWN).is_some() {
+        short.push_str("...");
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::exit::{Survivor, Usage};
+
+    use super::*;
+
+    fn record(cause: Cause) -> ExitRecord {
+        ExitRecord {
+            cause,
+            started_at_ms: 0,
+            ended_at_ms: 0,
+            duration_us: 0,
+            usage: Usage::default(),
+            outputs: vec![],
+            left_behind: vec![],
+            left_behind_count: 0,
+        }
+    }
+
+    fn spawn_failed(stage: SpawnStage, errno: i32) -> Cause {
+        let subject = "thing".to_owned();
+        Cause::SpawnFailed { failure: SpawnFailure { stage, errno, subject } }
+    }
+
+    #[test]
+    fn codes_are_those_of_a_shell() {
+        for code in 0..=255 {
+            assert_eq!(Exit::of(&record(Cause::Exited { code })), Exit(code as u8));
+        }
+        for signal in 1..=64 {
+            let died = record(Cause::Signaled { signal, core_dumped: false });
+            assert_eq!(Exit::of(&died), Exit(128 + signal as u8));
+        }
+        let cases = [
+            (Cause::TimedOut { limit_ms: 1 }, 124),
+            (Cause::OutOfMemory { limit_bytes: None }, 137),
+            (spawn_failed(SpawnStage::Exec, 2), 127),
+            (spawn_failed(SpawnStage::Exec, 13), 126),
+            (spawn_failed(SpawnStage::WorkingDirectory, 2), 126),
+            (spawn_failed(SpawnStage::User, 2), 125),
+        ];
+        for (cause, code) in cases {
+            assert_eq!(Exit::of(&record(cause.clone())), Exit(code), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn a_code_that_no_kernel_gives_is_cut_and_never_panics() {
+        for code in [i32::MIN, -1, 256, i32::MAX] {
+            assert_eq!(Exit::of(&record(Cause::Exited { code })), Exit(code as u8));
+        }
+        assert_eq!(Exit::signalled(2), Exit(130));
+    }
+
+    #[test]
+    fn only_what_the_code_does_not_tell_is_explained() {
+        assert_eq!(explain(&Cause::Exited { code: 3 }, "x"), None);
+        let timeout = explain(&Cause::TimedOut { limit_ms: 2_000 }, "sl\x1beep").expect("a reason");
+        assert!(
+            timeout.starts_with("sl\\u{1b}eep: killed") && timeout.ends_with("2s"),
+            "{timeout}"
+        );
+        let missing = explain(&spawn_failed(SpawnStage::Exec, 2), "x").expect("a reason");
+        assert!(missing.contains("no such program"), "{missing}");
+    }
+
+    #[test]
+    fn survivors_are_named_up_to_a_few() {
+        let mut ended = record(Cause::Exited { code: 0 });
+        assert_eq!(explain_left_behind(&ended), None);
+        ended.left_behind = vec![Survivor { pid: 7, command: "sleep 1000".to_owned() }];
+        ended.left_behind_count = 1;
+        let line = explain_left_behind(&ended).expect("a line");
+        assert_eq!(line, "left behind 1 running process: 7 (sleep 1000)");
+        ended.left_behind_count = 90;
+        assert!(explain_left_behind(&ended).expect("a line").ends_with(", ..."));
+    }
+}

@@ -1,0 +1,219 @@
+//! The verbs that people and scripts type. One file per verb; this one is their table.
+//!
+//! It uses `sandbox`, `control` and `guest`, and never sees a frame. It is the only part of the
+//! bridge that writes to stdout and stderr, all of it through [`output`], and the only one that
+//! may use `anyhow`: errors end here, as a line for a person ([`failure`]) and a code for a script
+//! ([`exit`]).
+
+mod attach;
+mod completions;
+mod context;
+mod cp;
+mod doctor;
+mod exec;
+mod exit;
+mod failure;
+mod inspect;
+mod instant;
+mod kill;
+mod logs;
+mod output;
+mod port_forward;
+mod ps;
+mod rm;
+mod run;
+mod serve;
+mod session;
+mod start;
+mod stop;
+mod table;
+mod values;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::terminal::guardian;
+use context::Context;
+use exit::Exit;
+
+/// Runs untrusted code in sandboxes ("boxes") and lets you watch it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "host-bridge",
+    version,
+    about,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Try it:
+  host-bridge run -- echo hello            a command in a box of its own, gone afterwards
+  host-bridge run -it -- bash              the same with a shell and your keyboard
+  host-bridge doctor                       what this host can run, and why not
+
+Boxes that stay need the daemon:
+  host-bridge serve &
+  host-bridge start --name work
+  host-bridge exec work -- make test
+  host-bridge attach work                  a shell in it; ctrl-p ctrl-q leaves it running
+
+A box is named NAME, or NAMESPACE/NAME outside the namespace \"default\"."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(run::Run),
+    Start(start::Start),
+    Exec(exec::Exec),
+    Attach(attach::Attach),
+    Ps(ps::Ps),
+    Inspect(inspect::Inspect),
+    Logs(logs::Logs),
+    Cp(cp::Cp),
+    PortForward(port_forward::PortForward),
+    Kill(kill::Kill),
+    Stop(stop::Stop),
+    Rm(rm::Rm),
+    Serve(serve::Serve),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
+    Version(version::Version),
+    /// Restores the terminal of an attached person whose bridge was killed.
+    #[command(name = guardian::VERB, hide = true)]
+    TerminalGuard,
+    /// Tries in a process of its own what must not be tried in ours.
+    #[command(name = doctor::probe::VERB, hide = true)]
+    Probe(doctor::probe::Probe),
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error).into(),
+    };
+    // These two must run before there is any thread.
+    match &arguments.verb {
+        Verb::TerminalGuard => {
+            guardian::watch();
+            return Exit::SUCCESS.into();
+        }
+        Verb::Probe(probe) => return probe.run().into(),
+        _ => {}
+    }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            output::note(&format!("this host cannot give us an event loop: {error}"));
+            return Exit::FAILED_ITSELF.into();
+        }
+    };
+    let exit = runtime.block_on(run_verb(arguments.verb));
+    // A thread that still reads the keyboard must not keep us.
+    runtime.shutdown_background();
+    exit.unwrap_or_else(|error| failure::report(&error)).into()
+}
+
+async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
+    if let Verb::Completions(completions) = verb {
+        return completions.run(&mut Arguments::command());
+    }
+    let context = Context::from_environment()?;
+    match verb {
+        Verb::Run(verb) => verb.run(&context).await,
+        Verb::Start(verb) => verb.run(&context).await,
+        Verb::Exec(verb) => verb.run(&context).await,
+        Verb::Attach(verb) => verb.run(&context).await,
+        Verb::Ps(verb) => verb.run(&context).await,
+        Verb::Inspect(verb) => verb.run(&context).await,
+        Verb::Logs(verb) => verb.run(&context).await,
+        Verb::Cp(verb) => verb.run(&context).await,
+        Verb::PortForward(verb) => verb.run(&context).await,
+        Verb::Kill(verb) => verb.run(&context).await,
+        Verb::Stop(verb) => verb.run(&context).await,
+        Verb::Rm(verb) => verb.run(&context).await,
+        Verb::Serve(verb) => verb.run(&context).await,
+        Verb::Doctor(verb) => verb.run(&context).await,
+        Verb::Version(verb) => verb.run(&context).await,
+        Verb::Completions(_) | Verb::TerminalGuard | Verb::Probe(_) => Ok(Exit::SUCCESS),
+    }
+}
+
+/// Help and the version are what was asked for; anything else is our failure, as for docker.
+fn usage(error: &clap::Error) -> Exit {
+    if error.use_stderr() {
+        output::note_verbatim(&error.render().to_string());
+        Exit::FAILED_ITSELF
+    } else {
+        let _ = error.print();
+        Exit::SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Arguments;
+
+    #[test]
+    fn the_definition_of_the_verbs_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_teaches_with_examples() {
+        for verb in Arguments::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = help.matches("host-bridge ").count();
+            assert!(examples >= 2, "{} has {examples} examples", verb.get_name());
+            assert!(verb.get_about().is_some(), "{} says nothing of itself", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn a_commands_own_options_are_its_own() {
+        for line in [
+            "host-bridge run ls -la --color",
+            "host-bridge run -it -e A=1 --timeout 5s -- sh -c 'echo $A'",
+            "host-bridge run --name x --image /srv/root --machine process --scratch 64M -- ls -i",
+            "host-bridge exec -i -t -d box ls -d -i --env",
+            "host-bridge exec --env A=1 --env-file f --cwd / --user 1:1 --timeout 5 ns/box -- ls",
+            "host-bridge attach box --session abc --read-only --detach-keys ctrl-x,x",
+            "host-bridge attach --uds /run/agent.sock",
+            "host-bridge attach --hybrid /run/v.sock --port 1024",
+            "host-bridge attach --cid 3 --port 1024 --take",
+            "host-bridge logs -f --tail 10 --since 5m --stderr box",
+            "host-bridge cp -q - box:/tmp/x",
+            "host-bridge port-forward box 8080:80 0:443",
+            "host-bridge kill -s HUP box abc",
+            "host-bridge stop --grace 3s a b",
+        ] {
+            let parsed = Arguments::try_parse_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("is an error"));
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for line in [
+            "host-bridge run",
+            "host-bridge exec box",
+            "host-bridge attach",
+            "host-bridge attach box --uds /run/agent.sock",
+            "host-bridge attach --hybrid /run/v.sock",
+            "host-bridge attach --cid 3",
+            "host-bridge attach box --take --read-only",
+            "host-bridge logs --stdout --stderr box",
+            "host-bridge cp onlyone",
+            "host-bridge port-forward box",
+        ] {
+            assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

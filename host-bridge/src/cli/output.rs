@@ -1,0 +1,156 @@
+//! The only place that writes to stdout and stderr, so that there is one rule for each: what a
+//! script reads goes to stdout, what a person shall know goes to stderr and begins with our name.
+//!
+//! A reader that has gone away is no error of ours.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use serde::Serialize;
+
+use crate::terminal;
+
+/// What every line for people begins with.
+const OURSELVES: &str = "host-bridge: ";
+
+/// Writes text to stdout, as it is. Succeeds when nobody reads it.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut stdout = stdout().lock();
+    forgive_absence(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Writes a line to stdout.
+pub fn print_line(text: &str) -> io::Result<()> {
+    print(&format!("{text}\n"))
+}
+
+/// Writes a value to stdout as one JSON document for scripts.
+pub fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Says something to the person, on a line of its own. Nowhere to say it is no error.
+pub fn note(text: &str) {
+    // In raw mode nobody else moves the cursor back to the left, or off a half-written line.
+    let (before, after) = if terminal::raw::is_on() { ("\r\n", "\r\n") } else { ("", "\n") };
+    let _ = stderr().lock().write_all(format!("{before}{OURSELVES}{text}{after}").as_bytes());
+}
+
+/// Writes to stderr what somebody else has worded: clap's usage errors.
+pub fn note_verbatim(text: &str) {
+    let _ = stderr().lock().write_all(text.as_bytes());
+}
+
+/// Draws a line of stderr anew.
+pub fn draw_line(text: &str) {
+    let _ = stderr().lock().write_all(format!("\r\x1b[K{text}").as_bytes());
+}
+
+/// Whether stderr is a terminal that can move its cursor.
+pub fn stderr_is_screen() -> bool {
+    stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// Whether stdout is a terminal that wants colours.
+pub fn stdout_has_colours() -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let able = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+    stdout().is_terminal() && able && !unwanted
+}
+
+/// Text that somebody else has chosen, a guest above all, made harmless for a terminal: control
+/// characters are shown instead of obeyed.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escape = c.is_control();
+            escape.then(|| c.escape_default()).into_iter().flatten().chain((!escape).then_some(c))
+        })
+        .collect()
+}
+
+fn forgive_absence(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// A program's output on its way to one of our own descriptors: exact bytes, unbuffered, and
+/// never at the cost of the event loop, however slowly they are taken.
+#[derive(Clone)]
+pub struct Sink {
+    file: Arc<File>,
+}
+
+impl Sink {
+    pub fn stdout() -> io::Result<Self> {
+        Self::over(stdout().as_fd())
+    }
+
+    pub fn stderr() -> io::Result<Self> {
+        Self::over(stderr().as_fd())
+    }
+
+    fn over(descriptor: std::os::fd::BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self { file: Arc::new(File::from(descriptor.try_clone_to_owned()?)) })
+    }
+
+    /// Returns when all of `bytes` are written. `BrokenPipe` means that nobody reads any more.
+    pub async fn write(&self, bytes: Vec<u8>) -> io::Result<()> {
+        let file = Arc::clone(&self.file);
+        tokio::task::spawn_blocking(move || write_all(&file, &bytes))
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")))
+    }
+}
+
+/// As `write_all`, but patient with descriptors that somebody has made non-blocking: the mode
+/// belongs to the open file, so whoever shares our terminal or pipe may have set it.
+fn write_all(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let mut polled = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+                match nix::poll::poll(&mut polled, PollTimeout::NONE) {
+                    Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_says_cannot_move_the_cursor() {
+        assert_eq!(printable("a\x1b[2Jb\r\n\tä\u{9b}"), "a\\u{1b}[2Jb\\r\\n\\tä\\u{9b}");
+    }
+
+    #[test]
+    fn a_descriptor_that_does_not_block_still_takes_everything() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        rustix::io::ioctl_fionbio(&writer, true).expect("a mode");
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|n| n as u8).collect();
+        let copy = sent.clone();
+        let writing = std::thread::spawn(move || write_all(&file, &copy));
+        let mut received = Vec::new();
+        io::Read::read_to_end(&mut reader, &mut received).expect("the bytes");
+        writing.join().expect("no panic").expect("written");
+        assert!(received == sent);
+    }
+}

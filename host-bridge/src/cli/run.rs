@@ -1,0 +1,79 @@
+//! `run`: one command in a box of its own, which is gone afterwards. Needs no daemon.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::Args;
+use protocol::requests::Stdio;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output;
+use super::session::screen::{self, Keyboard, Left};
+use super::session::{self, ProcessArguments, pipes, program_name};
+use super::start::BoxArguments;
+use crate::guest::Guest;
+use crate::sandbox;
+
+/// Run one command in a box of its own, which is gone afterwards
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge run -- echo hello
+  host-bridge run -it -- bash
+  tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
+  host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
+
+The exit code is the command's own; 124 after --timeout, 125 when we failed, 126 when it cannot be
+executed, 127 when it was not found, 128+n when signal n ended it.")]
+pub struct Run {
+    #[command(flatten)]
+    sandbox: BoxArguments,
+
+    #[command(flatten)]
+    process: ProcessArguments,
+
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let spec = self.sandbox.spec()?;
+        session::check_terminal(&self.process)?;
+        let one_shot = sandbox::one_shot(&context.paths, &spec).await?;
+        let result = self.run_in(one_shot.guest()).await;
+        one_shot.end().await;
+        result
+    }
+
+    async fn run_in(&self, guest: &Guest) -> Result<Exit> {
+        let session = session::draw_id()?;
+        let holder = session::own_holder(&session);
+        let mut start = self.process.start(session.clone(), &self.command)?;
+        start.holders = vec![holder.clone()];
+        let command = program_name(&self.command);
+        if matches!(start.stdio, Stdio::Pipes { .. }) {
+            return pipes::run(guest, &start, &holder, &command).await;
+        }
+        guest.start(&start).await?;
+        let keyboard = if self.process.interactive { Keyboard::Take } else { Keyboard::Never };
+        match screen::sit(guest, session::own_seat(session, holder, keyboard)).await? {
+            Left::Exited(record) => {
+                pipes::tell_end(&record, &command);
+                Ok(Exit::of(&record))
+            }
+            Left::Signalled(signal) => {
+                output::note("the box ends with us");
+                Ok(Exit::signalled(signal))
+            }
+            Left::Unread => Ok(Exit::UNREAD),
+            Left::Detached => Ok(Exit::SUCCESS),
+        }
+    }
+}

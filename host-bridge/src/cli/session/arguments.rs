@@ -1,0 +1,116 @@
+//! The options that describe a program to be run, shared by `run` and `exec`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio, TerminalSize};
+use protocol::{SessionId, Text};
+
+use super::super::failure::CliError;
+use super::super::values::{parse_duration, resolve_variable, resolve_variables};
+use crate::terminal::Size;
+
+/// What to run, and how.
+#[derive(Debug, Args)]
+pub struct ProcessArguments {
+    /// Give the program our stdin
+    #[arg(short, long)]
+    pub interactive: bool,
+
+    /// Give the program a terminal of its own (with -i, ours is connected to it)
+    #[arg(short, long)]
+    pub tty: bool,
+
+    /// Set an environment variable; NAME alone passes ours on
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+
+    /// Read environment variables from a file, one on each line
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+
+    /// Run in this directory of the box
+    #[arg(short = 'w', long, visible_alias = "workdir", value_name = "DIR")]
+    pub cwd: Option<OsString>,
+
+    /// Run as NAME, NAME:GROUP, UID or UID:GID
+    #[arg(short, long, value_name = "USER")]
+    pub user: Option<String>,
+
+    /// Kill it, with all it has started, after so long (as in 90s, 5m); the exit code is then 124
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+}
+
+impl ProcessArguments {
+    /// The request to start `command`.
+    pub fn start(&self, session: SessionId, command: &[OsString]) -> Result<Start> {
+        let argv = command.iter().map(|argument| text(argument.clone())).collect();
+        Ok(Start {
+            session,
+            program: Program::Argv { argv },
+            cwd: self.cwd.clone().map(text),
+            env: self.environment()?,
+            user: self.user.clone(),
+            stdio: self.stdio(),
+            deadline_ms: self
+                .timeout
+                .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            spool: SpoolSpec::default(),
+            holders: Vec::new(),
+            tied: true,
+            limits: GroupLimits::default(),
+        })
+    }
+
+    fn stdio(&self) -> Stdio {
+        if self.tty {
+            Stdio::Pty { size: terminal_size() }
+        } else {
+            Stdio::Pipes { stdin: self.interactive }
+        }
+    }
+
+    /// Files first, so that an option on the command line has the last word.
+    fn environment(&self) -> Result<Vec<(Text, Text)>> {
+        let ours = |name: &str| std::env::var(name).ok();
+        let mut variables = Vec::new();
+        if self.tty {
+            variables.push(terminal_variable());
+        }
+        for path in &self.env_file {
+            let content = std::fs::read_to_string(path)
+                .map_err(|source| CliError::Unreadable { path: path.clone(), source })?;
+            variables.extend(resolve_variables(&path.display().to_string(), &content, ours)?);
+        }
+        for variable in &self.env {
+            variables.extend(resolve_variable(variable, ours)?);
+        }
+        Ok(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+/// What kind of terminal the person has, since the program will draw on it.
+pub fn terminal_variable() -> (String, String) {
+    let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
+    ("TERM".to_owned(), term.unwrap_or_else(|| "xterm".to_owned()))
+}
+
+/// How large a new terminal shall be: as ours, if we have one.
+pub fn terminal_size() -> TerminalSize {
+    let size = Size::read().unwrap_or(Size::DEFAULT);
+    TerminalSize { rows: size.rows, columns: size.columns }
+}
+
+/// The first words of a command, for messages.
+pub fn program_name(command: &[OsString]) -> String {
+    command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn text(argument: OsString) -> Text {
+    argument.into_vec().into()
+}

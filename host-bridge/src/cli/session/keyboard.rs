@@ -1,0 +1,33 @@
+//! Our stdin in pieces. It is read by a thread, because a terminal or a pipe that is shared with
+//! others must not be made non-blocking, and a thread that waits for a key can be left behind.
+
+use std::io::{ErrorKind, Read, stdin};
+
+use tokio::sync::mpsc;
+
+/// What is read at once: more than a person types, and a pipe's buffer for those who pipe.
+const READ_BYTES: usize = 64 * 1024;
+/// Pieces that may wait. Few, so that a program that does not read is felt by whoever pipes.
+const PIECES_WAITING_MAX: usize = 2;
+
+/// Starts to read; the channel closes at the end of the input.
+pub fn listen() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING_MAX);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match stdin().lock().read(&mut buffer) {
+                Ok(0) => return,
+                Ok(count) => {
+                    if sender.blocking_send(buffer[..count].to_vec()).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A terminal that was closed gives EIO for ever.
+                Err(_) => return,
+            }
+        }
+    });
+    receiver
+}

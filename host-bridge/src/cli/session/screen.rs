@@ -1,0 +1,308 @@
+//! In front of a session on a terminal: what it shows is shown, what is typed is typed, and our
+//! window's size is its size.
+//!
+//! ```text
+//!            ┌──── take (ctrl-p ctrl-t, or free at the start) ────┐
+//!            ▼                                                    │
+//!        typing ───── somebody else takes the keyboard ─────▶ watching
+//!            │                                                    │
+//!            └── the program ends · detach · a signal · cut ──────┘──▶ left
+//! ```
+
+use std::io::{ErrorKind, IsTerminal, stdin};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use protocol::message::Channel;
+use protocol::requests::{Origin, Resize, Role, TerminalSize};
+use protocol::{ExitRecord, SessionId};
+use tokio::sync::{mpsc, watch};
+
+use super::super::output::{self, Sink, printable};
+use super::typist::{self, Reach, Typist};
+use super::{keyboard, terminal_size};
+use crate::guest::{Guest, GuestError, Output, Piece};
+use crate::terminal::{Command, Keys, Notice, Notices, RawMode};
+
+/// How long a key that may begin a sequence waits for the next one: longer than anybody needs
+/// between two keys, shorter than patience with a shell whose history does not come.
+const KEY_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the rest of the output may take to begin to arrive when the program has ended.
+const REST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where and how to sit.
+pub struct Seat {
+    pub session: SessionId,
+    pub origin: Origin,
+    /// A holder misses nothing, an observer is in nobody's way.
+    pub role: Role,
+    pub keys: Keys,
+    /// Whether there is a keyboard to connect at all.
+    pub keyboard: Keyboard,
+}
+
+/// What we want of the session's keyboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyboard {
+    /// Nothing, ever.
+    Never,
+    /// To have it if nobody else does.
+    IfFree,
+    /// To have it.
+    Take,
+}
+
+/// Why we are no longer in front of the session.
+#[derive(Debug)]
+pub enum Left {
+    Exited(ExitRecord),
+    Detached,
+    /// A signal ended us, or the terminal was closed (which is a hang-up).
+    Signalled(i32),
+    /// Nobody reads our stdout.
+    Unread,
+}
+
+/// Sits in front of a session until one side leaves.
+pub async fn sit(guest: &Guest, seat: Seat) -> Result<Left> {
+    let interactive = seat.keyboard != Keyboard::Never;
+    let mut notices = Notices::watch()?;
+    // The stream is asked for before raw mode: a refusal then leaves the terminal alone.
+    let (stream, subscribed) =
+        guest.subscribe(&seat.session, Channel::Terminal, seat.origin, seat.role.clone()).await?;
+    let mut raw = if stdin().is_terminal() && interactive { Some(RawMode::enter()?) } else { None };
+    let left = Screen::new(guest, seat, interactive)
+        .attend(stream, subscribed.from, &mut notices, raw.as_ref())
+        .await;
+    // A program that has ended by itself has put the screen in order; nobody else has.
+    if !matches!(left, Ok(Left::Exited(_)))
+        && let Some(raw) = &mut raw
+    {
+        raw.tidy_at_end();
+    }
+    drop(raw);
+    left
+}
+
+struct Screen<'a> {
+    guest: &'a Guest,
+    session: SessionId,
+    keys: Keys,
+    keyboard: Keyboard,
+    interactive: bool,
+    typist: Typist,
+    /// Typed, and not yet handed to the typist.
+    typed: Vec<u8>,
+}
+
+/// What a key of ours led to.
+enum Step {
+    On,
+    Leave,
+}
+
+impl<'a> Screen<'a> {
+    fn new(guest: &'a Guest, seat: Seat, interactive: bool) -> Self {
+        let typist = Typist::new(guest, &seat.session);
+        let Seat { session, keys, keyboard, .. } = seat;
+        Self { guest, session, keys, keyboard, interactive, typist, typed: Vec::new() }
+    }
+
+    async fn attend(
+        mut self,
+        stream: Output,
+        from: u64,
+        notices: &mut Notices,
+        raw: Option<&RawMode>,
+    ) -> Result<Left> {
+        let (goal, goal_seen) = watch::channel(None);
+        let mut show = tokio::spawn(show(stream, from, goal_seen));
+        let mut ending = self.guest.wait_now(&self.session)?;
+        let mut input = self.interactive.then(keyboard::listen);
+        if self.keyboard != Keyboard::Never {
+            self.sit_down().await?;
+        }
+        self.tell_size(true)?;
+        loop {
+            let typing = self.typist.keys();
+            tokio::select! {
+                record = &mut ending => {
+                    let record = record.context("the session's end is not known")?;
+                    let _ = goal.send(Some(written(&record)));
+                    return match show.await.context("the screen failed")?? {
+                        Shown::Everything => Ok(Left::Exited(record)),
+                        Shown::Unread => Ok(Left::Unread),
+                    };
+                }
+                shown = &mut show => match shown.context("the screen failed")?? {
+                    Shown::Unread => return Ok(Left::Unread),
+                    // The terminal was closed by the last program on it; the record follows.
+                    Shown::Everything => {
+                        let record = (&mut ending).await.context("the session's end is not known")?;
+                        return Ok(Left::Exited(record));
+                    }
+                },
+                notice = notices.next() => match notice {
+                    Notice::Resized => self.tell_size(false)?,
+                    Notice::Continued => {
+                        if let Some(raw) = raw {
+                            raw.enforce()?;
+                        }
+                        self.tell_size(true)?;
+                    }
+                    Notice::End(signal) => return Ok(Left::Signalled(signal)),
+                },
+                bytes = next_keys(&mut input), if self.typed.is_empty() => match bytes {
+                    Some(bytes) => if let Step::Leave = self.on_keys(&bytes).await? {
+                        return Ok(Left::Detached);
+                    },
+                    None if raw.is_some() => return Ok(Left::Signalled(nix::libc::SIGHUP)),
+                    None => input = None,
+                },
+                () = tokio::time::sleep(KEY_PATIENCE), if self.keys.is_holding() => {
+                    self.keys.expire(&mut self.typed);
+                    self.forget_without_keyboard();
+                }
+                () = typist::type_in(typing.as_ref(), &mut self.typed), if !self.typed.is_empty() => {}
+                reason = self.typist.lost() => self.tell_lost(reason.as_ref()).await,
+            }
+        }
+    }
+
+    /// Takes the keyboard at the start, or says who has it.
+    async fn sit_down(&mut self) -> Result<()> {
+        if self.typist.take(self.keyboard == Keyboard::Take).await? == Reach::SomebodyElses {
+            let owner = self.owner().await.unwrap_or_else(|| "somebody else".to_owned());
+            output::note(&format!("watching only: {owner} has the keyboard{}", self.how_to_take()));
+        }
+        // A program that has ended before we sat down still has an end to be told.
+        Ok(())
+    }
+
+    async fn on_keys(&mut self, mut bytes: &[u8]) -> Result<Step> {
+        while let Some((command, taken)) = self.keys.feed(bytes, &mut self.typed) {
+            bytes = &bytes[taken..];
+            match command {
+                Command::Detach => {
+                    self.typist.let_go();
+                    return Ok(Step::Leave);
+                }
+                Command::Take if self.keyboard == Keyboard::Never => {}
+                Command::Take => {
+                    if !self.typist.has_keyboard()
+                        && self.typist.take(true).await? == Reach::Ours
+                    {
+                        output::note("the keyboard is yours");
+                        self.tell_size(true)?;
+                    }
+                }
+            }
+        }
+        self.forget_without_keyboard();
+        Ok(Step::On)
+    }
+
+    /// What is typed without a keyboard is for nobody, and must not be kept for later.
+    fn forget_without_keyboard(&mut self) {
+        if !self.typist.has_keyboard() {
+            self.typed.clear();
+        }
+    }
+
+    /// Announces whoever has taken the keyboard. When nobody has, the program has ended or takes
+    /// no more input, and a cut link speaks for itself.
+    async fn tell_lost(&mut self, reason: Option<&GuestError>) {
+        self.typed.clear();
+        if matches!(reason, Some(GuestError::Fault(_)))
+            && let Some(owner) = self.owner().await
+        {
+            let how = self.how_to_take();
+            output::note(&format!("watching only: {owner} has taken the keyboard{how}"));
+        }
+    }
+
+    fn how_to_take(&self) -> String {
+        match self.keys.take_name() {
+            Some(keys) => format!("; {keys} takes it"),
+            None => String::new(),
+        }
+    }
+
+    /// Who types, as they name themselves.
+    async fn owner(&self) -> Option<String> {
+        let sessions = self.guest.sessions(0).await.ok()?.sessions;
+        let info = sessions.into_iter().find(|info| info.session == self.session)?;
+        info.keyboard.as_deref().map(printable)
+    }
+
+    /// Says how large our window is; `redraw` asks the program to draw all of it.
+    fn tell_size(&self, redraw: bool) -> Result<()> {
+        let size: TerminalSize = terminal_size();
+        let resize = Resize { session: self.session.clone(), size, redraw };
+        // Not awaited: an ended session refuses it, and its record is on its way.
+        drop(self.guest.resize_now(resize)?);
+        Ok(())
+    }
+}
+
+/// What is typed next; never comes without a keyboard.
+async fn next_keys(input: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
+    match input {
+        Some(input) => input.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How the screen came to its end.
+enum Shown {
+    Everything,
+    Unread,
+}
+
+/// Writes what the terminal shows, until its end or until `goal`, which is what the program had
+/// written when it ended: what it left behind may keep the terminal open for ever.
+async fn show(
+    mut stream: Output,
+    mut at: u64,
+    mut goal: watch::Receiver<Option<u64>>,
+) -> Result<Shown> {
+    let stdout = Sink::stdout()?;
+    loop {
+        let ended = *goal.borrow_and_update();
+        if ended.is_some_and(|goal| at >= goal) {
+            return Ok(Shown::Everything);
+        }
+        let piece = tokio::select! {
+            piece = stream.next() => piece,
+            Ok(()) = goal.changed() => continue,
+            // The program is no more and its rest does not come: the agent is at fault.
+            () = tokio::time::sleep(REST_DEADLINE), if ended.is_some() => return Ok(Shown::Everything),
+        };
+        match piece {
+            Piece::Bytes { offset, bytes } => {
+                at = offset + bytes.len() as u64;
+                match stdout.write(bytes).await {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                        return Ok(Shown::Unread);
+                    }
+                    Err(error) => return Err(error).context("stdout cannot be written to"),
+                }
+            }
+            Piece::Gap { from, to } => {
+                at = to;
+                output::note(&format!(
+                    "{} bytes were skipped, because they came too fast",
+                    to - from
+                ));
+            }
+            Piece::End => return Ok(Shown::Everything),
+            Piece::Failed(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn written(record: &ExitRecord) -> u64 {
+    let terminal = record.outputs.iter().find(|total| total.channel == Channel::Terminal);
+    terminal.map_or(0, |total| total.written)
+}

@@ -1,0 +1,30 @@
+//! The control socket: how a person's commands reach the bridge that serves.
+//!
+//! One JSON object per line, on a Unix socket that only its owner can open; each request is
+//! answered by one line, in order. What is said is about sandboxes as a whole. Their processes,
+//! files and ports are the agents' business: `dial` tells where one is reached, and the caller
+//! speaks to it directly, so that no byte of output goes through the bridge.
+//!
+//! ```text
+//! {"start":{"name":"web"}}
+//! {"ok":{"sandbox":{"id":"4f…","name":"web","state":"running",…}}}
+//! {"stop":{"sandbox":"web","grace_ms":1000}}
+//! {"error":{"code":"not_found","message":"there is no sandbox web","hint":"`host-bridge ps` …"}}
+//! ```
+
+mod client;
+mod line;
+mod lock;
+pub mod message;
+mod refusal;
+mod serve;
+mod server;
+
+pub use client::{Client, ClientError};
+pub use lock::{LockError, Locks};
+pub use message::{Code, Dialled, List, Refusal, Version};
+pub use serve::{ServeError, ServeOptions, serve};
+pub use server::Server;
+
+#[cfg(test)]
+mod tests;

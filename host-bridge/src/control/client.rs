@@ -1,0 +1,161 @@
+//! A program's side of the control socket.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::io::BufReader;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+
+use super::line::{LineError, read_line, write_line};
+use super::message::{Answer, Dialled, List, Refusal, Reply, Request, Version};
+use crate::config::Paths;
+use crate::limits::{CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE, STOP_GRACE_DEFAULT};
+use crate::sandbox::{Record, SandboxRef, Spec};
+
+/// A connection to the bridge that serves.
+#[derive(Debug)]
+pub struct Client {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+}
+
+/// Why the bridge did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("no bridge serves {socket:?}; start one with `host-bridge serve`")]
+    NotRunning { socket: PathBuf },
+    #[error("could not connect to {socket:?}: {source}")]
+    Connect { socket: PathBuf, source: io::Error },
+    #[error("{socket:?} is served by user {owner}, not by you")]
+    NotYours { socket: PathBuf, owner: u32 },
+    #[error(transparent)]
+    Refused(Refusal),
+    #[error("the bridge did not answer within {} s", waited.as_secs())]
+    Silent { waited: Duration },
+    #[error("the bridge ended the connection without an answer")]
+    Ended,
+    #[error("the bridge's answer is not understood ({reason}); is it of another release?")]
+    Answer { reason: String },
+    #[error("the connection to the bridge broke: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Client {
+    /// Connects to the bridge that serves `paths`.
+    pub async fn connect(paths: &Paths) -> Result<Self, ClientError> {
+        let socket = paths.control_socket();
+        let stream = match UnixStream::connect(&socket).await {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                return Err(ClientError::NotRunning { socket });
+            }
+            Err(source) => return Err(ClientError::Connect { socket, source }),
+        };
+        // Somebody else's bridge would be told of our environments.
+        let owner = stream.peer_cred()?.uid();
+        if owner != nix::unistd::geteuid().as_raw() && owner != 0 {
+            return Err(ClientError::NotYours { socket, owner });
+        }
+        let (reader, writer) = stream.into_split();
+        Ok(Self { reader: BufReader::new(reader), writer })
+    }
+
+    pub async fn version(&mut self) -> Result<Version, ClientError> {
+        match self.ask(&Request::Version {}).await? {
+            Reply::Version(version) => Ok(version),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub async fn start(&mut self, spec: Spec) -> Result<Record, ClientError> {
+        self.ask_sandbox(&Request::Start(Box::new(spec))).await
+    }
+
+    pub async fn list(&mut self, list: List) -> Result<Vec<Record>, ClientError> {
+        match self.ask(&Request::List(list)).await? {
+            Reply::Sandboxes(records) => Ok(records),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub async fn inspect(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
+        self.ask_sandbox(&Request::Inspect { sandbox: which.clone() }).await
+    }
+
+    pub async fn dial(&mut self, which: &SandboxRef) -> Result<Dialled, ClientError> {
+        match self.ask(&Request::Dial { sandbox: which.clone() }).await? {
+            Reply::Dialled(dialled) => Ok(dialled),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Stops a sandbox and waits until it is gone.
+    pub async fn stop(
+        &mut self,
+        which: &SandboxRef,
+        grace: Option<Duration>,
+    ) -> Result<Record, ClientError> {
+        let grace_ms = grace.map(|grace| grace.as_millis() as u64);
+        self.ask_sandbox(&Request::Stop { sandbox: which.clone(), grace_ms }).await
+    }
+
+    pub async fn kill(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
+        self.ask_sandbox(&Request::Kill { sandbox: which.clone() }).await
+    }
+
+    /// Removes what is kept of a sandbox; returns the record that it had.
+    pub async fn remove(&mut self, which: &SandboxRef, force: bool) -> Result<Record, ClientError> {
+        self.ask_sandbox(&Request::Remove { sandbox: which.clone(), force }).await
+    }
+
+    async fn ask_sandbox(&mut self, request: &Request) -> Result<Record, ClientError> {
+        match self.ask(request).await? {
+            Reply::Sandbox(record) => Ok(*record),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        let grace = match request {
+            Request::Stop { grace_ms, .. } => {
+                grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
+            }
+            _ => Duration::ZERO,
+        };
+        let waited = CONTROL_REPLY_DEADLINE.saturating_add(grace);
+        match timeout(waited, self.exchange(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ClientError::Silent { waited }),
+        }
+    }
+
+    async fn exchange(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        // A bridge that turns a connection away answers before it is asked, and closes.
+        let written = write_line(&mut self.writer, request).await;
+        let answer = read_line(&mut self.reader, CONTROL_REPLY_BYTES_MAX).await;
+        match answer {
+            Ok(Some(Answer::Ok(reply))) => Ok(reply),
+            Ok(Some(Answer::Error(refusal))) => Err(ClientError::Refused(refusal)),
+            Ok(None) | Err(LineError::Cut) => {
+                written?;
+                Err(ClientError::Ended)
+            }
+            Err(LineError::Io(error)) => Err(error.into()),
+            Err(error @ (LineError::Json(_) | LineError::TooLong { .. })) => {
+                Err(ClientError::Answer { reason: error.to_string() })
+            }
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> ClientError {
+    ClientError::Answer { reason: format!("it says {:?}", reply.name()) }
+}

@@ -1,0 +1,138 @@
+//! What is said on the control socket.
+
+use serde::{Deserialize, Serialize};
+
+use crate::link::Address;
+use crate::sandbox::{Name, Record, SandboxRef, Spec, State};
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    Version {},
+    /// Starts a sandbox; answered when its agent has answered.
+    Start(Box<Spec>),
+    List(List),
+    Inspect {
+        sandbox: SandboxRef,
+    },
+    /// Asks where the agent of a running sandbox is reached.
+    Dial {
+        sandbox: SandboxRef,
+    },
+    /// Stops a sandbox in order; answered when it is gone.
+    Stop {
+        sandbox: SandboxRef,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grace_ms: Option<u64>,
+    },
+    /// Ends a sandbox at once; answered when it is gone.
+    Kill {
+        sandbox: SandboxRef,
+    },
+    /// Removes what is kept of a stopped sandbox; with `force`, kills it first.
+    Remove {
+        sandbox: SandboxRef,
+        #[serde(default)]
+        force: bool,
+    },
+}
+
+/// Which sandboxes are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// Those of all namespaces when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Name>,
+    /// The stopped ones too.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// One line of the bridge's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Ok(Reply),
+    Error(Refusal),
+}
+
+/// What the bridge answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Version(Version),
+    Sandbox(Box<Record>),
+    Sandboxes(Vec<Record>),
+    Dialled(Dialled),
+}
+
+impl Reply {
+    /// The word on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Version(_) => "version",
+            Self::Sandbox(_) => "sandbox",
+            Self::Sandboxes(_) => "sandboxes",
+            Self::Dialled(_) => "dialled",
+        }
+    }
+}
+
+/// Which bridge this is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    pub release: String,
+    /// The newest version of the agents' protocol that it speaks.
+    pub protocol: u32,
+    pub pid: u32,
+}
+
+/// Where a sandbox's agent is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dialled {
+    pub address: Address,
+    #[serde(flatten)]
+    pub state: State,
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    pub code: Code,
+    /// One sentence that names what was asked for and why it was refused.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The kinds of refusal that a program may want to tell apart. Codes are only ever added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The request contradicts itself or breaks a rule; asking again will not help.
+    Invalid,
+    NameTaken,
+    NotFound,
+    /// It has to be stopped first.
+    StillRunning,
+    /// It has stopped.
+    NotRunning,
+    /// The machine did not come up.
+    StartFailed,
+    /// A named limit is reached.
+    Limit,
+    /// Too many connections; asking again later helps.
+    Busy,
+    /// The host refused.
+    Io,
+    /// The bridge is stopping.
+    Stopping,
+    /// This bridge cannot do that here.
+    Unsupported,
+    /// The machine does not die.
+    Stuck,
+}

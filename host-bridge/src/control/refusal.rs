@@ -1,0 +1,74 @@
+//! From a sandbox's errors to what is said of them on the control socket.
+
+use super::message::{Code, Refusal};
+use crate::machine::MachineError;
+use crate::sandbox::{SandboxError, State};
+
+impl Refusal {
+    pub(super) fn new(code: Code, message: impl Into<String>, hint: Option<&str>) -> Self {
+        Self { code, message: message.into(), hint: hint.map(str::to_owned) }
+    }
+}
+
+impl From<SandboxError> for Refusal {
+    fn from(error: SandboxError) -> Self {
+        let message = error.to_string();
+        let (code, hint) = match &error {
+            SandboxError::NameTaken { which, state: State::Stopped { .. }, .. } => {
+                (Code::NameTaken, Some(format!("`host-bridge rm {which}` removes the old one")))
+            }
+            SandboxError::NameTaken { which, .. } => {
+                let hint = format!("choose another name, or `host-bridge rm --force {which}`");
+                (Code::NameTaken, Some(hint))
+            }
+            SandboxError::NotFound { .. } => {
+                let hint = "`host-bridge ps --all` lists the sandboxes that there are";
+                (Code::NotFound, Some(hint.to_owned()))
+            }
+            SandboxError::StillRunning { which, .. } => {
+                let hint = format!("`host-bridge stop {which}` first, or remove it with --force");
+                (Code::StillRunning, Some(hint))
+            }
+            SandboxError::NotRunning { which, .. } => {
+                let hint = format!("`host-bridge logs {which}` shows what it said");
+                (Code::NotRunning, Some(hint))
+            }
+            SandboxError::WillNotDie { .. } => (Code::Stuck, None),
+            SandboxError::TooMany => (Code::Limit, None),
+            SandboxError::Environment { .. } | SandboxError::Hostname { .. } => {
+                (Code::Invalid, None)
+            }
+            SandboxError::Machine(error) => (code_of(error), hint_for(error)),
+            SandboxError::Files { .. } | SandboxError::Draw(_) => (Code::Io, None),
+            SandboxError::Stopping => (Code::Stopping, None),
+        };
+        Self { code, message, hint }
+    }
+}
+
+fn code_of(error: &MachineError) -> Code {
+    match error {
+        MachineError::Root { .. }
+        | MachineError::Scratch { .. }
+        | MachineError::NoAddress
+        | MachineError::UselessAddress { .. } => Code::Invalid,
+        MachineError::TooLarge { .. } => Code::Limit,
+        MachineError::Host { .. } => Code::Io,
+        MachineError::AgentMissing(_) => Code::Unsupported,
+        MachineError::BootFailed { .. }
+        | MachineError::Died { .. }
+        | MachineError::Silent { .. }
+        | MachineError::Link { .. } => Code::StartFailed,
+    }
+}
+
+fn hint_for(error: &MachineError) -> Option<String> {
+    match error {
+        MachineError::BootFailed { .. }
+        | MachineError::Died { .. }
+        | MachineError::Silent { .. } => {
+            Some("`host-bridge doctor` says what this host can run and why not".to_owned())
+        }
+        _ => None,
+    }
+}

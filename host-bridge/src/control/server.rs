@@ -1,0 +1,162 @@
+//! The bridge's side of the control socket.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::hello::VERSION_MAX;
+use tokio::io::BufReader;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::line::{LineError, read_line, write_line};
+use super::message::{Answer, Code, Dialled, List, Refusal, Reply, Request, Version};
+use crate::config::PRIVATE_FILE;
+use crate::limits::{
+    CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
+    STOP_GRACE_DEFAULT, STOP_GRACE_MAX,
+};
+use crate::sandbox::{Record, Registry, SandboxError};
+
+/// The pause after the kernel refused a connection, for want of descriptors as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound control socket. Dropping it removes the socket.
+#[derive(Debug)]
+pub struct Server {
+    listener: UnixListener,
+    socket: PathBuf,
+}
+
+impl Server {
+    /// Binds the socket. The caller holds the lock, so one that is there belongs to nobody.
+    pub fn bind(socket: &Path) -> io::Result<Self> {
+        match fs::remove_file(socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(socket)?;
+        fs::set_permissions(socket, fs::Permissions::from_mode(PRIVATE_FILE))?;
+        Ok(Self { listener, socket: socket.to_owned() })
+    }
+
+    /// Answers for ever. Dropping the future drops the connections; what was ordered goes on.
+    pub async fn run(&self, registry: Registry) {
+        let places = Arc::new(Semaphore::new(CONTROL_CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        let place = Arc::clone(&places).try_acquire_owned().ok();
+                        let registry = registry.clone();
+                        connections.spawn(async move {
+                            match place {
+                                Some(_place) => attend(stream, &registry).await,
+                                None => turn_away(stream).await,
+                            }
+                        });
+                    }
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+async fn turn_away(mut stream: UnixStream) {
+    let message = format!("{CONTROL_CONNECTIONS_MAX} connections are open, which is the limit");
+    let refusal = Refusal::new(Code::Busy, message, Some("try again"));
+    let _ = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut stream, &Answer::Error(refusal))).await;
+}
+
+/// Answers one connection until its end. What is wrong with one costs that one alone.
+async fn attend(stream: UnixStream, registry: &Registry) {
+    // The directory and the socket keep others out already; this holds when their modes do not.
+    if !is_ours(&stream) {
+        return;
+    }
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    while let Ok(line) =
+        timeout(CONTROL_IDLE_MAX, read_line(&mut reader, CONTROL_LINE_BYTES_MAX)).await
+    {
+        let (answer, go_on) = match line {
+            Ok(Some(request)) => (carry_out(request, registry).await.into(), true),
+            Ok(None) | Err(LineError::Io(_) | LineError::Cut) => return,
+            Err(error @ LineError::Json(_)) => (invalid(&error), true),
+            Err(error @ LineError::TooLong { .. }) => (invalid(&error), false),
+        };
+        let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer)).await;
+        if !go_on || !matches!(written, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+fn invalid(error: &LineError) -> Answer {
+    Answer::Error(Refusal::new(Code::Invalid, error.to_string(), None))
+}
+
+/// Whether the other end runs as the same user, or as root, who may do anything anyway.
+fn is_ours(stream: &UnixStream) -> bool {
+    let me = nix::unistd::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == me || peer.uid() == 0)
+}
+
+impl From<Result<Reply, Refusal>> for Answer {
+    fn from(result: Result<Reply, Refusal>) -> Self {
+        match result {
+            Ok(reply) => Self::Ok(reply),
+            Err(refusal) => Self::Error(refusal),
+        }
+    }
+}
+
+async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refusal> {
+    let sandbox = |result: Result<Record, SandboxError>| {
+        result.map(|record| Reply::Sandbox(Box::new(record))).map_err(Refusal::from)
+    };
+    match request {
+        Request::Version {} => Ok(Reply::Version(version())),
+        Request::Start(spec) => sandbox(registry.create(*spec).await),
+        Request::List(list) => Ok(Reply::Sandboxes(listed(&list, registry))),
+        Request::Inspect { sandbox: which } => sandbox(registry.get(&which)),
+        Request::Dial { sandbox: which } => {
+            let (address, record) = registry.dial(&which)?;
+            Ok(Reply::Dialled(Dialled { address, state: record.state }))
+        }
+        Request::Stop { sandbox: which, grace_ms } => {
+            let grace = grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);
+            sandbox(registry.stop(&which, grace.min(STOP_GRACE_MAX)).await)
+        }
+        Request::Kill { sandbox: which } => sandbox(registry.kill(&which).await),
+        Request::Remove { sandbox: which, force } => sandbox(registry.remove(&which, force).await),
+    }
+}
+
+fn listed(list: &List, registry: &Registry) -> Vec<Record> {
+    let mut records = registry.list(list.namespace.as_ref());
+    records.retain(|record| list.all || !record.state.is_over());
+    records
+}
+
+fn version() -> Version {
+    Version {
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: VERSION_MAX,
+        pid: std::process::id(),
+    }
+}

@@ -1,0 +1,63 @@
+//! Why something asked of a guest did not happen.
+
+use protocol::calls::TooManyRequests;
+use protocol::mux::OpenError;
+use protocol::watch::RecordError;
+use protocol::{Fault, FaultCode};
+
+use super::limits::LIST_ENTRIES_MAX;
+use crate::link::{Failure, LinkError, RequestError};
+
+/// See the module's description.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The agent refused this one request, or gave this one stream up.
+    #[error(transparent)]
+    Fault(Fault),
+    /// The link is no more, or was cut and what was under way could not be taken up.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    TooManyRequests(TooManyRequests),
+    #[error(transparent)]
+    TooManyStreams(OpenError),
+    /// What was asked does not fit the protocol, and was not sent.
+    #[error("{what}: {length} exceeds the limit of {limit}")]
+    TooLong { what: &'static str, length: usize, limit: usize },
+    #[error("the directory has more than {LIST_ENTRIES_MAX} entries, which is the limit")]
+    TooManyEntries,
+    #[error(transparent)]
+    Watch(#[from] RecordError),
+    /// The guest sent what the protocol lets pass and this request does not.
+    #[error("the guest sent {what}")]
+    Malformed { what: &'static str },
+}
+
+impl GuestError {
+    /// The agent's code, when it was the agent that refused.
+    pub fn fault_code(&self) -> Option<FaultCode> {
+        match self {
+            Self::Fault(fault) => Some(fault.code),
+            _ => None,
+        }
+    }
+}
+
+impl From<Failure> for GuestError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(fault) => Self::Fault(fault),
+            Failure::Link(error) => Self::Link(error),
+        }
+    }
+}
+
+impl From<RequestError> for GuestError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::TooMany(error) => Self::TooManyRequests(error),
+            RequestError::Stream(error) => Self::TooManyStreams(error),
+            RequestError::Link(error) => Self::Link(error),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The typed client of one agent: one method per request, and no frame above it.
+//!
+//! `sandbox` and `cli` call it. It checks that what is asked fits the protocol, gives every answer
+//! its type, and bounds what it joins from several answers. It never dials, and holds no state of
+//! its own: that is the link's.
+//!
+//! Methods whose name ends in `_now` queue their request and return at once, so that several go out
+//! in one write; the others wait for the answer.
+
+mod error;
+pub mod exec;
+mod fit;
+pub mod limits;
+mod output;
+mod pending;
+mod requests;
+mod streams;
+mod watcher;
+mod writer;
+
+use std::os::unix::net::UnixStream;
+
+use protocol::AgentId;
+use protocol::hello::AgentInfo;
+
+pub use error::GuestError;
+pub use output::{Output, Piece};
+pub use pending::Pending;
+pub use streams::FileTarget;
+pub use watcher::Watcher;
+pub use writer::{Upload, Writer, Written};
+
+pub use crate::link::{Address, LinkError, Options, Timing};
+
+use crate::link::Link;
+
+/// An agent that is spoken to. Clones are the same; the link ends with the last of them and of the
+/// streams that they opened.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    link: Link,
+}
+
+impl Guest {
+    /// Dials an agent, and dials it again whenever the link is cut.
+    pub async fn connect(address: Address, options: Options) -> Result<Self, LinkError> {
+        Ok(Self { link: Link::connect(address, options).await? })
+    }
+
+    /// Speaks over a socket that is connected already. After a cut the agent is dialled at `then`;
+    /// without an address it is lost.
+    pub async fn over(
+        stream: UnixStream,
+        then: Option<Address>,
+        options: Options,
+    ) -> Result<Self, LinkError> {
+        Ok(Self { link: Link::over(stream, then, options).await? })
+    }
+
+    /// What the agent said of itself when the link was last made.
+    pub fn info(&self) -> AgentInfo {
+        self.link.info()
+    }
+
+    pub fn agent_id(&self) -> AgentId {
+        self.link.agent()
+    }
+
+    /// Resolves when the guest is gone for good, and says why.
+    pub fn lost(&self) -> impl Future<Output = LinkError> + Send + use<> {
+        self.link.lost()
+    }
+
+    /// Says goodbye and closes the link, for all clones. Streams that were not finished are given up.
+    pub async fn close(self) {
+        self.link.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The reading end of a stream.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use protocol::StreamId;
+
+use super::GuestError;
+use crate::link::{self, Link};
+
+/// A part of a stream, in order.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    Bytes {
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    /// Bytes that no longer exist.
+    Gap {
+        from: u64,
+        to: u64,
+    },
+    /// The stream ended properly; whoever asks again is told the same.
+    End,
+    /// The stream is gone; whoever asks again is told the same.
+    Failed(GuestError),
+}
+
+/// The reading end of a stream. Dropping it gives the stream up, unless it was read to its end.
+///
+/// What was read is acknowledged when the next piece is asked for: a reader that has written a piece
+/// somewhere before it asks again loses nothing when it dies in between. [`Output::manual`] leaves
+/// that to the reader.
+#[derive(Debug)]
+pub struct Output {
+    link: Link,
+    stream: StreamId,
+    manual: bool,
+    /// The end of the piece that was read last, until it is acknowledged.
+    read_to: Option<u64>,
+}
+
+impl Output {
+    pub(super) fn new(link: Link, stream: StreamId) -> Self {
+        Self { link, stream, manual: false, read_to: None }
+    }
+
+    /// Acknowledges only what [`Output::consumed`] is told of.
+    #[must_use]
+    pub fn manual(mut self) -> Self {
+        self.manual = true;
+        self
+    }
+
+    /// Says that everything below `up_to` is in safe hands: the sender may forget it and send more.
+    pub fn consumed(&mut self, up_to: u64) {
+        self.link.consumed(self.stream, up_to);
+    }
+
+    /// The next piece. Loses nothing when it is cancelled.
+    pub async fn next(&mut self) -> Piece {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Piece> {
+        let taken = self.read_to.take();
+        self.link.poll_piece(self.stream, taken, cx).map(|piece| match piece {
+            link::Piece::Bytes { offset, bytes } => {
+                self.note(offset.saturating_add(bytes.len() as u64));
+                Piece::Bytes { offset, bytes }
+            }
+            link::Piece::Gap { from, to } => {
+                self.note(to);
+                Piece::Gap { from, to }
+            }
+            link::Piece::End => Piece::End,
+            link::Piece::Failed(failure) => Piece::Failed(failure.into()),
+        })
+    }
+
+    /// Acknowledges the piece that was read last, for readers that will not ask for another.
+    pub(super) fn settle(&mut self) {
+        if let Some(to) = self.read_to.take() {
+            self.consumed(to);
+        }
+    }
+
+    fn note(&mut self, to: u64) {
+        if !self.manual {
+            self.read_to = Some(to);
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.link.drop_inbox(self.stream);
+    }
+}

@@ -1,0 +1,155 @@
+//! Requests that are a question and an answer.
+
+use std::time::Duration;
+
+use protocol::exit::ExitRecord;
+use protocol::hello::AgentInfo;
+use protocol::message::{FileInfo, Reply, Request, SessionList, Started};
+use protocol::requests::{
+    List, MakeDirectory, Move, Release, Remove, Resize, Shutdown, Signal, Start,
+};
+use protocol::{SessionId, Text};
+
+use super::fit::{check_name, check_path, check_start};
+use super::limits::LIST_ENTRIES_MAX;
+use super::{Guest, GuestError, Pending};
+
+macro_rules! pick {
+    ($reply:pat => $value:expr) => {
+        |reply| match reply {
+            $reply => Some($value),
+            _ => None,
+        }
+    };
+}
+pub(super) use pick;
+
+impl Guest {
+    pub async fn start(&self, start: &Start) -> Result<Started, GuestError> {
+        self.start_now(start)?.await
+    }
+
+    pub fn start_now(&self, start: &Start) -> Result<Pending<Started>, GuestError> {
+        check_start(start)?;
+        let request = Request::Start(start.clone());
+        self.ask(request, "started", pick!(Reply::Started(started) => started))
+    }
+
+    /// The sessions, as soon as their list is newer than version `since`; 0 asks for it at once.
+    pub async fn sessions(&self, since: u64) -> Result<SessionList, GuestError> {
+        let request = Request::Sessions { since };
+        self.ask(request, "sessions", pick!(Reply::Sessions(list) => list))?.await
+    }
+
+    /// The session's exit record, as soon as there is one.
+    pub async fn wait(&self, session: &SessionId) -> Result<ExitRecord, GuestError> {
+        self.wait_now(session)?.await
+    }
+
+    pub fn wait_now(&self, session: &SessionId) -> Result<Pending<ExitRecord>, GuestError> {
+        let request = Request::Wait { session: session.clone() };
+        self.ask(request, "exited", pick!(Reply::Exited(record) => record))
+    }
+
+    pub async fn signal(&self, signal: Signal) -> Result<(), GuestError> {
+        self.signal_now(signal)?.await
+    }
+
+    pub fn signal_now(&self, signal: Signal) -> Result<Pending<()>, GuestError> {
+        self.order(Request::Signal(signal))
+    }
+
+    pub async fn resize(&self, resize: Resize) -> Result<(), GuestError> {
+        self.resize_now(resize)?.await
+    }
+
+    pub fn resize_now(&self, resize: Resize) -> Result<Pending<()>, GuestError> {
+        self.order(Request::Resize(resize))
+    }
+
+    pub async fn release(&self, release: Release) -> Result<(), GuestError> {
+        self.release_now(release)?.await
+    }
+
+    pub fn release_now(&self, release: Release) -> Result<Pending<()>, GuestError> {
+        if let Some(holder) = &release.holder {
+            check_name(holder)?;
+        }
+        self.order(Request::Release(release))
+    }
+
+    /// What the agent says of itself now.
+    pub async fn refresh_info(&self) -> Result<AgentInfo, GuestError> {
+        self.ask(Request::Info {}, "info", pick!(Reply::Info(info) => info))?.await
+    }
+
+    pub async fn stat(&self, path: impl Into<Text>, follow: bool) -> Result<FileInfo, GuestError> {
+        let path = path.into();
+        check_path(&path)?;
+        let request = Request::Stat { path, follow };
+        self.ask(request, "stat", pick!(Reply::Stat(info) => info))?.await
+    }
+
+    /// The entries of a directory in byte order of their names, joined from as many pages as it has.
+    pub async fn list(&self, path: impl Into<Text>) -> Result<Vec<FileInfo>, GuestError> {
+        let path = path.into();
+        check_path(&path)?;
+        let mut all: Vec<FileInfo> = Vec::new();
+        loop {
+            let after = all.last().map(|info| info.name.clone());
+            let request = Request::List(List { path: path.clone(), after });
+            let page = self.ask(request, "entries", pick!(Reply::Entries(page) => page))?.await?;
+            for info in page.entries {
+                if all.last().is_some_and(|before| before.name >= info.name) {
+                    // Pages that repeat themselves would never end.
+                    return Err(GuestError::Malformed { what: "a directory listing out of order" });
+                }
+                if all.len() == LIST_ENTRIES_MAX {
+                    return Err(GuestError::TooManyEntries);
+                }
+                all.push(info);
+            }
+            if !page.more {
+                return Ok(all);
+            }
+        }
+    }
+
+    pub async fn make_directory(&self, ask: MakeDirectory) -> Result<(), GuestError> {
+        check_path(&ask.path)?;
+        self.order(Request::MakeDirectory(ask))?.await
+    }
+
+    pub async fn rename(&self, ask: Move) -> Result<(), GuestError> {
+        check_path(&ask.from)?;
+        check_path(&ask.to)?;
+        self.order(Request::Move(ask))?.await
+    }
+
+    pub async fn remove(&self, ask: Remove) -> Result<(), GuestError> {
+        check_path(&ask.path)?;
+        self.order(Request::Remove(ask))?.await
+    }
+
+    /// Asks the agent to stop all that it runs, and itself. The link ends with it.
+    pub async fn shutdown(&self, grace: Option<Duration>) -> Result<(), GuestError> {
+        let grace_ms = grace.map(|grace| grace.as_millis() as u64);
+        self.order(Request::Shutdown(Shutdown { grace_ms }))?.await
+    }
+
+    /// Queues a request that opens no stream.
+    fn ask<T>(
+        &self,
+        request: Request,
+        expects: &'static str,
+        pick: fn(Reply) -> Option<T>,
+    ) -> Result<Pending<T>, GuestError> {
+        let id = self.link.request(request, expects, None)?;
+        Ok(Pending::new(self.link.clone(), id, pick))
+    }
+
+    /// Queues a request whose answer says only that it was done.
+    fn order(&self, request: Request) -> Result<Pending<()>, GuestError> {
+        self.ask(request, "done", pick!(Reply::Done {} => ()))
+    }
+}

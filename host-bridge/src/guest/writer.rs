@@ -1,0 +1,99 @@
+//! The writing ends of streams: into a program, into a connection, and uploads, which are answered
+//! when all has arrived.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use protocol::StreamId;
+
+use super::{GuestError, Pending};
+use crate::link::Link;
+
+/// The writing end of a stream. What is written is kept until the agent has it, over cuts of the
+/// link. Dropping it gives the stream up, unless it was finished.
+#[derive(Debug)]
+pub struct Writer {
+    link: Link,
+    stream: StreamId,
+}
+
+impl Writer {
+    pub(super) fn new(link: Link, stream: StreamId) -> Self {
+        Self { link, stream }
+    }
+
+    /// Writes all of `bytes`, waiting for room as often as needed. When it is cancelled, a part may
+    /// have been taken; [`Writer::poll_write`] tells how much.
+    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), GuestError> {
+        while !bytes.is_empty() {
+            let count = poll_fn(|cx| self.poll_write(bytes, cx)).await?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// Takes as much of `bytes` as there is room for, and says how much.
+    pub fn poll_write(
+        &mut self,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<usize, GuestError>> {
+        self.link.poll_write(self.stream, bytes, cx).map_err(GuestError::from)
+    }
+
+    /// Ends the stream, waits until the agent has all of it, and returns the end's offset. When it
+    /// is cancelled, the stream is ended all the same.
+    pub async fn finish(self) -> Result<u64, GuestError> {
+        self.close();
+        Ok(poll_fn(|cx| self.link.poll_done(self.stream, cx)).await?)
+    }
+
+    /// The offset of the next byte, once the agent has told where the stream begins.
+    pub fn offset(&self) -> Option<u64> {
+        self.link.write_offset(self.stream)
+    }
+
+    /// Says that nothing more will be written. From then on dropping it gives nothing up.
+    pub(super) fn close(&self) {
+        self.link.close_outbox(self.stream);
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.link.drop_outbox(self.stream);
+    }
+}
+
+/// What became of an upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub bytes: u64,
+    /// Files, directories and links that were unpacked; 1 for a file.
+    pub entries: u64,
+}
+
+/// A file or an archive on its way into the guest.
+#[derive(Debug)]
+pub struct Upload {
+    writer: Writer,
+    written: Pending<Written>,
+}
+
+impl Upload {
+    pub(super) fn new(writer: Writer, written: Pending<Written>) -> Self {
+        Self { writer, written }
+    }
+
+    /// Writes all of `bytes`, waiting for room as often as needed. Fails with the agent's reason as
+    /// soon as that is known.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), GuestError> {
+        self.writer.write(bytes).await
+    }
+
+    /// Ends the upload and waits until the agent has put it in its place.
+    pub async fn finish(self) -> Result<Written, GuestError> {
+        self.writer.close();
+        self.written.await
+    }
+}

@@ -1,0 +1,115 @@
+//! Every bound of the bridge that is not the protocol's, each with its reason. The relations that
+//! must hold between them are asserted when the crate is compiled.
+
+use std::time::Duration;
+
+use protocol::limits::{CHUNK_BYTES_MAX, FRAME_BYTES_MAX, SESSIONS_MAX};
+
+// Paths.
+
+/// A Unix socket's path, with its closing zero: `sockaddr_un` has room for no more.
+pub const SOCKET_PATH_BYTES_MAX: usize = 108;
+
+// Machines.
+
+/// The private writable layer of a sandbox that names no size: enough for packages and a checkout,
+/// and small enough that a dozen sandboxes that fill theirs do not fill a laptop's memory.
+pub const SCRATCH_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
+/// The smallest writable layer: below it not even `/tmp` and `/run` of common programs fit.
+pub const SCRATCH_BYTES_MIN: u64 = 1024 * 1024;
+/// From the launch of a machine to its welcome. A process machine needs milliseconds; a host that
+/// swaps may need seconds; what takes longer is broken and shall say so.
+pub const BOOT_DEADLINE: Duration = Duration::from_secs(20);
+/// What is kept of the agent's own log in memory when there is no directory for it: its last words
+/// are a few lines.
+pub const CONSOLE_BYTES_MAX: u64 = 256 * 1024;
+/// What of that log is shown with a failed start: about one screen.
+pub const CONSOLE_TAIL_BYTES: usize = 4 * 1024;
+/// How long a killed machine may take to be gone. The kernel tears a PID namespace down in
+/// milliseconds unless a process hangs in uninterruptible sleep.
+pub const KILL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the removal of a dead machine's control group is tried again while the kernel still
+/// empties it.
+pub const CGROUP_REMOVAL_DEADLINE: Duration = Duration::from_secs(2);
+/// The pause between two of those tries.
+pub const CGROUP_REMOVAL_PAUSE: Duration = Duration::from_millis(10);
+/// Directories of the control group tree that are looked through for a dead machine's groups.
+pub const CGROUP_DIRECTORIES_MAX: usize = 4096;
+/// The file that names a process's start: `/proc/<pid>/stat` is one line of at most 52 numbers and
+/// a name of 64 bytes.
+pub const PROC_STAT_BYTES_MAX: u64 = 4096;
+/// The longest grace that a stop may ask for: a day is surely a mistake of units.
+pub const STOP_GRACE_MAX: Duration = Duration::from_secs(3600);
+
+// Sandboxes.
+
+/// Sandboxes that a bridge keeps, running and stopped together.
+pub const SANDBOXES_MAX: usize = 1024;
+/// Orders that may wait for the task that owns a sandbox.
+pub const ORDERS_WAITING_MAX: usize = 16;
+/// A sandbox's record on disk; the largest real one is some kilobytes of environment names.
+pub const RECORD_BYTES_MAX: u64 = 1024 * 1024;
+/// How long a re-adopted machine's agent is dialled before the sandbox counts as lost.
+pub const ADOPT_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a cut link to an agent is re-dialled before the sandbox counts as lost. Longer than the
+/// agent keeps our streams, so that it is never this end that gives up too early.
+pub const REDIAL_DEADLINE: Duration = Duration::from_secs(90);
+
+/// The grace of a stop that names none: the agent's own default.
+pub const STOP_GRACE_DEFAULT: Duration = protocol::limits::STOP_GRACE_GUEST;
+
+// Output logs.
+
+/// One segment of a sandbox's output log.
+pub const LOG_SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+/// Segments that are kept. Together 64 MiB per sandbox: a day of a chatty program, and a thousand
+/// sandboxes that all fill theirs still fit a small disk.
+pub const LOG_SEGMENTS_MAX: usize = 4;
+/// The largest record of a log: a chunk with its labels, or an exit record with its survivors.
+/// Checked against a record's length before anything is allocated.
+pub const LOG_RECORD_BYTES_MAX: usize = 256 * 1024;
+/// How often a follower of a log looks for more: below what a person notices.
+pub const LOG_FOLLOW_PAUSE: Duration = Duration::from_millis(50);
+/// The least time between two looks at a guest's list of sessions: a guest that says it changes all
+/// the time costs no more than this, and the bytes of sessions not seen yet wait in its spools.
+pub const RECORDER_LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// How long the recorder waits for the exit record of a session whose outputs have broken off. It
+/// has arrived by then or never will.
+pub const RECORDER_DRAIN: Duration = Duration::from_millis(250);
+/// How long the recorder of a machine that is gone may still work off what had arrived, several
+/// spools on a busy host. One that stopped in order has said goodbye, and is done at once.
+pub const RECORDER_END_MAX: Duration = Duration::from_secs(1);
+/// The pause before the recorder asks again after an agent refused it something.
+pub const RECORDER_RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+// The control socket.
+
+/// One line of the control protocol: a start with a large environment fits.
+pub const CONTROL_LINE_BYTES_MAX: usize = 1024 * 1024;
+/// One line of an answer: the records of all sandboxes together, with long environments.
+pub const CONTROL_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Connections to the control socket at once; more are told so and closed.
+pub const CONTROL_CONNECTIONS_MAX: usize = 64;
+/// A connection on which nothing was asked for so long is closed.
+pub const CONTROL_IDLE_MAX: Duration = Duration::from_secs(60);
+/// How long a reply may take to be written to a client that does not read.
+pub const CONTROL_WRITE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a client waits for an answer, beyond the grace of a stop.
+pub const CONTROL_REPLY_DEADLINE: Duration = Duration::from_secs(60);
+
+const _: () = assert!(LOG_RECORD_BYTES_MAX > CHUNK_BYTES_MAX + 1024, "a chunk fits a record");
+const _: () = assert!(LOG_RECORD_BYTES_MAX as u64 * 4 < LOG_SEGMENT_BYTES, "records fit a segment");
+const _: () = assert!(
+    RECORDER_END_MAX.as_millis() > 2 * RECORDER_DRAIN.as_millis(),
+    "the owner outwaits the recorder"
+);
+const _: () = assert!(LOG_SEGMENTS_MAX >= 2, "rotation always leaves something to read");
+const _: () =
+    assert!(CONTROL_LINE_BYTES_MAX >= protocol::limits::ARGUMENTS_BYTES_MAX, "an environment fits");
+const _: () =
+    assert!(FRAME_BYTES_MAX >= CONTROL_LINE_BYTES_MAX, "what a start asks for fits the boot frame");
+const _: () = assert!(
+    BOOT_DEADLINE.as_secs() < CONTROL_REPLY_DEADLINE.as_secs(),
+    "a client hears of a failed boot"
+);
+const _: () = assert!(SESSIONS_MAX * 320 < LOG_RECORD_BYTES_MAX, "a segment's head fits a record");

@@ -1,0 +1,93 @@
+//! From an [`Address`] to a connected [`Socket`], one try at a time.
+//!
+//! The driver and `Link::connect` call it. It sends nothing but the handshake of a hybrid socket,
+//! and reads nothing beyond that handshake's line.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio_vsock::{VsockAddr, VsockStream};
+
+use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, HANDSHAKE_LINE_BYTES_MAX};
+use super::{Address, LinkError, Socket};
+
+/// Connects once. Waits as long as the other side lets it; callers set a deadline.
+pub async fn dial(address: &Address) -> Result<Socket, LinkError> {
+    let failed = |source| LinkError::Dial { address: address.clone(), source: Arc::new(source) };
+    match address {
+        Address::Unix { path } => {
+            Ok(Socket::from(UnixStream::connect(path).await.map_err(failed)?))
+        }
+        Address::Hybrid { path, port } => {
+            let socket = Socket::from(UnixStream::connect(path).await.map_err(failed)?);
+            let reply = ask_port(&socket, *port).await.map_err(failed)?;
+            if !reply.starts_with(b"OK ") {
+                let reply = String::from_utf8_lossy(&reply).trim_end().to_owned();
+                return Err(LinkError::Handshake { address: address.clone(), reply });
+            }
+            Ok(socket)
+        }
+        Address::Vsock { cid, port } => {
+            let stream = VsockStream::connect(VsockAddr::new(*cid, *port)).await.map_err(failed)?;
+            // The stream has no way to give its descriptor away; a duplicate is the same socket.
+            let descriptor = stream.as_fd().try_clone_to_owned().map_err(failed)?;
+            Socket::new(descriptor).map_err(failed)
+        }
+    }
+}
+
+/// Asks a machine monitor for a port of its guest and reads the one line that it answers.
+///
+/// The request goes out in one write, because some monitors read it only once. The line is read
+/// byte by byte, because the guest's first bytes may stand right behind it.
+async fn ask_port(socket: &Socket, port: u32) -> io::Result<Vec<u8>> {
+    socket.write_all(format!("CONNECT {port}\n").as_bytes()).await?;
+    let mut line = Vec::with_capacity(HANDSHAKE_LINE_BYTES_MAX);
+    while line.len() < HANDSHAKE_LINE_BYTES_MAX {
+        let mut byte = [0];
+        if socket.read(&mut byte).await? == 0 {
+            // Cut off within the line, so it is no answer, whatever it begins with.
+            line.clear();
+            break;
+        }
+        if byte == *b"\n" {
+            return Ok(line);
+        }
+        line.extend_from_slice(&byte);
+    }
+    // A line without an end is no answer either.
+    if line.starts_with(b"OK ") {
+        line.clear();
+    }
+    Ok(line)
+}
+
+/// The pauses before tries: none before the first, then doubling, bounded, and none quite like the
+/// next, so that many bridges that lost one host do not come back in step.
+#[derive(Debug, Default)]
+pub struct BackOff {
+    next: Option<Duration>,
+}
+
+impl BackOff {
+    /// The pause before the next try: between half of its nominal length and all of it.
+    pub fn pause(&mut self) -> Duration {
+        let Some(nominal) = self.next else {
+            self.next = Some(BACK_OFF_MIN);
+            return Duration::ZERO;
+        };
+        self.next = Some((nominal * 2).min(BACK_OFF_MAX));
+        let half = nominal / 2;
+        half + half.mul_f64((random() % 1024) as f64 / 1024.0)
+    }
+}
+
+/// A random number from the keys that the standard library draws for its hash maps: enough for
+/// pauses and for ids, which are no secrets.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

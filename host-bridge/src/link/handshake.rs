@@ -1,0 +1,115 @@
+//! The first words on a new link: our hello, the agent's welcome.
+//!
+//! `Link` and the driver call it. Nothing here tries twice.
+
+use std::time::Duration;
+
+use protocol::ClientId;
+use protocol::codec::{FrameBuffer, decode_body, encode_message};
+use protocol::frame::{Frame, Kind};
+use protocol::hello::{Goodbye, Hello, Resume, VERSION_MAX, VERSION_MIN, Welcome};
+use protocol::mux::ProtocolError;
+
+use super::dial::{dial, random};
+use super::{Address, LinkError, Options, Socket};
+
+/// Who we are, towards one agent.
+#[derive(Debug)]
+pub struct Caller {
+    client: ClientId,
+    pub options: Options,
+    /// Hellos said so far: each link's number tells the agent which is the newest.
+    dials: u64,
+}
+
+impl Caller {
+    /// Draws an id. It is no secret: streams are taken up again with the agent's token alone.
+    pub fn new(options: Options) -> Self {
+        let mut id = [0; 16];
+        let (first, second) = id.split_at_mut(8);
+        first.copy_from_slice(&random().to_be_bytes());
+        second.copy_from_slice(&random().to_be_bytes());
+        Self { client: ClientId(id), options, dials: 0 }
+    }
+
+    /// The hello of the next link.
+    pub fn hello(&mut self, resume: Option<Resume>) -> Hello {
+        let dial = self.dials;
+        self.dials += 1;
+        Hello {
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
+            client: self.client,
+            name: self.options.name.clone(),
+            dial,
+            resume,
+            resume_window_ms: self.options.resume_window.as_millis() as u64,
+        }
+    }
+}
+
+/// A link that has begun.
+#[derive(Debug)]
+pub struct Met {
+    pub socket: Socket,
+    /// What came behind the welcome.
+    pub frames: FrameBuffer,
+    pub welcome: Welcome,
+}
+
+/// Dials once and greets; neither takes longer than `deadline`.
+pub async fn meet(address: &Address, hello: &Hello, deadline: Duration) -> Result<Met, LinkError> {
+    // A machine monitor may accept and then never answer.
+    let dialled = tokio::time::timeout(deadline, dial(address)).await;
+    let socket = dialled.unwrap_or(Err(LinkError::NoWelcome { waited: deadline }))?;
+    greet(socket, hello, deadline).await
+}
+
+/// Says hello and waits for the welcome, no longer than `deadline`.
+pub async fn greet(socket: Socket, hello: &Hello, deadline: Duration) -> Result<Met, LinkError> {
+    let mut frames = FrameBuffer::new();
+    let exchange = async {
+        let mut bytes = Vec::new();
+        encode_message(Kind::Hello, 0, hello, &mut bytes);
+        socket.write_all(&bytes).await?;
+        read_welcome(&socket, &mut frames).await
+    };
+    let welcome = match tokio::time::timeout(deadline, exchange).await {
+        Ok(welcome) => welcome,
+        Err(_) => Err(LinkError::NoWelcome { waited: deadline }),
+    };
+    if let Some(goodbye) = welcome.as_ref().err().and_then(LinkError::goodbye) {
+        let mut bytes = Vec::new();
+        encode_message(Kind::Goodbye, 0, &goodbye, &mut bytes);
+        // Best effort: the error is the news, and a fresh socket takes so little at once.
+        socket.try_write(&bytes).ok();
+    }
+    Ok(Met { welcome: welcome?, socket, frames })
+}
+
+async fn read_welcome(socket: &Socket, frames: &mut FrameBuffer) -> Result<Welcome, LinkError> {
+    loop {
+        if let Some(frame) = frames.take()? {
+            return parse_welcome(frame);
+        }
+        let count = socket.read(frames.space()).await?;
+        if count == 0 {
+            return Err(LinkError::Closed);
+        }
+        frames.filled(count);
+    }
+}
+
+fn parse_welcome(frame: Frame<'_>) -> Result<Welcome, LinkError> {
+    match frame.kind {
+        Kind::Welcome => {
+            let welcome: Welcome = decode_body(frame.kind, frame.body)?;
+            if !(VERSION_MIN..=VERSION_MAX).contains(&welcome.version) {
+                return Err(LinkError::Version { spoken: welcome.version });
+            }
+            Ok(welcome)
+        }
+        Kind::Goodbye => Err(decode_body::<Goodbye>(frame.kind, frame.body)?.into()),
+        other => Err(ProtocolError::Unexpected { kind: other.name() }.into()),
+    }
+}

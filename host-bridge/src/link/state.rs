@@ -1,0 +1,434 @@
+//! All that is known of a guest at one moment: its link's phase, the mux, the requests under way and
+//! the streams. The handles and the driver share it behind one lock.
+//!
+//! Nothing here does I/O or waits. Wakers are collected and run by [`Shared::with`] once the lock is
+//! free again, so that nobody is woken only to wait for it.
+//!
+//! ```text
+//!            cut               no address, or too long
+//!   Up ──────────────▶ Down ──────────────────────────▶ Over
+//!    ◀────────────── resumed                             ▲
+//!    └──── closed by us, goodbye, protocol error ────────┘
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use protocol::calls::{Calls, TooManyRequests};
+use protocol::frame::Frame;
+use protocol::hello::{AgentInfo, Welcome};
+use protocol::message::{Reply, Request};
+use protocol::mux::{Direction, Fetched, Mux, OpenError, Side, Source};
+use protocol::spool::Budget;
+use protocol::{AgentId, Fault, FaultCode, RequestId, StreamId};
+use tokio::sync::watch;
+
+use super::limits::WRITERS_BYTES_MAX;
+use super::stream::{Base, Inbox, Outbox, Piece, Rest, Slot, park};
+use super::{Failure, LinkError};
+
+/// A stream that a request opens.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    pub stream: StreamId,
+    pub direction: Direction,
+    pub begins: Begins,
+}
+
+/// Where a stream begins, and when it may be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// The answer tells the offset; nothing flows before it.
+    Told,
+    /// At 0 or another known offset. It is read from there, and written to once the request has
+    /// been answered.
+    At(u64),
+    /// At 0, and the bytes follow the request at once: the answer comes when all has arrived.
+    Now,
+}
+
+/// Why a request was not even queued.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error(transparent)]
+    TooMany(#[from] TooManyRequests),
+    #[error(transparent)]
+    Stream(#[from] OpenError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// A request that was sent or waits to be.
+#[derive(Debug)]
+pub struct Call {
+    /// The reply that it may have besides a fault.
+    pub expects: &'static str,
+    pub request: &'static str,
+    pub opening: Option<Opening>,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Awaited(Option<Waker>),
+    Known(Box<Result<Reply, Failure>>),
+    /// Nobody wants to know any more.
+    Unwanted,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct State {
+    pub(super) phase: Phase,
+    pub(super) mux: Mux,
+    pub(super) calls: Calls,
+    pub(super) requests: HashMap<RequestId, Call>,
+    pub(super) streams: HashMap<StreamId, Slot>,
+    pub(super) agent: AgentId,
+    pub(super) info: AgentInfo,
+    budget: Budget,
+    /// The driver's, while it has nothing to do.
+    driver: Option<Waker>,
+    pub(super) woken: Vec<Waker>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Phase {
+    /// Frames flow.
+    Up,
+    /// The link was cut and is being dialled again; requests and writes are kept.
+    Down,
+    /// This end wants no more.
+    Closing,
+    Over(LinkError),
+}
+
+/// The state and the news of its end.
+#[derive(Debug)]
+pub struct Shared {
+    state: Mutex<State>,
+    pub over: watch::Sender<Option<LinkError>>,
+}
+
+impl Shared {
+    pub fn new(welcome: &Welcome) -> Self {
+        let state = State {
+            phase: Phase::Up,
+            mux: Mux::new(Side::Host),
+            calls: Calls::default(),
+            requests: HashMap::new(),
+            streams: HashMap::new(),
+            agent: welcome.agent,
+            info: welcome.info.clone(),
+            budget: Budget::new(WRITERS_BYTES_MAX),
+            driver: None,
+            woken: Vec::new(),
+        };
+        Self { state: Mutex::new(state), over: watch::Sender::new(None) }
+    }
+
+    /// Runs `act` on the state, then wakes whom it concerns.
+    pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        // A panic in here would be a bug that the panicking task reports; the others go on.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = act(&mut state);
+        let woken = std::mem::take(&mut state.woken);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        value
+    }
+
+    /// The guest is gone for good.
+    pub fn finish(&self, error: &LinkError) {
+        self.with(|state| state.finish(error));
+        self.over.send_if_modified(|over| {
+            let news = over.is_none();
+            over.get_or_insert_with(|| error.clone());
+            news
+        });
+    }
+}
+
+/// For handles.
+impl State {
+    /// Queues a request and opens the stream that goes with it.
+    pub fn request(
+        &mut self,
+        request: Request,
+        expects: &'static str,
+        opening: Option<Opening>,
+    ) -> Result<RequestId, RequestError> {
+        match &self.phase {
+            Phase::Up | Phase::Down => {}
+            Phase::Closing => return Err(LinkError::Closed.into()),
+            Phase::Over(error) => return Err(error.clone().into()),
+        }
+        if let Some(opening) = opening {
+            self.open(opening)?;
+        }
+        let name = request.name();
+        let open_already = opening.filter(|opening| opening.begins != Begins::Told);
+        let opens = open_already.map(|opening| opening.stream);
+        let id = match self.calls.send(request, opens, &mut self.mux) {
+            Ok(id) => id,
+            Err(error) => {
+                if let Some(opening) = opening {
+                    self.mux.forget(opening.stream);
+                    self.streams.remove(&opening.stream);
+                }
+                return Err(error.into());
+            }
+        };
+        let outcome = Outcome::Awaited(None);
+        self.requests.insert(id, Call { expects, request: name, opening, outcome });
+        self.wake_driver();
+        Ok(id)
+    }
+
+    fn open(&mut self, opening: Opening) -> Result<(), OpenError> {
+        let base = match opening.begins {
+            Begins::Told => Base::Untold,
+            Begins::At(at) => Base::Closed(at),
+            Begins::Now => Base::Open(0),
+        };
+        if let Base::Closed(at) | Base::Open(at) = base {
+            self.mux.open(opening.stream, opening.direction, at)?;
+        }
+        let inbox = (opening.direction != Direction::Out).then(Inbox::default);
+        let outbox =
+            (opening.direction != Direction::In).then(|| Outbox::new(base, self.budget.clone()));
+        self.streams.insert(opening.stream, Slot { inbox, outbox });
+        Ok(())
+    }
+
+    pub fn poll_answer(
+        &mut self,
+        id: RequestId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Reply, Failure>> {
+        let Some(call) = self.requests.get_mut(&id) else {
+            return Poll::Ready(Err(LinkError::Closed.into()));
+        };
+        if let Outcome::Awaited(waker) = &mut call.outcome {
+            park(waker, cx);
+            return Poll::Pending;
+        }
+        match self.requests.remove(&id).map(|call| call.outcome) {
+            Some(Outcome::Known(answer)) => Poll::Ready(*answer),
+            _ => Poll::Ready(Err(LinkError::Closed.into())),
+        }
+    }
+
+    /// Nobody waits for this answer any more. The request itself is not taken back.
+    pub fn ignore_answer(&mut self, id: RequestId) {
+        match self.requests.get_mut(&id) {
+            Some(Call { outcome: outcome @ Outcome::Awaited(_), .. }) => {
+                *outcome = Outcome::Unwanted;
+            }
+            Some(Call { outcome: Outcome::Known(_), .. }) => {
+                self.requests.remove(&id);
+            }
+            Some(Call { outcome: Outcome::Unwanted, .. }) | None => {}
+        }
+    }
+
+    /// The next piece of a stream, after everything below `taken` has been acknowledged.
+    pub fn poll_piece(
+        &mut self,
+        stream: StreamId,
+        taken: Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Piece> {
+        if let Some(to) = taken {
+            self.consumed(stream, to);
+        }
+        match self.streams.get_mut(&stream).and_then(|slot| slot.inbox.as_mut()) {
+            Some(inbox) => inbox.poll_next(cx),
+            None => Poll::Ready(Piece::Failed(LinkError::Closed.into())),
+        }
+    }
+
+    pub fn consumed(&mut self, stream: StreamId, to: u64) {
+        if self.mux.consumed(stream, to) {
+            self.wake_driver();
+        }
+    }
+
+    pub fn poll_write(
+        &mut self,
+        stream: StreamId,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<usize, Failure>> {
+        let Some(outbox) = self.outbox(stream) else {
+            return Poll::Ready(Err(LinkError::Closed.into()));
+        };
+        let written = outbox.poll_write(bytes, cx);
+        if matches!(written, Poll::Ready(Ok(_))) {
+            self.mux.wake(stream);
+            self.wake_driver();
+        }
+        written
+    }
+
+    /// Says that the writer has written everything.
+    pub fn close_outbox(&mut self, stream: StreamId) {
+        if let Some(outbox) = self.outbox(stream) {
+            outbox.close();
+            self.mux.wake(stream);
+            self.wake_driver();
+        }
+    }
+
+    pub fn poll_done(
+        &mut self,
+        stream: StreamId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, Failure>> {
+        match self.outbox(stream) {
+            Some(outbox) => outbox.poll_done(cx),
+            None => Poll::Ready(Err(LinkError::Closed.into())),
+        }
+    }
+
+    pub fn outbox(&mut self, stream: StreamId) -> Option<&mut Outbox> {
+        self.streams.get_mut(&stream)?.outbox.as_mut()
+    }
+
+    /// The reader is gone. A stream that was not read to its end is given up.
+    pub fn drop_inbox(&mut self, stream: StreamId) {
+        let Some(inbox) = self.streams.get_mut(&stream).and_then(|slot| slot.inbox.take()) else {
+            return;
+        };
+        match inbox.rest() {
+            Rest::Taken => self.consumed(stream, u64::MAX),
+            Rest::Failed => {}
+            Rest::More => self.give_up(stream, "its reader is gone"),
+        }
+        self.sweep(stream);
+    }
+
+    /// The writer is gone. A stream that was closed goes on until the agent has it all; any other is
+    /// given up.
+    pub fn drop_outbox(&mut self, stream: StreamId) {
+        let Some(outbox) = self.outbox(stream) else { return };
+        outbox.attended = false;
+        if !outbox.is_closed() && !outbox.is_over() {
+            self.give_up(stream, "its writer is gone");
+        }
+        self.sweep(stream);
+    }
+
+    /// Resets a stream on this end's behalf.
+    fn give_up(&mut self, stream: StreamId, why: &str) {
+        let fault = Fault::new(FaultCode::Gone, format!("the stream was given up: {why}"));
+        self.mux.reset(stream, fault.clone());
+        self.fail_stream(stream, &Failure::Fault(fault));
+        self.wake_driver();
+    }
+
+    /// Wants no more of this guest.
+    pub fn close(&mut self) {
+        if matches!(self.phase, Phase::Up | Phase::Down) {
+            self.phase = Phase::Closing;
+            self.wake_driver();
+        }
+    }
+}
+
+/// For the driver.
+impl State {
+    /// Appends frames to `out` until it holds `target` bytes or there is nothing to send.
+    pub fn transmit(&mut self, out: &mut Vec<u8>, target: usize) {
+        self.mux.transmit(&mut Outboxes(&self.streams), out, target);
+        self.sweep_completed();
+    }
+
+    /// Whether there is something to do; if not, the driver is woken when there is.
+    pub fn poll_work(&mut self, may_transmit: bool, cx: &mut Context<'_>) -> Poll<()> {
+        let closing = matches!(self.phase, Phase::Closing);
+        if closing || (may_transmit && self.mux.has_work()) {
+            return Poll::Ready(());
+        }
+        park(&mut self.driver, cx);
+        Poll::Pending
+    }
+
+    pub fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closing)
+    }
+
+    /// Takes in a frame that arrived.
+    pub fn accept(&mut self, frame: Frame<'_>) -> Result<(), LinkError> {
+        super::arrival::accept(self, frame)?;
+        self.sweep_completed();
+        Ok(())
+    }
+
+    /// Takes an answer to its caller, if there still is one.
+    pub(super) fn settle(&mut self, id: RequestId, answer: Result<Reply, Failure>) {
+        let Some(call) = self.requests.get_mut(&id) else { return };
+        match std::mem::replace(&mut call.outcome, Outcome::Known(Box::new(answer))) {
+            Outcome::Awaited(waker) => self.woken.extend(waker),
+            Outcome::Known(_) | Outcome::Unwanted => {
+                self.requests.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn fail_stream(&mut self, stream: StreamId, failure: &Failure) {
+        if let Some(slot) = self.streams.get_mut(&stream) {
+            if let Some(inbox) = &mut slot.inbox {
+                self.woken.extend(inbox.fail(failure.clone()));
+            }
+            if let Some(outbox) = &mut slot.outbox {
+                self.woken.extend(outbox.fail(failure.clone()));
+            }
+        }
+        self.sweep(stream);
+    }
+
+    fn sweep_completed(&mut self) {
+        for stream in self.mux.take_completed() {
+            self.complete(stream);
+        }
+    }
+
+    /// The agent has all that was written to a stream.
+    pub(super) fn complete(&mut self, stream: StreamId) {
+        if let Some(outbox) = self.outbox(stream) {
+            let waker = outbox.complete();
+            self.woken.extend(waker);
+        }
+        self.sweep(stream);
+    }
+
+    /// Forgets a stream that nobody here waits for.
+    pub(super) fn sweep(&mut self, stream: StreamId) {
+        if let Some(slot) = self.streams.get_mut(&stream) {
+            if slot.outbox.as_ref().is_some_and(|outbox| !outbox.attended && outbox.is_over()) {
+                slot.outbox = None;
+            }
+            if slot.inbox.is_none() && slot.outbox.is_none() {
+                self.streams.remove(&stream);
+            }
+        }
+    }
+
+    fn wake_driver(&mut self) {
+        self.woken.extend(self.driver.take());
+    }
+}
+
+/// The outgoing bytes of all streams.
+struct Outboxes<'a>(&'a HashMap<StreamId, Slot>);
+
+impl Source for Outboxes<'_> {
+    fn fetch(&mut self, stream: StreamId, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched {
+        match self.0.get(&stream).and_then(|slot| slot.outbox.as_ref()) {
+            Some(outbox) => outbox.fetch(from, max, out),
+            None => Fetched::Nothing,
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What the test agent knows and does: requests, made-up sessions, patterns. No sockets.
+
+use std::collections::HashMap;
+
+use protocol::calls::{Admission, Answers};
+use protocol::codec::{decode_body, encode_message};
+use protocol::exit::{Cause, ExitRecord, OutputTotal, Usage};
+use protocol::frame::{Frame, Kind};
+use protocol::hello::{AgentInfo, Hello, Welcome};
+use protocol::message::{
+    Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, Reply, Request, RequestBody,
+    SessionList, Started, Subscribed, WatchEvent,
+};
+use protocol::mux::{Direction, Fetched, Incoming, Mux, Side, Source};
+use protocol::requests::{Origin, Program, Subscribe};
+use protocol::{AgentId, Fault, FaultCode, RequestId, SessionId, StreamId, Text, Token};
+
+/// The byte at `offset` of every pattern.
+pub fn pattern(offset: u64) -> u8 {
+    (offset ^ (offset >> 8).wrapping_mul(31) ^ (offset >> 16).wrapping_mul(17)) as u8
+}
+
+/// What the test may look at and set.
+pub struct World {
+    pub mux: Mux,
+    answers: Answers,
+    token: u8,
+    pub outlets: HashMap<StreamId, Outlet>,
+    pub inlets: HashMap<StreamId, Inlet>,
+    pub sessions: HashMap<SessionId, Session>,
+    /// Waits that are not due.
+    waits: Vec<(RequestId, SessionId)>,
+    /// Each link is cut after so many bytes to the host.
+    pub link_bytes_max: Option<usize>,
+    /// No link is taken up again.
+    pub forgetful: bool,
+    pub links: u32,
+    /// Requests that were carried out.
+    pub carried_out: Vec<&'static str>,
+    pub resets: u32,
+    pub received: Vec<u8>,
+    /// Whether what arrives is kept in `received`.
+    pub keeps: bool,
+    /// Acknowledge what arrives only when told to.
+    pub reads: bool,
+    /// Where subscriptions begin; their bytes before are gone.
+    pub oldest: u64,
+}
+
+pub struct Outlet {
+    pattern_end: Option<u64>,
+    /// Zeros instead of the pattern, which takes time to make.
+    zeros: bool,
+    /// Bytes that are echoed instead of the pattern.
+    echo: Option<Vec<u8>>,
+    closed: bool,
+}
+
+pub struct Inlet {
+    pub at: u64,
+    /// Answered with what has arrived, at the end.
+    upload: Option<RequestId>,
+    echo: bool,
+}
+
+#[derive(Clone)]
+pub struct Session {
+    stdout: u64,
+    stderr: u64,
+    pub exit: Option<i32>,
+    /// Survivors hold the pipes: the outputs never end.
+    survivors: bool,
+}
+
+pub fn welcome(token: u8) -> Welcome {
+    Welcome {
+        version: 1,
+        agent: AgentId([token; 16]),
+        token: Token([token; 16]),
+        resumed: false,
+        streams: Vec::new(),
+        taken: Vec::new(),
+        info: AgentInfo { release: "test".to_owned(), ..AgentInfo::default() },
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            mux: Mux::new(Side::Agent),
+            answers: Answers::default(),
+            token: 1,
+            outlets: HashMap::new(),
+            inlets: HashMap::new(),
+            sessions: HashMap::new(),
+            waits: Vec::new(),
+            link_bytes_max: None,
+            forgetful: false,
+            links: 0,
+            carried_out: Vec::new(),
+            resets: 0,
+            received: Vec::new(),
+            keeps: true,
+            reads: true,
+            oldest: 0,
+        }
+    }
+
+    pub fn greet(&mut self, frame: Frame<'_>, out: &mut Vec<u8>) {
+        assert_eq!(frame.kind, Kind::Hello);
+        let hello: Hello = decode_body(Kind::Hello, frame.body).unwrap();
+        assert!(hello.dial >= u64::from(self.links), "hellos are counted");
+        self.links += 1;
+        let known = hello
+            .resume
+            .filter(|resume| resume.token == Token([self.token; 16]) && !self.forgetful);
+        let mut answer = welcome(self.token);
+        if let Some(resume) = known {
+            answer.resumed = true;
+            answer.streams = self.mux.positions();
+            self.answers.retain(&resume.unanswered);
+            for (stream, _) in self.mux.resume(&resume.streams, &self.answers.unopened()) {
+                self.outlets.remove(&stream);
+                self.inlets.remove(&stream);
+            }
+            self.answers.resend(&mut self.mux);
+            answer.taken = self.answers.taken();
+        } else {
+            self.mux = Mux::new(Side::Agent);
+            self.answers = Answers::default();
+            self.outlets.clear();
+            self.inlets.clear();
+            self.waits.clear();
+            self.token += 1;
+            answer = welcome(self.token);
+        }
+        encode_message(Kind::Welcome, 0, &answer, out);
+    }
+
+    pub fn accept(&mut self, frame: Frame<'_>) {
+        match self.mux.accept(frame).unwrap() {
+            Incoming::Nothing
+            | Incoming::Reply { .. }
+            | Incoming::Acked { .. }
+            | Incoming::Goodbye(_) => {}
+            Incoming::Request { id, body } => {
+                let body: RequestBody = decode_body(Kind::Request, body).unwrap();
+                match self.answers.admit(id, &body.done, &mut self.mux) {
+                    Admission::New => self.carry_out(id, body.request),
+                    Admission::Repeated => {}
+                    Admission::Refused => panic!("the host keeps the limit of requests"),
+                }
+            }
+            Incoming::Data { stream, offset, bytes } => {
+                let reads = self.reads;
+                let Some(inlet) = self.inlets.get_mut(&stream) else { return };
+                assert_eq!(offset, inlet.at, "bytes arrive once and in order");
+                inlet.at += bytes.len() as u64;
+                let (at, echo) = (inlet.at, inlet.echo);
+                if echo {
+                    let outlet = self.outlets.get_mut(&stream).unwrap();
+                    outlet.echo.get_or_insert_default().extend_from_slice(bytes);
+                    self.mux.wake(stream);
+                } else if self.keeps {
+                    self.received.extend_from_slice(bytes);
+                }
+                if reads {
+                    self.mux.consumed(stream, at);
+                }
+            }
+            Incoming::Fin { stream } => {
+                let Some(inlet) = self.inlets.get(&stream) else { return };
+                if let Some(outlet) = self.outlets.get_mut(&stream) {
+                    outlet.closed = true;
+                    self.mux.wake(stream);
+                }
+                if let Some(request) = inlet.upload {
+                    let reply = Reply::Written { bytes: inlet.at, entries: 1 };
+                    self.answer(request, &Answer::Ok(reply));
+                }
+            }
+            Incoming::Gap { .. } => panic!("the host never sends gaps"),
+            Incoming::Reset { stream, .. } => {
+                self.resets += 1;
+                self.outlets.remove(&stream);
+                self.inlets.remove(&stream);
+            }
+        }
+        self.mux.take_completed();
+    }
+
+    fn answer(&mut self, id: RequestId, answer: &Answer) {
+        assert!(self.answers.answer(id, answer, &mut self.mux));
+    }
+
+    pub fn answer_waits(&mut self) {
+        let waits = std::mem::take(&mut self.waits);
+        for (request, id) in waits {
+            let session = &self.sessions[&id];
+            match session.exit {
+                None => self.waits.push((request, id)),
+                Some(code) => {
+                    let record = record(session, code);
+                    self.answer(request, &Answer::Ok(Reply::Exited(record)));
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, id: RequestId, request: Request) {
+        self.carried_out.push(request.name());
+        let answer = match request {
+            Request::Info {} => Ok(Reply::Info(AgentInfo::default())),
+            Request::Start(ask) => self.start(&ask.session, &ask.program),
+            Request::Sessions { .. } => Ok(Reply::Sessions(SessionList::default())),
+            Request::Wait { session } if !self.sessions.contains_key(&session) => {
+                Err(Fault::new(FaultCode::NotFound, "there is no such session"))
+            }
+            Request::Wait { session } => {
+                self.waits.push((id, session));
+                self.answer_waits();
+                return;
+            }
+            Request::Subscribe(ask) => self.subscribe(id, &ask),
+            Request::Input(ask) => {
+                self.mux.open(ask.stream, Direction::In, 1000).unwrap();
+                self.answers.opened(id, ask.stream);
+                let inlet = Inlet { at: 1000, upload: None, echo: false };
+                self.inlets.insert(ask.stream, inlet);
+                Ok(Reply::Input(InputOpened { at: 1000 }))
+            }
+            Request::WriteFile(ask) => {
+                if ask.path == Text::from("/denied") {
+                    Err(Fault::new(FaultCode::Denied, "not there"))
+                } else {
+                    self.mux.open(ask.stream, Direction::In, 0).unwrap();
+                    self.answers.opened(id, ask.stream);
+                    let inlet = Inlet { at: 0, upload: Some(id), echo: false };
+                    self.inlets.insert(ask.stream, inlet);
+                    return;
+                }
+            }
+            Request::ReadFile(ask) => {
+                self.mux.open(ask.stream, Direction::Out, ask.offset).unwrap();
+                self.answers.opened(id, ask.stream);
+                let end = ask.length.map(|length| ask.offset + length);
+                let zeros = ask.path == Text::from("/zeros");
+                self.outlets.insert(ask.stream, Outlet { zeros, ..Outlet::pattern(end) });
+                Ok(Reply::Reading { bytes: ask.length, info: file("file") })
+            }
+            Request::Forward(ask) => {
+                self.mux.open(ask.stream, Direction::Both, 0).unwrap();
+                self.answers.opened(id, ask.stream);
+                let echo = Some(Vec::new());
+                let outlet = Outlet { echo, closed: false, ..Outlet::pattern(None) };
+                self.outlets.insert(ask.stream, outlet);
+                self.inlets.insert(ask.stream, Inlet { at: 0, upload: None, echo: true });
+                Ok(Reply::Done {})
+            }
+            Request::Watch(ask) => {
+                self.mux.open(ask.stream, Direction::Out, 0).unwrap();
+                self.answers.opened(id, ask.stream);
+                let mut records = Vec::new();
+                for number in 0..3 {
+                    let event = WatchEvent {
+                        change: Change::Created,
+                        path: format!("file {number}").into(),
+                        from: None,
+                    };
+                    protocol::watch::encode_record(&event, &mut records);
+                }
+                self.outlets
+                    .insert(ask.stream, Outlet { echo: Some(records), ..Outlet::pattern(None) });
+                Ok(Reply::Done {})
+            }
+            Request::List(ask) => {
+                let first =
+                    ask.after.map_or(0, |name| name.to_string().parse::<u32>().unwrap() + 1);
+                let entries = (first..first + 2).map(|number| file(&number.to_string())).collect();
+                Ok(Reply::Entries(Entries { entries, more: first < 6 }))
+            }
+            Request::Stat { path, .. } => Ok(Reply::Stat(file(&path.to_string()))),
+            _ => Ok(Reply::Done {}),
+        };
+        let answer = match answer {
+            Ok(reply) => Answer::Ok(reply),
+            Err(fault) => Answer::Fault(fault),
+        };
+        self.answer(id, &answer);
+    }
+
+    /// `stdout <bytes> stderr <bytes> exit <code>|run [survivors]`, all as separate arguments.
+    fn start(&mut self, id: &SessionId, program: &Program) -> Result<Reply, Fault> {
+        let Program::Argv { argv } = program else { panic!("tests start argument vectors") };
+        let words: Vec<String> = argv.iter().map(Text::to_string).collect();
+        if words[0] == "missing" {
+            return Err(Fault::new(FaultCode::SpawnFailed, "there is no such program"));
+        }
+        let number = |at: usize| words[at].parse().unwrap();
+        let session = Session {
+            stdout: number(1),
+            stderr: number(3),
+            exit: (words[4] == "exit").then(|| words[5].parse().unwrap()),
+            survivors: words.last().is_some_and(|word| word == "survivors"),
+        };
+        self.sessions.insert(id.clone(), session);
+        Ok(Reply::Started(Started { pid: 7, repeated: false, warnings: Vec::new() }))
+    }
+
+    fn subscribe(&mut self, id: RequestId, ask: &Subscribe) -> Result<Reply, Fault> {
+        let Some(session) = self.sessions.get(&ask.session) else {
+            return Err(Fault::new(FaultCode::NotFound, "there is no such session"));
+        };
+        let end = match ask.channel {
+            Channel::Stderr => session.stderr,
+            Channel::Stdout | Channel::Terminal => session.stdout,
+        };
+        let from = match ask.from {
+            Origin::Oldest {} => self.oldest,
+            Origin::Tail { bytes } => end.saturating_sub(bytes),
+            Origin::Offset { offset } => offset,
+        };
+        let survivors = session.survivors;
+        self.mux.open(ask.stream, Direction::Out, from).unwrap();
+        self.answers.opened(id, ask.stream);
+        let outlet = Outlet { closed: !survivors, ..Outlet::pattern(Some(end)) };
+        self.outlets.insert(ask.stream, outlet);
+        Ok(Reply::Subscribed(Subscribed { from, oldest: self.oldest, end }))
+    }
+}
+
+impl Outlet {
+    fn pattern(end: Option<u64>) -> Self {
+        Self { pattern_end: end, zeros: false, echo: None, closed: true }
+    }
+}
+
+/// The bytes that the agent sends.
+pub struct Outlets<'a>(pub &'a HashMap<StreamId, Outlet>);
+
+impl Source for Outlets<'_> {
+    fn fetch(&mut self, stream: StreamId, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched {
+        let Some(outlet) = self.0.get(&stream) else { return Fetched::Nothing };
+        let end = match &outlet.echo {
+            Some(echo) => echo.len() as u64,
+            None => outlet.pattern_end.unwrap_or(u64::MAX),
+        };
+        let count = (end.saturating_sub(from)).min(max as u64) as usize;
+        match &outlet.echo {
+            Some(echo) => out.extend_from_slice(&echo[from as usize..][..count]),
+            None if outlet.zeros => out.resize(out.len() + count, 0),
+            None => out.extend((from..from + count as u64).map(pattern)),
+        }
+        match count {
+            0 if from >= end && outlet.closed => Fetched::End,
+            0 => Fetched::Nothing,
+            count => Fetched::Bytes(count),
+        }
+    }
+}
+
+fn record(session: &Session, code: i32) -> ExitRecord {
+    let total = |channel, written| OutputTotal { channel, written, dropped: 0 };
+    ExitRecord {
+        cause: Cause::Exited { code },
+        started_at_ms: 0,
+        ended_at_ms: 0,
+        duration_us: 0,
+        usage: Usage::default(),
+        outputs: vec![
+            total(Channel::Stdout, session.stdout),
+            total(Channel::Stderr, session.stderr),
+        ],
+        left_behind: Vec::new(),
+        left_behind_count: u32::from(session.survivors),
+    }
+}
+
+fn file(name: &str) -> FileInfo {
+    FileInfo {
+        name: name.into(),
+        kind: FileKind::File,
+        bytes: 0,
+        permissions: 0o644,
+        uid: 0,
+        gid: 0,
+        modified_ms: 0,
+        target: None,
+    }
+}

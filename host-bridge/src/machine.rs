@@ -1,0 +1,246 @@
+//! Machines: what a sandbox runs in. How one is started, found again, stopped, and what it leaves.
+//!
+//! ```text
+//!            start                       exited
+//!   (spec) ─────────▶ Running ──────────────────▶ MachineExit ──▶ clean
+//!   (trace) ────────▶    │ stop(grace): TERM, grace, then kill
+//!            adopt       │ kill: at once
+//! ```
+//!
+//! A machine knows nothing of names, records or logs: those are `sandbox`'s, which calls this. It
+//! never decides by itself to end a machine, except one whose start failed half-way.
+
+pub mod external;
+pub mod id;
+pub mod process;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::limits::RESUME_WINDOW;
+use serde::{Deserialize, Serialize};
+
+use crate::guest::{Guest, Options};
+use crate::limits::{BOOT_DEADLINE, REDIAL_DEADLINE};
+use crate::link::{Address, LinkError};
+pub use id::BoxId;
+pub use process::identity::ProcessIdentity;
+
+/// A future behind a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A way to run machines.
+pub trait Machine: Send + Sync {
+    /// Starts a machine and waits until its agent has answered. What a failed start has made is
+    /// gone again when this returns, and when it is dropped half-way.
+    fn start(&self, spec: MachineSpec) -> BoxFuture<'_, Result<Arc<dyn Running>, MachineError>>;
+
+    /// Finds a machine again that an earlier bridge has started.
+    fn adopt(&self, id: BoxId, trace: Trace) -> BoxFuture<'_, Adoption>;
+
+    /// Removes what a machine left on the host, best effort. One whose start was cut off half-way,
+    /// so that there is no trace of it, is ended first.
+    fn clean(&self, id: BoxId, directories: Option<Directories>) -> BoxFuture<'_, ()>;
+}
+
+/// A machine that was started or found. Dropping it leaves the machine as it is.
+pub trait Running: Send + Sync {
+    /// The agent inside; `None` when the machine was found and its agent does not answer.
+    fn guest(&self) -> Option<Guest>;
+
+    /// What a later bridge needs to find this machine again.
+    fn trace(&self) -> Trace;
+
+    /// Stops in order: the agent is asked, granted `grace`, and killed when it takes longer.
+    /// Returns when the machine is gone, or when even killing did not help in time.
+    fn stop(&self, grace: Duration) -> BoxFuture<'_, ()>;
+
+    /// Ends the machine at once, without waiting for it to be gone. Once more, harder.
+    fn kill(&self);
+
+    /// Whether it was killed from here, because somebody wanted it or because it did not stop.
+    fn was_killed(&self) -> bool;
+
+    /// Resolves when the machine is gone; again and again the same.
+    fn exited(&self) -> BoxFuture<'static, MachineExit>;
+}
+
+/// What became of a machine that an earlier bridge left behind.
+pub enum Adoption {
+    /// It lives; its agent may or may not answer.
+    Alive(Arc<dyn Running>),
+    /// It is no more.
+    Dead,
+}
+
+/// One machine of each kind.
+#[derive(Clone)]
+pub struct Machines {
+    pub process: Arc<dyn Machine>,
+    pub external: Arc<dyn Machine>,
+}
+
+impl Machines {
+    pub fn get(&self, kind: MachineKind) -> &Arc<dyn Machine> {
+        match kind {
+            MachineKind::Process => &self.process,
+            MachineKind::External => &self.external,
+        }
+    }
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        let process = Arc::new(process::ProcessMachine::default());
+        Self { process, external: Arc::new(external::ExternalMachine) }
+    }
+}
+
+/// The kinds of machine that this bridge can run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MachineKind {
+    /// The agent as init of new namespaces on this host. Fast, and no security boundary.
+    #[default]
+    Process,
+    /// A machine that somebody else runs; the bridge only connects.
+    External,
+}
+
+impl MachineKind {
+    pub const ALL: [Self; 2] = [Self::Process, Self::External];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::External => "external",
+        }
+    }
+}
+
+impl fmt::Display for MachineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No machine is called that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a kind of machine; there are \"process\" and \"external\"")]
+pub struct UnknownMachine(pub String);
+
+impl FromStr for MachineKind {
+    type Err = UnknownMachine;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| UnknownMachine(text.to_owned()))
+    }
+}
+
+/// The machine to start.
+#[derive(Clone, Debug)]
+pub struct MachineSpec {
+    pub id: BoxId,
+    pub hostname: String,
+    /// The directory that becomes the root file system, read-only.
+    pub root: PathBuf,
+    pub scratch_bytes: u64,
+    pub env: Vec<(String, String)>,
+    /// Paths of `root` that programs must not see.
+    pub hide: Vec<String>,
+    /// Where the machine keeps what outlives this bridge; `None` for one that shall not.
+    pub directories: Option<Directories>,
+    /// Where the agent of an external machine listens.
+    pub address: Option<Address>,
+}
+
+/// The two directories of one sandbox; both are there and private.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directories {
+    pub runtime: PathBuf,
+    pub state: PathBuf,
+}
+
+/// What a later bridge needs to find a machine again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessIdentity>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
+}
+
+/// How a machine ended, as far as the bridge can know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MachineExit {
+    /// Its process returned.
+    Exited { code: i32 },
+    /// Its process died of a signal.
+    Signaled { signal: i32 },
+    /// It is gone, and the kernel tells only its parent how; an earlier bridge was that.
+    Gone,
+    /// Nobody can reach it any more.
+    Unreachable { reason: String },
+}
+
+impl fmt::Display for MachineExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited { code } => write!(f, "its agent exited with {code}"),
+            Self::Signaled { signal } => write!(f, "its agent died of signal {signal}"),
+            Self::Gone => f.write_str("its agent is gone"),
+            Self::Unreachable { reason } => f.write_str(reason),
+        }
+    }
+}
+
+/// Why a machine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    #[error(transparent)]
+    AgentMissing(#[from] crate::config::AgentMissing),
+    #[error("{root:?} cannot be the root of a sandbox: {reason}")]
+    Root { root: PathBuf, reason: String },
+    #[error("a writable layer of {bytes} bytes is below the smallest, {bytes_min}")]
+    Scratch { bytes: u64, bytes_min: u64 },
+    #[error(
+        "the sandbox's description has {bytes} bytes, more than the {bytes_max} that a frame holds; shorten its environment"
+    )]
+    TooLarge { bytes: usize, bytes_max: usize },
+    #[error("could not {action}: {source}")]
+    Host { action: &'static str, source: std::io::Error },
+    /// The agent said goodbye, and why.
+    #[error("the sandbox could not be set up: {message}")]
+    BootFailed { message: String },
+    #[error("the agent ended before it answered ({exit}){}", show_console(console))]
+    Died { exit: MachineExit, console: String },
+    #[error("the agent did not answer within {} s{}", deadline.as_secs(), show_console(console))]
+    Silent { deadline: Duration, console: String },
+    #[error("could not speak to the agent: {source}{}", show_console(console))]
+    Link { source: LinkError, console: String },
+    #[error(
+        "an external machine needs the address of its agent, like unix:/path, hybrid:/path:1024 or vsock:3:1024"
+    )]
+    NoAddress,
+    #[error("a {kind} machine has no address of its own to choose; leave it out")]
+    UselessAddress { kind: MachineKind },
+}
+
+fn show_console(console: &str) -> String {
+    if console.is_empty() { String::new() } else { format!("; its log ends with:\n{console}") }
+}
+
+/// How the bridge presents itself to agents.
+fn guest_options() -> Options {
+    Options {
+        resume_window: RESUME_WINDOW,
+        dial_deadline: REDIAL_DEADLINE,
+        welcome_deadline: BOOT_DEADLINE,
+        ..Options::named(concat!("burrow ", env!("CARGO_PKG_VERSION")))
+    }
+}

@@ -1,0 +1,160 @@
+//! The supervisor: the one process of a sandbox that the bridge can see.
+//!
+//! It is the agent's `launch` before it enters the namespaces. It lives exactly as long as the
+//! sandbox: it ends when the sandbox ends, and the kernel kills the sandbox when it is killed. It
+//! is held by a pidfd, because a pid could be another process's by the time it is signalled.
+//!
+//! To kill a sandbox its *init* is killed: the supervisor then removes the control group and ends.
+//! Only when there is no init, or that did not help, the supervisor itself is killed.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::process::Child;
+use tokio::sync::watch;
+
+use super::identity::{ProcessIdentity, parent_of};
+use crate::machine::MachineExit;
+
+/// A handle on a supervisor. Clones are the same process; dropping all of them leaves it alone.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    identity: ProcessIdentity,
+    descriptor: Arc<OwnedFd>,
+    exit: watch::Receiver<Option<MachineExit>>,
+    killed: Arc<AtomicBool>,
+}
+
+impl Supervisor {
+    /// Takes charge of a child just spawned: it is reaped by a task of its own.
+    pub fn of_child(mut child: Child) -> io::Result<Self> {
+        // A child that nobody has waited for keeps its pid, so neither can be another's.
+        let opened = identify(&child).and_then(|identity| Ok((identity, open_child(&child)?)));
+        let (identity, descriptor) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // Nobody would ever stop it.
+                let _ = child.start_kill();
+                return Err(error);
+            }
+        };
+        let (told, exit) = watch::channel(None);
+        tokio::spawn(async move {
+            let ended = child.wait().await.map_or(MachineExit::Gone, from_status);
+            told.send_replace(Some(ended));
+        });
+        Ok(Self::new(identity, descriptor, exit))
+    }
+
+    /// Finds the supervisor that an earlier bridge has started; `None` when it is no more.
+    pub fn find(identity: &ProcessIdentity) -> io::Result<Option<Self>> {
+        let Some(descriptor) = identity.open()? else { return Ok(None) };
+        let watched = watch(descriptor.try_clone()?)?;
+        let (told, exit) = watch::channel(None);
+        tokio::spawn(async move {
+            // A pidfd is readable once its process has ended, and stays so.
+            let _ = watched.readable().await;
+            told.send_replace(Some(MachineExit::Gone));
+        });
+        Ok(Some(Self::new(identity.clone(), descriptor, exit)))
+    }
+
+    fn new(
+        identity: ProcessIdentity,
+        descriptor: OwnedFd,
+        exit: watch::Receiver<Option<MachineExit>>,
+    ) -> Self {
+        Self { identity, descriptor: Arc::new(descriptor), exit, killed: Arc::default() }
+    }
+
+    pub fn identity(&self) -> &ProcessIdentity {
+        &self.identity
+    }
+
+    /// Kills the sandbox, the second time by the supervisor itself. That it is gone already is no
+    /// fault.
+    pub fn kill(&self) {
+        let again = self.killed.swap(true, Ordering::Relaxed);
+        if again || !self.kill_init() {
+            let _ = pidfd_send_signal(self.descriptor.as_fd(), Signal::KILL);
+        }
+    }
+
+    /// Whether the sandbox was killed from here.
+    pub fn was_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Kills the supervisor's children, of which the sandbox's init is the only one; false when
+    /// none is found.
+    fn kill_init(&self) -> bool {
+        let supervisor = self.identity.pid;
+        // It has one thread.
+        let path = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let Ok(children) = std::fs::read_to_string(path) else { return false };
+        let mut found = false;
+        for child in children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
+            if let Some(descriptor) = open_child_of(supervisor, child) {
+                found |= pidfd_send_signal(descriptor, Signal::KILL).is_ok();
+            }
+        }
+        found
+    }
+
+    /// Resolves when it has ended.
+    pub async fn exited(&self) -> MachineExit {
+        let mut exit = self.exit.clone();
+        let ended = exit.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+        match ended {
+            Some(ended) => ended,
+            // The watching task ends without a word only with the runtime itself.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The same with a deadline; `None` when it still lives by then.
+    pub async fn exited_within(&self, deadline: Duration) -> Option<MachineExit> {
+        tokio::time::timeout(deadline, self.exited()).await.ok()
+    }
+}
+
+/// Registers a pidfd with the event loop.
+#[expect(
+    deprecated,
+    reason = "the replacement is unsafe for types that may change their descriptor; an OwnedFd never does"
+)]
+fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
+}
+
+/// Opens a process that is a child of `parent` after it has been opened, and so is no other's.
+fn open_child_of(parent: u32, child: u32) -> Option<OwnedFd> {
+    let identity = ProcessIdentity::of(child).ok()?;
+    let descriptor = identity.open().ok()??;
+    (parent_of(child)? == parent).then_some(descriptor)
+}
+
+fn identify(child: &Child) -> io::Result<ProcessIdentity> {
+    ProcessIdentity::of(child.id().ok_or(io::ErrorKind::NotFound)?)
+}
+
+fn open_child(child: &Child) -> io::Result<OwnedFd> {
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    Ok(pidfd_open(pid.ok_or(io::ErrorKind::NotFound)?, PidfdFlags::empty())?)
+}
+
+fn from_status(status: ExitStatus) -> MachineExit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => MachineExit::Exited { code },
+        (None, Some(signal)) => MachineExit::Signaled { signal },
+        (None, None) => MachineExit::Gone,
+    }
+}

@@ -1,0 +1,77 @@
+//! Sandboxes: named machines with a record and an output log, each owned by one task.
+//!
+//! ```text
+//!            started                stop               machine gone
+//!  creating ─────────▶ running ─────────▶ stopping ─────────────────▶ stopped{why}
+//!     │ failed           │  │ machine gone, killed                       ▲
+//!     ▼                  │  └────────────────────────────────────────────┤
+//!  (nothing left)        │ agent does not answer        killed, gone     │
+//!                        └──────────────────────▶ lost ──────────────────┘
+//! ```
+//!
+//! The [`registry::Registry`] maps a name to the one task that owns it; only that task changes the
+//! sandbox's state, writes its record and orders its machine about. `control` and `api` call this;
+//! it knows nothing of who asks or how.
+
+pub mod event;
+pub mod log;
+pub mod name;
+pub mod one_shot;
+mod owner;
+pub mod record;
+mod recorder;
+pub mod registry;
+pub mod spec;
+pub mod state;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use event::{Event, EventSink};
+pub use log::find_log;
+pub use name::{InvalidName, Name, SandboxRef};
+pub use one_shot::{OneShot, one_shot};
+pub use record::Record;
+pub use recorder::HOLDER as RECORDED_HOLDER;
+pub use registry::Registry;
+pub use spec::Spec;
+pub use state::{State, Why};
+
+use crate::limits::SANDBOXES_MAX;
+use crate::machine::MachineError;
+pub use crate::machine::{BoxId, MachineKind};
+
+/// Why something could not be done with a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("the name {which} is taken: {id} is {state}")]
+    NameTaken { which: SandboxRef, id: BoxId, state: State },
+    #[error("there is no sandbox {which}")]
+    NotFound { which: SandboxRef },
+    #[error("{which} is {state}")]
+    StillRunning { which: SandboxRef, state: State },
+    #[error("{which} is not running: {state}")]
+    NotRunning { which: SandboxRef, state: State },
+    #[error(
+        "{which} was killed and its machine is still there after {seconds} s; a process in it hangs in the kernel"
+    )]
+    WillNotDie { which: SandboxRef, seconds: u64 },
+    #[error("{SANDBOXES_MAX} sandboxes are kept, which is the limit; remove some that are stopped")]
+    TooMany,
+    #[error(
+        "a sandbox's environment cannot have the name {name:?}: it must be text without '=' or zero bytes"
+    )]
+    Environment { name: String },
+    #[error(
+        "{hostname:?} is not a host name: 1 to 63 of letters, digits, '_' and '-', beginning with a letter or digit"
+    )]
+    Hostname { hostname: String },
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    #[error("could not {action} {path:?}: {source}")]
+    Files { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("could not draw an id: {0}")]
+    Draw(io::Error),
+    #[error("the bridge is stopping")]
+    Stopping,
+}

@@ -1,0 +1,48 @@
+//! What happens to sandboxes, for whoever watches the bridge: a terminal, a journal, a test.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{SandboxRef, State};
+
+/// Takes events as they happen. It must not block: the task that owns the sandbox calls it.
+pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Something that an operator may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The control socket takes connections.
+    Listening { socket: std::path::PathBuf },
+    /// A sandbox has come into another state.
+    State { which: SandboxRef, state: State },
+    /// A machine that an earlier bridge had started was found again.
+    Adopted { which: SandboxRef },
+    /// What an earlier bridge left half-made was removed.
+    Cleaned { id: String, why: String },
+    /// A sandbox and all that was kept of it is gone.
+    Removed { which: SandboxRef },
+    /// Something did not work and the bridge went on without it.
+    Trouble { which: Option<SandboxRef>, what: String },
+    /// The bridge ends; so many sandboxes run on.
+    Ending { running: usize },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listening { socket } => write!(f, "listening on {}", socket.display()),
+            Self::State { which, state } => write!(f, "{which}: {state}"),
+            Self::Adopted { which } => write!(f, "{which}: adopted from an earlier bridge"),
+            Self::Cleaned { id, why } => write!(f, "removed what was left of {id}: {why}"),
+            Self::Removed { which } => write!(f, "{which}: removed"),
+            Self::Trouble { which: Some(which), what } => write!(f, "{which}: {what}"),
+            Self::Trouble { which: None, what } => f.write_str(what),
+            Self::Ending { running } => write!(f, "ending; {running} sandboxes run on"),
+        }
+    }
+}
+
+/// For those who do not watch.
+pub fn nobody() -> EventSink {
+    Arc::new(|_| {})
+}

@@ -1,0 +1,362 @@
+use std::fs;
+use std::path::PathBuf;
+
+use protocol::exit::{Cause, OutputTotal, Survivor, Usage};
+
+use super::record::{Parsed, Record, What, encode_record, parse_record};
+use super::segment::{segment_numbers, segment_path};
+use super::writer::Bounds;
+use super::*;
+use crate::limits::LOG_RECORD_BYTES_MAX;
+
+/// A directory that goes with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("burrow-log-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn small(&self) -> Writer {
+        Writer::open_bounded(&self.0, Bounds { segment_bytes: 2000, segments_max: 3 }).unwrap()
+    }
+
+    fn entries(&self, from: From) -> Vec<Event> {
+        drain(&mut Reader::open(&self.0, from).unwrap())
+    }
+
+    fn newest(&self) -> PathBuf {
+        segment_path(&self.0, *segment_numbers(&self.0).unwrap().last().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn drain(reader: &mut Reader) -> Vec<Event> {
+    std::iter::from_fn(|| reader.next().unwrap()).map(|entry| entry.event).collect()
+}
+
+fn session(name: &str) -> SessionId {
+    name.parse().unwrap()
+}
+
+fn run(pid: u32) -> Run {
+    Run { pid, started_at_ms: 1000 + u64::from(pid) }
+}
+
+fn exit() -> ExitRecord {
+    ExitRecord {
+        cause: Cause::Exited { code: 3 },
+        started_at_ms: 1,
+        ended_at_ms: 2,
+        duration_us: 1000,
+        usage: Usage::default(),
+        outputs: vec![OutputTotal { channel: Channel::Stdout, written: 5, dropped: 0 }],
+        left_behind: Vec::new(),
+        left_behind_count: 0,
+    }
+}
+
+fn text_of(events: &[Event]) -> String {
+    let bytes: Vec<u8> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Output { bytes, .. } => Some(bytes.as_slice()),
+            _ => None,
+        })
+        .flatten()
+        .copied()
+        .collect();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn what_is_written_is_read_in_order() {
+    let place = Place::new("order");
+    let mut log = place.small();
+    let (one, two) = (session("one"), session("two"));
+    log.started(&one, run(1), "echo").unwrap();
+    log.output(&one, Channel::Stdout, 0, b"hello").unwrap();
+    log.started(&two, run(2), "cat").unwrap();
+    log.output(&two, Channel::Terminal, 0, &[0, 255, 10]).unwrap();
+    log.skip_to(&two, Channel::Terminal, 9).unwrap();
+    log.exited(&one, &exit()).unwrap();
+    log.released(&one).unwrap();
+    log.close("as asked").unwrap();
+    let (channel, bytes) = (Channel::Terminal, vec![0, 255, 10]);
+    let mut expected = vec![
+        Event::Started { session: one.clone(), command: "echo".to_owned(), started_at_ms: 1001 },
+        Event::Output {
+            session: one.clone(),
+            channel: Channel::Stdout,
+            offset: 0,
+            bytes: b"hello".to_vec(),
+        },
+        Event::Started { session: two.clone(), command: "cat".to_owned(), started_at_ms: 1002 },
+        Event::Output { session: two.clone(), channel, offset: 0, bytes },
+        Event::Gap { session: two.clone(), channel, from: 3, to: 9 },
+        Event::Exited { session: one.clone(), record: exit() },
+        Event::Closed { why: "as asked".to_owned() },
+    ];
+    assert_eq!(place.entries(From::Start), expected);
+    let mut only = Reader::open(&place.0, From::Start).unwrap().only(two.clone());
+    expected.retain(|event| event.session() != Some(&one));
+    assert_eq!(drain(&mut only), expected);
+    assert!(only.is_closed());
+}
+
+#[test]
+fn bytes_that_come_again_are_left_out_and_missing_ones_are_named() {
+    let place = Place::new("again");
+    let mut log = place.small();
+    let one = session("one");
+    log.started(&one, run(1), "x").unwrap();
+    log.output(&one, Channel::Stdout, 0, b"abcdef").unwrap();
+    log.output(&one, Channel::Stdout, 2, b"cdefgh").unwrap();
+    log.output(&one, Channel::Stdout, 0, b"abc").unwrap();
+    assert_eq!(log.next_offset(&one, Channel::Stdout), 8);
+    log.output(&one, Channel::Stdout, 10, b"kl").unwrap();
+    let events = place.entries(From::Start);
+    assert_eq!(text_of(&events), "abcdefghkl");
+    let gap = Event::Gap { session: one, channel: Channel::Stdout, from: 8, to: 10 };
+    assert!(events.contains(&gap), "{events:?}");
+}
+
+#[test]
+fn a_reopened_log_goes_on_where_it_ended_and_a_new_run_begins_anew() {
+    let place = Place::new("reopen");
+    let one = session("one");
+    {
+        let mut log = place.small();
+        log.started(&one, run(1), "x").unwrap();
+        log.output(&one, Channel::Stdout, 0, b"abc").unwrap();
+        log.exited(&one, &exit()).unwrap();
+    }
+    {
+        let mut log = place.small();
+        assert_eq!(log.next_offset(&one, Channel::Stdout), 3);
+        assert!(log.has_exited(&one));
+        log.exited(&one, &exit()).unwrap();
+        log.started(&one, run(1), "x").unwrap();
+        log.output(&one, Channel::Stdout, 3, b"def").unwrap();
+        log.started(&one, run(2), "y").unwrap();
+        assert_eq!(log.next_offset(&one, Channel::Stdout), 0);
+        assert!(!log.has_exited(&one));
+        log.output(&one, Channel::Stdout, 0, b"new").unwrap();
+        log.released(&one).unwrap();
+    }
+    assert_eq!(place.small().next_offset(&one, Channel::Stdout), 0);
+    let events = place.entries(From::Start);
+    assert_eq!(text_of(&events), "abcdefnew");
+    let exits = events.iter().filter(|event| matches!(event, Event::Exited { .. }));
+    assert_eq!(exits.count(), 1);
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_is_cut_and_what_it_held_is_asked_for_again() {
+    let place = Place::new("torn");
+    let one = session("one");
+    let (whole, before_last) = {
+        let mut log = place.small();
+        log.started(&one, run(1), "x").unwrap();
+        log.output(&one, Channel::Stdout, 0, b"abc").unwrap();
+        let before_last = fs::metadata(place.newest()).unwrap().len();
+        log.output(&one, Channel::Stdout, 3, b"def").unwrap();
+        (fs::read(place.newest()).unwrap(), before_last as usize)
+    };
+    for length in before_last..whole.len() {
+        for filler in [0, 9] {
+            let mut torn = whole[..length].to_vec();
+            torn.resize(length + filler, 0);
+            fs::write(place.newest(), torn).unwrap();
+            assert_eq!(text_of(&place.entries(From::Start)), "abc", "cut at {length}");
+            let mut log = place.small();
+            assert_eq!(log.next_offset(&one, Channel::Stdout), 3);
+            assert_eq!(log.cut_bytes() as usize, length + filler - before_last);
+            log.output(&one, Channel::Stdout, 3, b"def").unwrap();
+            assert_eq!(text_of(&place.entries(From::Start)), "abcdef", "cut at {length}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_without_a_whole_head_is_begun_again() {
+    let place = Place::new("headless");
+    let one = session("one");
+    {
+        let mut log = place.small();
+        log.started(&one, run(1), "x").unwrap();
+        log.output(&one, Channel::Stdout, 0, b"abc").unwrap();
+    }
+    fs::write(segment_path(&place.0, 2), [0, 0, 1]).unwrap();
+    let mut log = place.small();
+    log.output(&one, Channel::Stdout, 3, b"def").unwrap();
+    assert_eq!(text_of(&place.entries(From::Start)), "abcdef");
+    assert_eq!(segment_numbers(&place.0).unwrap(), [1]);
+}
+
+/// Numbered lines until the log has turned over several times.
+fn write_lines(log: &mut Writer, session: &SessionId, lines: std::ops::Range<u64>) {
+    for line in lines {
+        let text = format!("line {line:04}\n");
+        let offset = log.next_offset(session, Channel::Stdout);
+        log.output(session, Channel::Stdout, offset, text.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn rotation_keeps_the_bound_and_tells_readers_how_much_is_missing() {
+    let place = Place::new("rotation");
+    let mut log = place.small();
+    let one = session("one");
+    log.started(&one, run(1), "x").unwrap();
+    write_lines(&mut log, &one, 0..500);
+    assert_eq!(segment_numbers(&place.0).unwrap().len(), 3);
+    for number in segment_numbers(&place.0).unwrap() {
+        assert!(fs::metadata(segment_path(&place.0, number)).unwrap().len() <= 2000);
+    }
+    let events = place.entries(From::Start);
+    let Event::Missing { bytes } = events[0] else { panic!("{:?}", events[0]) };
+    let rest = text_of(&events);
+    assert_eq!(bytes + rest.len() as u64, 5000);
+    assert!(rest.ends_with("line 0499\n"));
+    drop(log);
+    assert_eq!(place.small().next_offset(&one, Channel::Stdout), 5000);
+}
+
+#[test]
+fn a_reader_that_is_overtaken_reads_its_segment_to_the_end_and_counts_the_rest() {
+    let place = Place::new("overtaken");
+    let mut log = place.small();
+    let one = session("one");
+    log.started(&one, run(1), "x").unwrap();
+    write_lines(&mut log, &one, 0..3);
+    let mut reader = Reader::open(&place.0, From::Start).unwrap();
+    let first = drain(&mut reader);
+    write_lines(&mut log, &one, 3..400);
+    let rest = drain(&mut reader);
+    let missing: u64 = rest
+        .iter()
+        .map(|event| if let Event::Missing { bytes } = event { *bytes } else { 0 })
+        .sum();
+    assert!(missing > 0);
+    let read = text_of(&first).len() + text_of(&rest).len();
+    assert_eq!(missing + read as u64, 4000);
+    assert!(text_of(&rest).starts_with("line 0003\n"), "what was still there was not read");
+}
+
+#[test]
+fn the_last_lines_are_found_across_records_and_segments() {
+    let place = Place::new("lines");
+    let mut log = place.small();
+    let one = session("one");
+    log.started(&one, run(1), "x").unwrap();
+    write_lines(&mut log, &one, 0..200);
+    let all = text_of(&place.entries(From::Start));
+    let lines: Vec<&str> = all.split_inclusive('\n').collect();
+    for wanted in [1, 2, 10, 40, lines.len()] {
+        let tail = text_of(&place.entries(From::Lines(wanted as u64)));
+        assert_eq!(tail, lines[lines.len() - wanted..].concat(), "{wanted} lines");
+    }
+    assert_eq!(text_of(&place.entries(From::Lines(0))), "");
+    assert_eq!(text_of(&place.entries(From::Lines(1_000_000))), all);
+}
+
+#[test]
+fn lines_that_are_cut_into_pieces_are_still_lines() {
+    let place = Place::new("pieces");
+    let mut log = place.small();
+    let one = session("one");
+    log.started(&one, run(1), "x").unwrap();
+    let mut offset = 0;
+    for piece in ["a\nb", "b\nc", "", "cc\n\nd", "d"] {
+        log.output(&one, Channel::Stdout, offset, piece.as_bytes()).unwrap();
+        offset += piece.len() as u64;
+    }
+    for (lines, expected) in
+        [(1, "dd"), (2, "\ndd"), (3, "ccc\n\ndd"), (4, "bb\nccc\n\ndd"), (9, "a\nbb\nccc\n\ndd")]
+    {
+        assert_eq!(text_of(&place.entries(From::Lines(lines))), expected, "{lines} lines");
+    }
+}
+
+#[test]
+fn since_leaves_out_what_is_older() {
+    let place = Place::new("since");
+    let mut log = place.small();
+    let one = session("one");
+    log.started(&one, run(1), "x").unwrap();
+    log.output(&one, Channel::Stdout, 0, b"a").unwrap();
+    let mut reader = Reader::open(&place.0, From::Start).unwrap();
+    let time_ms = std::iter::from_fn(|| reader.next().unwrap()).last().unwrap().time_ms;
+    assert_eq!(text_of(&place.entries(From::Since { ms: time_ms })), "a");
+    assert!(place.entries(From::Since { ms: time_ms + 60_000 }).is_empty());
+}
+
+#[tokio::test]
+async fn a_follower_sees_what_is_written_later_and_ends_with_the_sandbox() {
+    let place = Place::new("follow");
+    let mut log = place.small();
+    let one = session("one");
+    let mut reader = Reader::open(&place.0, From::Lines(0)).unwrap();
+    assert_eq!(reader.next().unwrap(), None);
+    log.started(&one, run(1), "x").unwrap();
+    let follower = tokio::spawn(async move {
+        let mut events = Vec::new();
+        while let Some(entry) = reader.follow().await.unwrap() {
+            events.push(entry.event);
+        }
+        events
+    });
+    write_lines(&mut log, &one, 0..20);
+    log.close("killed").unwrap();
+    let events = follower.await.unwrap();
+    assert_eq!(text_of(&events).len(), 200);
+    assert_eq!(events.last(), Some(&Event::Closed { why: "killed".to_owned() }));
+}
+
+#[test]
+fn a_guest_that_lies_cannot_make_a_record_larger_than_a_record() {
+    let place = Place::new("liar");
+    let mut log = place.small();
+    let one = session("one");
+    log.started(&one, run(1), &"c".repeat(1024 * 1024)).unwrap();
+    let mut record = exit();
+    record.cause = Cause::Killed { signal: 9, by: "b".repeat(500_000) };
+    let survivor = Survivor { pid: 1, command: "s".repeat(5000) };
+    record.left_behind = vec![survivor; 1000];
+    log.exited(&one, &record).unwrap();
+    log.output(&one, Channel::Stdout, u64::MAX - 1, b"beyond").unwrap();
+    log.output(&one, Channel::Stdout, u64::MAX, b"the end").unwrap();
+    assert!(place.entries(From::Start).len() >= 3);
+    assert!(matches!(
+        log.output(&session("unknown"), Channel::Stdout, 0, b"x"),
+        Err(LogError::UnknownSession { .. })
+    ));
+}
+
+#[test]
+fn any_bytes_are_a_record_or_not_and_never_a_panic() {
+    let mut whole = Vec::new();
+    let what = What::Exited { session: session("one"), record: exit() };
+    encode_record(&Record { time_ms: 5, what }, &mut whole).unwrap();
+    assert!(matches!(parse_record(&whole), Parsed::Record(_, length) if length == whole.len()));
+    for at in 0..whole.len() {
+        assert!(matches!(parse_record(&whole[..at]), Parsed::Incomplete));
+        for value in [0, 1, 0x7f, 0x80, 0xc1, 0xdd, 0xff] {
+            let mut changed = whole.clone();
+            changed[at] = value;
+            let same = changed == whole;
+            assert_eq!(matches!(parse_record(&changed), Parsed::Record(..)), same, "byte {at}");
+        }
+    }
+    let mut long = (LOG_RECORD_BYTES_MAX as u32 + 1).to_be_bytes().to_vec();
+    long.extend([0; 4]);
+    assert!(matches!(parse_record(&long), Parsed::Damaged));
+}

@@ -1,0 +1,79 @@
+//! A sandbox for one command: no name, no record, no log, no daemon.
+//!
+//! It has no door, so its agent stops as soon as the one link to this process is cut. However this
+//! process ends, the sandbox ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{SandboxError, Spec};
+use crate::config::Paths;
+use crate::guest::Guest;
+use crate::limits::KILL_DEADLINE;
+use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
+
+/// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
+/// also waits until it is gone.
+pub struct OneShot {
+    guest: Guest,
+    alive: KillOnDrop,
+}
+
+/// Starts a sandbox for one command. `paths` are only hidden from it; nothing is made there.
+pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
+    start(&Machines::default(), paths, spec).await
+}
+
+async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
+    spec.check()?;
+    let id = BoxId::draw().map_err(SandboxError::Draw)?;
+    let machine = Arc::clone(machines.get(spec.machine));
+    let running = machine.start(spec.machine_spec(id.clone(), paths, None)).await?;
+    let guest = running.guest().expect("a machine that has started has been greeted by its agent");
+    Ok(OneShot { guest, alive: KillOnDrop { running, machine, id, ended: false } })
+}
+
+impl OneShot {
+    pub fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    /// Resolves when the sandbox is gone, for whatever reason.
+    pub async fn exited(&self) -> MachineExit {
+        self.alive.running.exited().await
+    }
+
+    /// Ends the sandbox at once and waits until nothing of it is left.
+    pub async fn end(mut self) -> MachineExit {
+        self.alive.running.stop(Duration::ZERO).await;
+        let exit = tokio::time::timeout(KILL_DEADLINE, self.exited()).await;
+        self.alive.machine.clean(self.alive.id.clone(), None).await;
+        self.alive.ended = true;
+        exit.unwrap_or_else(|_| MachineExit::Unreachable {
+            reason: "it was killed and is still there; a process in it hangs in the kernel"
+                .to_owned(),
+        })
+    }
+}
+
+struct KillOnDrop {
+    running: Arc<dyn Running>,
+    machine: Arc<dyn Machine>,
+    id: BoxId,
+    ended: bool,
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.running.kill();
+        // The control group of a killed sandbox is this process's to remove, as long as there is a
+        // runtime to wait in.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (machine, id) = (Arc::clone(&self.machine), self.id.clone());
+            runtime.spawn(async move { machine.clean(id, None).await });
+        }
+    }
+}

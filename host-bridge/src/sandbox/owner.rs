@@ -1,0 +1,362 @@
+//! The task that owns a sandbox: the only one that changes its state, writes its record and orders
+//! its machine about.
+//!
+//! Orders come through a bounded queue and are answered when they are done, so a stop is answered
+//! when the machine is gone. While one is under way, harder ones are still taken: a kill during a
+//! stop, a forced removal during a kill.
+
+mod begin;
+
+use std::fs;
+use std::future::{Future, pending};
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::limits::STOP_MARGIN_HOST;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::log::log_directory;
+use super::record::{Kept, now_ms};
+use super::recorder::SharedLog;
+use super::registry::Occupied;
+use super::{Event, EventSink, Record, SandboxError, State, Why};
+use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX};
+use crate::link::LinkError;
+use crate::machine::{BoxFuture, Directories, Machine, MachineExit, Running};
+
+/// The answer to an order.
+pub(super) type Reply = oneshot::Sender<Result<Record, SandboxError>>;
+
+/// What an owner can be told to do.
+pub(super) enum Order {
+    Stop {
+        grace: Duration,
+        reply: Reply,
+    },
+    Kill {
+        reply: Reply,
+    },
+    Remove {
+        force: bool,
+        reply: Reply,
+    },
+    /// Let go of the machine, for the next bridge to find.
+    Leave {
+        reply: Reply,
+    },
+}
+
+/// Where an owner works.
+pub(super) struct Place {
+    pub directories: Directories,
+    pub machine: Arc<dyn Machine>,
+    pub events: EventSink,
+    /// Dropped with the owner: then the name is free.
+    pub _occupied: Occupied,
+}
+
+/// Everything that the loop can see.
+enum Happening {
+    Order(Order),
+    /// Nobody can order anything any more: the registry is gone.
+    Forsaken,
+    /// The machine is gone.
+    Exited(MachineExit),
+    /// The agent is gone for good, and the machine may not be.
+    Lost(LinkError),
+    /// The machine was killed and is still there.
+    Overdue,
+}
+
+/// What the loop does after a happening.
+enum Next {
+    GoOn,
+    Remove,
+    Leave,
+}
+
+/// One sandbox.
+pub(super) struct Owner {
+    kept: Kept,
+    place: Place,
+    shown: watch::Sender<Record>,
+    orders: mpsc::Receiver<Order>,
+    log: Option<SharedLog>,
+    life: Option<Life>,
+    /// Why the machine will have ended, when we end it.
+    why: Option<Why>,
+    /// Orders that are answered when the machine is gone.
+    waiting: Vec<Reply>,
+    /// The sandbox is to be removed when the machine is gone, and these want to know.
+    removing: Vec<Reply>,
+    /// When a killed machine counts as hanging.
+    overdue: Option<Instant>,
+}
+
+/// What an owner has only while its machine lives.
+struct Life {
+    running: Arc<dyn Running>,
+    exited: BoxFuture<'static, MachineExit>,
+    lost: Option<Pin<Box<dyn Future<Output = LinkError> + Send>>>,
+    recorder: Option<JoinHandle<()>>,
+}
+
+impl Owner {
+    pub(super) fn new(
+        kept: Kept,
+        place: Place,
+        shown: watch::Sender<Record>,
+        orders: mpsc::Receiver<Order>,
+    ) -> Self {
+        Self {
+            kept,
+            place,
+            shown,
+            orders,
+            log: None,
+            life: None,
+            why: None,
+            waiting: Vec::new(),
+            removing: Vec::new(),
+            overdue: None,
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            let next = match self.next().await {
+                Happening::Order(order) => self.obey(order).await,
+                Happening::Forsaken => Next::Leave,
+                Happening::Exited(exit) => {
+                    let why = self.why_of(&exit);
+                    self.bury(why).await;
+                    if self.removing.is_empty() { Next::GoOn } else { Next::Remove }
+                }
+                Happening::Lost(error) => {
+                    self.lose(&error);
+                    Next::GoOn
+                }
+                Happening::Overdue => {
+                    self.give_up();
+                    Next::GoOn
+                }
+            };
+            match next {
+                Next::GoOn => {}
+                Next::Remove => return self.remove().await,
+                Next::Leave => return,
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Happening {
+        let overdue = self.overdue;
+        let (exited, lost) = match &mut self.life {
+            Some(life) => (Some(&mut life.exited), life.lost.as_mut()),
+            None => (None, None),
+        };
+        tokio::select! {
+            // A machine that is gone makes everything else moot.
+            biased;
+            exit = settled(exited) => Happening::Exited(exit),
+            error = settled(lost) => Happening::Lost(error),
+            order = self.orders.recv() => order.map_or(Happening::Forsaken, Happening::Order),
+            () = tokio::time::sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
+                Happening::Overdue
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Order) -> Next {
+        match order {
+            Order::Stop { reply, .. } | Order::Kill { reply } if self.life.is_none() => {
+                let _ = reply.send(Ok(self.kept.record.clone()));
+            }
+            Order::Stop { grace, reply } => {
+                self.waiting.push(reply);
+                // A second stop neither shortens nor lengthens the grace of the first.
+                if self.kept.record.state != State::Stopping {
+                    self.begin_stop(grace);
+                }
+            }
+            Order::Kill { reply } => {
+                self.waiting.push(reply);
+                self.begin_kill();
+            }
+            Order::Remove { reply, .. } if self.life.is_none() => {
+                self.removing.push(reply);
+                return Next::Remove;
+            }
+            Order::Remove { force: false, reply } => {
+                let (which, state) = (self.kept.record.which(), self.kept.record.state.clone());
+                let _ = reply.send(Err(SandboxError::StillRunning { which, state }));
+            }
+            Order::Remove { force: true, reply } => {
+                self.removing.push(reply);
+                self.begin_kill();
+            }
+            Order::Leave { reply } => {
+                self.let_go().await;
+                let _ = reply.send(Ok(self.kept.record.clone()));
+                return Next::Leave;
+            }
+        }
+        Next::GoOn
+    }
+
+    fn begin_stop(&mut self, grace: Duration) {
+        let Some(life) = &self.life else { return };
+        let running = Arc::clone(&life.running);
+        self.why = Some(Why::Asked);
+        self.overdue = Some(Instant::now() + grace + STOP_MARGIN_HOST + KILL_DEADLINE);
+        self.enter(State::Stopping);
+        // That it is done shows in the machine's exit.
+        tokio::spawn(async move { running.stop(grace).await });
+    }
+
+    fn begin_kill(&mut self) {
+        let Some(life) = &self.life else { return };
+        life.running.kill();
+        self.why = Some(Why::Killed);
+        self.overdue = Some(Instant::now() + KILL_DEADLINE);
+        self.enter(State::Stopping);
+    }
+
+    /// Why a machine has ended: by our order, or by itself.
+    fn why_of(&mut self, exit: &MachineExit) -> Why {
+        let killed = self.life.as_ref().is_some_and(|life| life.running.was_killed());
+        match self.why.take() {
+            // It was granted its grace and overran it.
+            Some(Why::Asked) if killed => Why::Killed,
+            Some(why) => why,
+            None => Why::Ended { detail: exit.to_string() },
+        }
+    }
+
+    /// Says that a killed machine does not die. Its exit is still awaited.
+    fn give_up(&mut self) {
+        self.overdue = None;
+        let which = self.kept.record.which();
+        self.enter(State::Lost { reason: "it was killed and is still there".to_owned() });
+        for reply in self.waiting.drain(..).chain(self.removing.drain(..)) {
+            let seconds = KILL_DEADLINE.as_secs();
+            let _ = reply.send(Err(SandboxError::WillNotDie { which: which.clone(), seconds }));
+        }
+    }
+
+    fn lose(&mut self, error: &LinkError) {
+        if let Some(life) = &mut self.life {
+            life.lost = None;
+        }
+        // An agent that stops says so and closes its link; the machine's end follows.
+        if self.kept.record.state == State::Running {
+            self.enter(State::Lost { reason: error.to_string() });
+        }
+    }
+
+    /// Marks the end of the machine, and removes what it left except record and logs.
+    async fn bury(&mut self, why: Why) {
+        if let Some(life) = self.life.take()
+            && let Some(mut recorder) = life.recorder
+            && tokio::time::timeout(RECORDER_END_MAX, &mut recorder).await.is_err()
+        {
+            recorder.abort();
+        }
+        self.overdue = None;
+        let closed = self.log.take().map(|log| log.with(|log| log.close(&why.to_string())));
+        if let Some(Err(error)) = closed {
+            self.trouble(error.to_string());
+        }
+        self.clean().await;
+        self.kept.record.pid = None;
+        self.kept.record.address = None;
+        self.kept.trace = crate::machine::Trace::default();
+        self.enter(State::Stopped { why, at_ms: now_ms() });
+        for reply in self.waiting.drain(..) {
+            let _ = reply.send(Ok(self.kept.record.clone()));
+        }
+    }
+
+    /// Lets go of a machine that goes on without us. Its agent is told, so that it does not wait
+    /// for us to come back for our streams.
+    async fn let_go(&mut self) {
+        let Some(life) = self.life.take() else { return };
+        if let Some(recorder) = life.recorder {
+            recorder.abort();
+            let _ = recorder.await;
+        }
+        if let Some(guest) = life.running.guest() {
+            guest.close().await;
+        }
+    }
+
+    /// Removes everything, then frees the name, then answers.
+    async fn remove(mut self) {
+        let replies = std::mem::take(&mut self.removing);
+        let (record, events) = (self.kept.record.clone(), Arc::clone(&self.place.events));
+        self.log = None;
+        self.erase().await;
+        drop(self);
+        events(&Event::Removed { which: record.which() });
+        for reply in replies {
+            let _ = reply.send(Ok(record.clone()));
+        }
+    }
+
+    /// Removes the sandbox's machine and directories, whatever of them there is.
+    async fn erase(&mut self) {
+        self.clean().await;
+        // The record goes last: what is left by a crash in between is found by it.
+        let state = self.place.directories.state.clone();
+        for path in [log_directory(&state), state] {
+            if let Err(error) = remove_directory(&path) {
+                self.trouble(format!("{} is not removed: {error}", path.display()));
+            }
+        }
+    }
+
+    async fn clean(&mut self) {
+        let directories = self.place.directories.clone();
+        let runtime = directories.runtime.clone();
+        self.place.machine.clean(self.kept.record.id.clone(), Some(directories)).await;
+        if let Err(error) = remove_directory(&runtime) {
+            self.trouble(format!("{} is not removed: {error}", runtime.display()));
+        }
+    }
+
+    /// Changes the state: on disk, for those who look, and for those who watch.
+    fn enter(&mut self, state: State) {
+        let which = self.kept.record.which();
+        self.kept.record.state = state.clone();
+        if let Err(error) = self.kept.write(&self.place.directories.state) {
+            self.trouble(format!("its record is not written: {error}"));
+        }
+        self.shown.send_replace(self.kept.record.clone());
+        (self.place.events)(&Event::State { which, state });
+    }
+
+    fn trouble(&self, what: String) {
+        let which = Some(self.kept.record.which());
+        (self.place.events)(&Event::Trouble { which, what });
+    }
+}
+
+/// Waits for what there is, and for ever for what there is not.
+async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+fn remove_directory(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,112 @@
+//! How a sandbox comes to its owner: made anew, or found as an earlier bridge left it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::{Life, Owner, Reply};
+use crate::config::make_private_directory;
+use crate::limits::STOP_GRACE_DEFAULT;
+use crate::machine::{Adoption, Directories, MachineSpec, Running};
+use crate::sandbox::log::{Writer, log_directory};
+use crate::sandbox::recorder::{Recorder, SharedLog};
+use crate::sandbox::{Event, SandboxError, State, Why};
+
+impl Owner {
+    /// Makes the sandbox, then owns it until it is removed.
+    pub(in crate::sandbox) async fn create(mut self, spec: MachineSpec, reply: Reply) {
+        match self.try_create(spec).await {
+            Ok(running) => {
+                self.enliven(running);
+                self.enter(State::Running);
+                let _ = reply.send(Ok(self.kept.record.clone()));
+                self.run().await;
+            }
+            Err(error) => {
+                self.erase().await;
+                drop(self);
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    async fn try_create(&mut self, spec: MachineSpec) -> Result<Arc<dyn Running>, SandboxError> {
+        let Directories { runtime, state } = self.place.directories.clone();
+        for path in [runtime, state.clone()] {
+            let made = make_private_directory(&path);
+            made.map_err(|source| SandboxError::Files { action: "make", path, source })?;
+        }
+        let written = self.kept.write(&state);
+        let failed = |source| SandboxError::Files { action: "write", path: state, source };
+        written.map_err(failed)?;
+        self.open_log();
+        Ok(self.place.machine.start(spec).await?)
+    }
+
+    /// Takes up what an earlier bridge had, and owns it in a task of its own from then on.
+    pub(in crate::sandbox) async fn adopt(mut self) {
+        let id = self.kept.record.id.clone();
+        let which = self.kept.record.which();
+        match self.kept.record.state.clone() {
+            State::Stopped { .. } => {}
+            State::Creating => {
+                self.erase().await;
+                let why = format!("the creation of {which} was cut off");
+                (self.place.events)(&Event::Cleaned { id: id.to_string(), why });
+                return;
+            }
+            before @ (State::Running | State::Stopping | State::Lost { .. }) => {
+                self.open_log();
+                match self.place.machine.adopt(id, self.kept.trace.clone()).await {
+                    Adoption::Alive(running) => {
+                        self.enliven(running);
+                        (self.place.events)(&Event::Adopted { which });
+                        self.resume(&before);
+                    }
+                    Adoption::Dead => self.bury(Why::BridgeAway).await,
+                }
+            }
+        }
+        tokio::spawn(self.run());
+    }
+
+    /// Brings an adopted sandbox into the state that it was on its way to.
+    fn resume(&mut self, before: &State) {
+        let answers = self.life.as_ref().is_some_and(|life| life.running.guest().is_some());
+        if !answers {
+            self.enter(State::Lost { reason: "its agent does not answer".to_owned() });
+        } else if *before == State::Stopping {
+            self.begin_stop(STOP_GRACE_DEFAULT);
+        } else {
+            self.enter(State::Running);
+        }
+    }
+
+    /// Begins to watch and to record a machine that lives.
+    fn enliven(&mut self, running: Arc<dyn Running>) {
+        self.kept.trace = running.trace();
+        self.kept.record.pid = self.kept.trace.process.as_ref().map(|process| process.pid);
+        self.kept.record.address = self.kept.trace.address.clone();
+        let guest = running.guest();
+        let recorder = guest.clone().zip(self.log.clone()).map(|(guest, log)| {
+            let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+            tokio::spawn(Recorder { guest, log, which, events }.run())
+        });
+        let exited = running.exited();
+        let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
+        self.life = Some(Life { running, exited, lost, recorder });
+    }
+
+    fn open_log(&mut self) {
+        match Writer::open(&log_directory(&self.place.directories.state)) {
+            Ok(writer) => {
+                if writer.cut_bytes() > 0 {
+                    let bytes = writer.cut_bytes();
+                    self.trouble(format!("{bytes} bytes of a torn record were cut off its log"));
+                }
+                self.log = Some(SharedLog::new(writer));
+            }
+            // The sandbox is worth more than its log; its agent keeps what nobody records.
+            Err(error) => self.trouble(error.to_string()),
+        }
+    }
+}

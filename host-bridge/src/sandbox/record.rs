@@ -1,0 +1,160 @@
+//! What is kept of a sandbox: the record that people see, and the file that a later bridge reads.
+//!
+//! One directory per sandbox holds `box.json` and the logs. A record is replaced by a rename after
+//! an fsync, so a reader and a crash find the old or the new. (The store in `SQLite`, with history
+//! and audit, comes with a later issue; then these files become its rows.)
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Name, SandboxRef, Spec, State};
+use crate::config::PRIVATE_FILE;
+use crate::limits::RECORD_BYTES_MAX;
+use crate::link::Address;
+use crate::machine::{BoxId, MachineKind, Trace};
+
+/// The name of the file in a sandbox's state directory.
+pub const RECORD_FILE: &str = "box.json";
+/// The file that becomes it.
+const RECORD_FILE_NEW: &str = "box.json.new";
+
+/// A sandbox as people and programs are told of it. It holds no value of the environment, because
+/// those may be secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub id: BoxId,
+    pub namespace: Name,
+    pub name: Name,
+    pub machine: MachineKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    pub hostname: String,
+    pub scratch_bytes: u64,
+    pub env_names: Vec<String>,
+    pub created_at_ms: u64,
+    #[serde(flatten)]
+    pub state: State,
+    /// The supervisor of a process machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Where its agent listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
+}
+
+impl Record {
+    pub(super) fn new(id: BoxId, spec: &Spec, created_at_ms: u64) -> Self {
+        Self {
+            id,
+            namespace: spec.namespace.clone(),
+            name: spec.name.clone(),
+            machine: spec.machine,
+            image: spec.image.clone(),
+            hostname: spec.hostname().to_owned(),
+            scratch_bytes: spec.scratch_bytes(),
+            env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
+            created_at_ms,
+            state: State::Creating,
+            pid: None,
+            address: None,
+        }
+    }
+
+    pub fn which(&self) -> SandboxRef {
+        SandboxRef { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+/// The content of `box.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    pub record: Record,
+    /// How a later bridge finds the machine again.
+    #[serde(default)]
+    pub trace: Trace,
+}
+
+impl Kept {
+    /// Writes the record durably.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        let new = directory.join(RECORD_FILE_NEW);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+        let mut file = options.open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.sync_all()?;
+        fs::rename(&new, directory.join(RECORD_FILE))?;
+        File::open(directory)?.sync_all()
+    }
+
+    /// Reads the record of a sandbox's directory.
+    pub fn read(directory: &Path) -> io::Result<Self> {
+        let file = File::open(directory.join(RECORD_FILE))?;
+        let mut bytes = Vec::new();
+        file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+}
+
+/// Milliseconds since 1970; zero on a host whose clock stands before that.
+pub(super) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::Why;
+
+    fn kept() -> Kept {
+        let mut spec = Spec::new("team/web".parse().unwrap());
+        spec.env = vec![("TOKEN".to_owned(), "hunter2".to_owned())];
+        let record = Record::new("0123456789ab".parse().unwrap(), &spec, 7);
+        Kept { record, trace: Trace::default() }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_in_every_state() {
+        let directory = std::env::temp_dir().join(format!("burrow-record-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let states = [
+            State::Creating,
+            State::Running,
+            State::Stopping,
+            State::Stopped { why: Why::Ended { detail: "so".to_owned() }, at_ms: 9 },
+            State::Stopped { why: Why::BridgeAway, at_ms: 9 },
+            State::Lost { reason: "silent".to_owned() },
+        ];
+        for state in states {
+            let mut kept = kept();
+            kept.record.state = state;
+            kept.write(&directory).unwrap();
+            assert_eq!(Kept::read(&directory).unwrap(), kept);
+        }
+        assert!(!directory.join(RECORD_FILE_NEW).exists());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn no_value_of_the_environment_is_kept() {
+        let text = serde_json::to_string(&kept()).unwrap();
+        assert!(text.contains("TOKEN") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_torn_record_is_an_error_and_no_panic() {
+        let directory = std::env::temp_dir().join(format!("burrow-torn-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let text = serde_json::to_vec(&kept()).unwrap();
+        for length in 0..text.len() {
+            fs::write(directory.join(RECORD_FILE), &text[..length]).unwrap();
+            assert!(Kept::read(&directory).is_err(), "{length} bytes were enough");
+        }
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

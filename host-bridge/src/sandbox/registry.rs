@@ -1,0 +1,304 @@
+//! The registry: which names there are, and the task that owns each.
+//!
+//! It changes nothing of a sandbox itself; it hands orders to the owner and shows what the owner
+//! last said. A name is taken from the moment a creation begins until its owner has removed all
+//! that was kept.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::owner::{Order, Owner, Place, Reply};
+use super::record::{Kept, RECORD_FILE, now_ms};
+use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
+use crate::config::Paths;
+use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
+use crate::link::Address;
+use crate::machine::{BoxId, Directories, MachineKind, Machines};
+
+/// All sandboxes of one bridge. Clones are the same registry.
+#[derive(Clone)]
+pub struct Registry(Arc<Inner>);
+
+struct Inner {
+    paths: Paths,
+    machines: Machines,
+    events: EventSink,
+    seats: Mutex<Seats>,
+}
+
+#[derive(Default)]
+struct Seats {
+    taken: HashMap<SandboxRef, Seat>,
+    /// No new sandboxes: the bridge is stopping.
+    closed: bool,
+}
+
+/// A taken name.
+struct Seat {
+    orders: mpsc::Sender<Order>,
+    shown: watch::Receiver<Record>,
+}
+
+/// Held by an owner as long as its name is taken; dropping it frees the name.
+pub(super) struct Occupied {
+    registry: Weak<Inner>,
+    which: SandboxRef,
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        if let Some(inner) = self.registry.upgrade() {
+            inner.seats().taken.remove(&self.which);
+        }
+    }
+}
+
+impl Inner {
+    fn seats(&self) -> std::sync::MutexGuard<'_, Seats> {
+        // Nothing in the map is ever half-changed.
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn directories(&self, id: &BoxId) -> Directories {
+        Directories {
+            runtime: self.paths.runtime_boxes().join(id.as_str()),
+            state: self.paths.state_boxes().join(id.as_str()),
+        }
+    }
+
+    fn trouble(&self, which: Option<SandboxRef>, what: String) {
+        (self.events)(&Event::Trouble { which, what });
+    }
+}
+
+impl Registry {
+    /// Opens the registry over what earlier bridges have left: takes charge of machines that live,
+    /// marks those that ended, and removes what was left half-made. The paths must be prepared and
+    /// no other bridge may use them.
+    pub async fn open(
+        paths: Paths,
+        machines: Machines,
+        events: EventSink,
+    ) -> Result<Self, SandboxError> {
+        let seats = Mutex::new(Seats::default());
+        let registry = Self(Arc::new(Inner { paths, machines, events, seats }));
+        let mut adoptions = JoinSet::new();
+        let inner = &registry.0;
+        for directory in subdirectories(&inner.paths.state_boxes())? {
+            let Some(id) = id_of(&directory) else { continue };
+            let place = directory.display();
+            match Kept::read(&directory) {
+                Ok(kept) if kept.record.id == id => {
+                    if let Some(owner) = registry.seat_found(kept) {
+                        adoptions.spawn(owner.adopt());
+                    }
+                }
+                Ok(kept) => {
+                    let what = format!("the record in {place} is that of {}", kept.record.id);
+                    inner.trouble(None, what);
+                }
+                Err(_) if !directory.join(RECORD_FILE).exists() => {
+                    registry.clean(id, "it has no record").await;
+                }
+                Err(error) => {
+                    inner.trouble(None, format!("the record in {place} is not read: {error}"));
+                }
+            }
+        }
+        while adoptions.join_next().await.is_some() {}
+        for directory in subdirectories(&inner.paths.runtime_boxes())? {
+            let Some(id) = id_of(&directory) else { continue };
+            if !inner.directories(&id).state.exists() {
+                registry.clean(id, "its record is gone").await;
+            }
+        }
+        Ok(registry)
+    }
+
+    /// Starts a sandbox and waits until its agent has answered. It goes on when the caller does not
+    /// wait.
+    pub async fn create(&self, spec: Spec) -> Result<Record, SandboxError> {
+        spec.check()?;
+        let id = BoxId::draw().map_err(SandboxError::Draw)?;
+        let kept = Kept {
+            record: Record::new(id.clone(), &spec, now_ms()),
+            trace: crate::machine::Trace::default(),
+        };
+        let owner = self.seat(kept)?;
+        let directories = self.0.directories(&id);
+        let machine_spec = spec.machine_spec(id, &self.0.paths, Some(directories));
+        let (reply, answer) = oneshot::channel();
+        tokio::spawn(owner.create(machine_spec, reply));
+        answer.await.unwrap_or(Err(SandboxError::Stopping))
+    }
+
+    /// What is known of a sandbox.
+    pub fn get(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        let seats = self.0.seats();
+        let seat = seats.taken.get(which);
+        let seat = seat.ok_or_else(|| SandboxError::NotFound { which: which.clone() })?;
+        Ok(seat.shown.borrow().clone())
+    }
+
+    /// The sandboxes of one namespace or of all, by name.
+    pub fn list(&self, namespace: Option<&Name>) -> Vec<Record> {
+        let seats = self.0.seats();
+        let records = seats.taken.values().map(|seat| seat.shown.borrow().clone());
+        let mut records: Vec<Record> = records
+            .filter(|record| namespace.is_none_or(|namespace| record.namespace == *namespace))
+            .collect();
+        records.sort_by_key(Record::which);
+        records
+    }
+
+    /// Where the agent of a running sandbox is reached.
+    pub fn dial(&self, which: &SandboxRef) -> Result<(Address, Record), SandboxError> {
+        let record = self.get(which)?;
+        match &record.address {
+            Some(address) if !record.state.is_over() => Ok((address.clone(), record)),
+            _ => Err(SandboxError::NotRunning { which: which.clone(), state: record.state }),
+        }
+    }
+
+    /// Stops a sandbox in order and waits until it is gone. One that has stopped stays so.
+    pub async fn stop(&self, which: &SandboxRef, grace: Duration) -> Result<Record, SandboxError> {
+        self.order(which, |reply| Order::Stop { grace, reply }).await
+    }
+
+    /// Ends a sandbox at once and waits until it is gone.
+    pub async fn kill(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        self.order(which, |reply| Order::Kill { reply }).await
+    }
+
+    /// Removes what is kept of a stopped sandbox and frees its name; with `force`, kills it first.
+    pub async fn remove(&self, which: &SandboxRef, force: bool) -> Result<Record, SandboxError> {
+        self.order(which, |reply| Order::Remove { force, reply }).await
+    }
+
+    /// Takes no new sandboxes and stops all that run.
+    pub async fn stop_all(&self, grace: Duration) {
+        let mut stops = JoinSet::new();
+        for which in self.close() {
+            let registry = self.clone();
+            stops.spawn(async move { registry.stop(&which, grace).await });
+        }
+        while let Some(stopped) = stops.join_next().await {
+            if let Ok(Err(error)) = stopped {
+                self.0.trouble(None, error.to_string());
+            }
+        }
+    }
+
+    /// Takes no new sandboxes and lets go of those that run, for the next bridge to find. Returns
+    /// how many they are.
+    pub async fn leave(&self) -> usize {
+        let mut left = JoinSet::new();
+        for which in self.close() {
+            let registry = self.clone();
+            left.spawn(async move { registry.order(&which, |reply| Order::Leave { reply }).await });
+        }
+        let mut running = 0;
+        while let Some(answer) = left.join_next().await {
+            running += usize::from(matches!(answer, Ok(Ok(record)) if !record.state.is_over()));
+        }
+        running
+    }
+
+    fn close(&self) -> Vec<SandboxRef> {
+        let mut seats = self.0.seats();
+        seats.closed = true;
+        seats.taken.keys().cloned().collect()
+    }
+
+    async fn order(
+        &self,
+        which: &SandboxRef,
+        order: impl FnOnce(Reply) -> Order,
+    ) -> Result<Record, SandboxError> {
+        let gone = || SandboxError::NotFound { which: which.clone() };
+        let orders = self.0.seats().taken.get(which).map(|seat| seat.orders.clone());
+        let (reply, answer) = oneshot::channel();
+        orders.ok_or_else(gone)?.send(order(reply)).await.map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Takes a name for a new sandbox.
+    fn seat(&self, kept: Kept) -> Result<Owner, SandboxError> {
+        let which = kept.record.which();
+        let mut seats = self.0.seats();
+        if seats.closed {
+            return Err(SandboxError::Stopping);
+        }
+        if let Some(seat) = seats.taken.get(&which) {
+            let record = seat.shown.borrow();
+            let (id, state) = (record.id.clone(), record.state.clone());
+            return Err(SandboxError::NameTaken { which, id, state });
+        }
+        if seats.taken.len() >= SANDBOXES_MAX {
+            return Err(SandboxError::TooMany);
+        }
+        let (orders, ordered) = mpsc::channel(ORDERS_WAITING_MAX);
+        let (show, shown) = watch::channel(kept.record.clone());
+        seats.taken.insert(which.clone(), Seat { orders, shown });
+        let place = Place {
+            directories: self.0.directories(&kept.record.id),
+            machine: Arc::clone(self.0.machines.get(kept.record.machine)),
+            events: Arc::clone(&self.0.events),
+            _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
+        };
+        Ok(Owner::new(kept, place, show, ordered))
+    }
+
+    /// Takes the name of a sandbox that an earlier bridge had.
+    fn seat_found(&self, kept: Kept) -> Option<Owner> {
+        let which = kept.record.which();
+        let seated = self.seat(kept);
+        if let Err(error) = &seated {
+            self.0.trouble(Some(which), format!("it was not taken up again: {error}"));
+        }
+        seated.ok()
+    }
+
+    /// Removes what is left of a sandbox without a record. Only process machines leave anything
+    /// that is not in its directories.
+    async fn clean(&self, id: BoxId, why: &str) {
+        let directories = self.0.directories(&id);
+        let machine = self.0.machines.get(MachineKind::Process);
+        machine.clean(id.clone(), Some(directories.clone())).await;
+        let _ = fs::remove_dir_all(directories.runtime);
+        let _ = fs::remove_dir_all(directories.state);
+        (self.0.events)(&Event::Cleaned { id: id.to_string(), why: why.to_owned() });
+    }
+}
+
+fn id_of(directory: &Path) -> Option<BoxId> {
+    directory.file_name()?.to_str()?.parse().ok()
+}
+
+/// The directories in `path`; none when it is not there.
+fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, SandboxError> {
+    let failed =
+        |source| SandboxError::Files { action: "look through", path: path.to_owned(), source };
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut directories = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            directories.push(entry.path());
+        }
+    }
+    Ok(directories)
+}
+
+#[cfg(test)]
+mod tests;

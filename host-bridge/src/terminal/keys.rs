@@ -1,0 +1,161 @@
+//! The keys that mean something to us instead of to the program: a pure state machine over bytes.
+//!
+//! Bytes that could begin a sequence are held until the next byte decides. When it decides against
+//! the sequence, all of them go on to the program unharmed; so does what is held when nothing
+//! follows for a while ([`Keys::expire`]), lest a lone ctrl-p never reach a shell's history.
+
+use std::str::FromStr;
+
+/// The sequences of a terminal: `ctrl-p,ctrl-q` detaches and `ctrl-p,ctrl-t` takes the keyboard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    detach: Vec<u8>,
+    take: Vec<u8>,
+    held: Vec<u8>,
+}
+
+/// What a person asked of us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    Detach,
+    /// Take the keyboard from whoever has it.
+    Take,
+}
+
+/// Why a text is not a sequence of keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    #[error(
+        "{key:?} is not a key: write one character, or ctrl- and one of a-z @ [ \\ ] ^ _, \
+         as in ctrl-p,ctrl-q"
+    )]
+    Unknown { key: String },
+    #[error("a sequence has at most {} keys, and here are {count}", Keys::LENGTH_MAX)]
+    TooLong { count: usize },
+}
+
+/// The last key of the sequence that takes the keyboard; its other keys are those that detach.
+const TAKE_KEY: u8 = control(b't');
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self::new(vec![control(b'p'), control(b'q')])
+    }
+}
+
+impl Keys {
+    /// Keys in one sequence: more could not be remembered.
+    pub const LENGTH_MAX: usize = 8;
+
+    /// Every key is for the program.
+    pub fn none() -> Self {
+        Self::new(Vec::new())
+    }
+
+    fn new(detach: Vec<u8>) -> Self {
+        // The two share their beginning. A single key has none to share, and a sequence that ends
+        // in the take-over's own key leaves no room for it: then there is no key for taking over.
+        let take = match detach.split_last() {
+            Some((&last, prefix)) if !prefix.is_empty() && last != TAKE_KEY => {
+                prefix.iter().copied().chain([TAKE_KEY]).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self { detach, take, held: Vec::new() }
+    }
+
+    /// How a person would write the sequence that detaches; `None` when there is none.
+    pub fn detach_name(&self) -> Option<String> {
+        name(&self.detach)
+    }
+
+    /// How a person would write the sequence that takes the keyboard; `None` when there is none.
+    pub fn take_name(&self) -> Option<String> {
+        name(&self.take)
+    }
+
+    /// Takes bytes of the keyboard. What is for the program is appended to `forward`. On a command
+    /// the count of bytes taken comes with it; the rest is to be fed again by whoever goes on.
+    pub fn feed(&mut self, input: &[u8], forward: &mut Vec<u8>) -> Option<(Command, usize)> {
+        for (index, &byte) in input.iter().enumerate() {
+            self.held.push(byte);
+            if self.held == self.detach {
+                self.held.clear();
+                return Some((Command::Detach, index + 1));
+            }
+            if self.held == self.take {
+                self.held.clear();
+                return Some((Command::Take, index + 1));
+            }
+            while !self.held.is_empty() && !self.may_follow() {
+                forward.push(self.held.remove(0));
+            }
+        }
+        None
+    }
+
+    /// Whether bytes wait for the next one.
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Gives up waiting: what is held is for the program.
+    pub fn expire(&mut self, forward: &mut Vec<u8>) {
+        forward.append(&mut self.held);
+    }
+
+    fn may_follow(&self) -> bool {
+        self.detach.starts_with(&self.held) || self.take.starts_with(&self.held)
+    }
+}
+
+impl FromStr for Keys {
+    type Err = KeyError;
+
+    /// Docker's notation: keys with commas between them; nothing at all means no sequence.
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        if text.is_empty() {
+            return Ok(Self::none());
+        }
+        let keys = text.split(',').map(parse_key).collect::<Result<Vec<_>, _>>()?;
+        if keys.len() > Self::LENGTH_MAX {
+            return Err(KeyError::TooLong { count: keys.len() });
+        }
+        Ok(Self::new(keys))
+    }
+}
+
+fn parse_key(text: &str) -> Result<u8, KeyError> {
+    let unknown = || KeyError::Unknown { key: text.to_owned() };
+    match *text.as_bytes() {
+        [key] if key.is_ascii_graphic() || key == b' ' => Ok(key),
+        [.., key] if text.len() == 6 && text[..5].eq_ignore_ascii_case("ctrl-") => {
+            let key = key.to_ascii_lowercase();
+            match key {
+                b'a'..=b'z' | b'@' | b'['..=b'_' => Ok(control(key)),
+                _ => Err(unknown()),
+            }
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// The byte that a terminal sends for ctrl and a key.
+const fn control(key: u8) -> u8 {
+    key & 0x1f
+}
+
+fn name(sequence: &[u8]) -> Option<String> {
+    let names: Vec<String> = sequence
+        .iter()
+        .map(|&byte| match byte {
+            0x01..=0x1a => format!("ctrl-{}", char::from(byte | 0x60)),
+            0x00 | 0x1b..=0x1f => format!("ctrl-{}", char::from(byte | 0x40)),
+            _ => char::from(byte).to_string(),
+        })
+        .collect();
+    (!names.is_empty()).then(|| names.join(" "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! What the host tells a program in front of a terminal: the window changed, we were continued
+//! after a stop, or we shall end.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::raw::TerminalError;
+
+/// One thing that happened to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The window has another size.
+    Resized,
+    /// We were stopped and run again: the mode and the screen are somebody else's.
+    Continued,
+    /// A signal that means the end, by its number.
+    End(i32),
+}
+
+/// All signals that concern a person's terminal, as one stream.
+pub struct Notices {
+    resized: Signal,
+    continued: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    interrupt: Signal,
+    quit: Signal,
+}
+
+impl Notices {
+    /// Takes over the signals for the rest of the process's life; needs a runtime.
+    pub fn watch() -> Result<Self, TerminalError> {
+        let watch = |kind| signal(kind).map_err(TerminalError::Signals);
+        Ok(Self {
+            resized: watch(SignalKind::window_change())?,
+            continued: watch(SignalKind::from_raw(nix::libc::SIGCONT))?,
+            terminate: watch(SignalKind::terminate())?,
+            hangup: watch(SignalKind::hangup())?,
+            interrupt: watch(SignalKind::interrupt())?,
+            quit: watch(SignalKind::quit())?,
+        })
+    }
+
+    /// The next notice. Safe to cancel; equal notices that come close together may arrive as one.
+    pub async fn next(&mut self) -> Notice {
+        tokio::select! {
+            _ = self.terminate.recv() => Notice::End(nix::libc::SIGTERM),
+            _ = self.hangup.recv() => Notice::End(nix::libc::SIGHUP),
+            _ = self.interrupt.recv() => Notice::End(nix::libc::SIGINT),
+            _ = self.quit.recv() => Notice::End(nix::libc::SIGQUIT),
+            _ = self.continued.recv() => Notice::Continued,
+            _ = self.resized.recv() => Notice::Resized,
+        }
+    }
+}

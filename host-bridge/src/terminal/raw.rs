@@ -1,0 +1,125 @@
+//! Raw mode as a guard: while it lives, keys arrive as bytes and nothing is echoed.
+//!
+//! What was there before is kept in one place of the process, because a panic hook has no access to
+//! the guard. Whoever restores first empties that place, so restoring twice is harmless.
+
+use std::io::{IsTerminal, Write, stdin, stdout};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, Once, PoisonError};
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use super::guardian::Guardian;
+
+/// Puts a screen in order that a program was torn away from. The cursor is saved first, since a
+/// terminal that is not in the alternate screen takes the switch back as "restore the cursor":
+///
+/// save cursor · scroll region whole · leave the alternate screen · show the cursor · plain text ·
+/// mouse reports off · focus reports off · bracketed paste off · cursor keys and keypad as usual ·
+/// a line of its own for what follows
+pub const SCREEN_IN_ORDER: &[u8] = b"\x1b7\x1b[r\x1b8\x1b7\x1b[?1049l\x1b[?25h\x1b[0m\
+    \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\r\n";
+
+/// Why a terminal could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum TerminalError {
+    #[error("stdin is not a terminal")]
+    NotATerminal,
+    #[error("the terminal's mode cannot be {action}: {source}")]
+    Mode { action: &'static str, source: rustix::io::Errno },
+    #[error("this process cannot watch for signals: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+/// What the terminal was, and where it is.
+struct Saved {
+    terminal: OwnedFd,
+    mode: Termios,
+}
+
+static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
+static PANIC_HOOK: Once = Once::new();
+
+/// The terminal of stdin in raw mode, until it is dropped.
+pub struct RawMode {
+    guardian: Option<Guardian>,
+    /// Whether the screen is put in order too, not only the mode.
+    tidy: bool,
+}
+
+impl RawMode {
+    /// Starts the guardian, then enters raw mode. A guardian that does not start is no reason to
+    /// refuse: every other way of restoring still works.
+    pub fn enter() -> Result<Self, TerminalError> {
+        if !stdin().is_terminal() {
+            return Err(TerminalError::NotATerminal);
+        }
+        let mode =
+            tcgetattr(stdin()).map_err(|source| TerminalError::Mode { action: "read", source })?;
+        let terminal = stdin().as_fd().try_clone_to_owned().map_err(|_| TerminalError::Mode {
+            action: "kept",
+            source: rustix::io::Errno::MFILE,
+        })?;
+        let guardian = Guardian::start(terminal.as_fd()).ok();
+        install_panic_hook();
+        *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Saved { terminal, mode });
+        let raw = Self { guardian, tidy: false };
+        raw.enforce()?;
+        Ok(raw)
+    }
+
+    /// Enters raw mode again, after a stop in which the shell has set its own.
+    pub fn enforce(&self) -> Result<(), TerminalError> {
+        let saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(saved) = saved.as_ref() else { return Ok(()) };
+        tcsetattr(&saved.terminal, OptionalActions::Now, &raw_form(&saved.mode))
+            .map_err(|source| TerminalError::Mode { action: "set", source })
+    }
+
+    /// From now on the end of raw mode also puts the screen in order: the program that drew on it
+    /// lives on, or died without cleaning up.
+    pub fn tidy_at_end(&mut self) {
+        self.tidy = true;
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        restore(self.tidy);
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+    }
+}
+
+/// Whether raw mode is on, so that whoever writes a line knows to return the cursor itself.
+pub fn is_on() -> bool {
+    SAVED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// The raw form of a mode; the guardian compares with it to see whether we were the last to set it.
+pub(super) fn raw_form(mode: &Termios) -> Termios {
+    let mut raw = mode.clone();
+    raw.make_raw();
+    raw
+}
+
+/// Undoes raw mode, if it is on. Errors have nobody to go to: the terminal is gone then.
+fn restore(tidy: bool) {
+    let Some(saved) = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    if tidy && stdout().is_terminal() {
+        let mut stdout = stdout().lock();
+        let _ = stdout.write_all(SCREEN_IN_ORDER).and_then(|()| stdout.flush());
+    }
+    let _ = tcsetattr(&saved.terminal, OptionalActions::Now, &saved.mode);
+}
+
+fn install_panic_hook() {
+    PANIC_HOOK.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            restore(true);
+            previous(info);
+        }));
+    });
+}

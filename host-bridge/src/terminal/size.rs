@@ -1,0 +1,27 @@
+//! How large the person's window is.
+
+use std::io::{stderr, stdin, stdout};
+
+/// Rows and columns of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+impl Size {
+    /// What a program may assume when nobody is looking: the VT100's screen.
+    pub const DEFAULT: Self = Self { rows: 24, columns: 80 };
+
+    /// The size of the window that stdout, stdin or stderr is, in this order of trust: what is
+    /// drawn goes to stdout. `None` when none of them is a terminal that knows its size.
+    pub fn read() -> Option<Self> {
+        let window = rustix::termios::tcgetwinsize(stdout())
+            .or_else(|_| rustix::termios::tcgetwinsize(stdin()))
+            .or_else(|_| rustix::termios::tcgetwinsize(stderr()))
+            .ok()?;
+        // A serial line answers with zeros: it has no size that it knows.
+        (window.ws_row > 0 && window.ws_col > 0)
+            .then_some(Self { rows: window.ws_row, columns: window.ws_col })
+    }
+}

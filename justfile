@@ -1,0 +1,62 @@
+# What can be done here. `./do RECIPE` is the same with the tools installed that a recipe needs.
+
+musl := "x86_64-unknown-linux-musl"
+bridge := "target/release/host-bridge"
+
+# List the recipes.
+default:
+    @just --list
+
+# Build the bridge and the agent.
+build: _target
+    cargo build --release -p host-bridge
+    cargo build --release -p guest-agent --target {{musl}}
+
+# Build, then run Python and a shell command, each in a sandbox of its own.
+try: build
+    {{bridge}} run -- python3 -c 'import platform; print("Python", platform.python_version(), "on", platform.node())'
+    {{bridge}} run -- sh -c 'echo "$(id -un), pid $$ of $(ls -d /proc/[0-9]* | wc -l) processes, root on $(stat -f -c %T /)"'
+
+# Everything that CI checks.
+ci: lint deny test
+
+# Format, lints as errors, the lints of the tests included.
+lint: _target
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy -p guest-agent --target {{musl}} -- -D warnings
+
+# Licences, sources, duplicate versions.
+deny:
+    cargo deny --log-level error check bans licenses sources
+
+# All tests; the skipped ones say why, and are counted.
+test: build
+    @rm -f target/skips.log
+    cargo nextest run --workspace
+    cargo test --quiet --workspace --doc
+    @if [ -s target/skips.log ]; then echo "skipped: $(wc -l < target/skips.log)"; sort target/skips.log; else echo "skipped: 0"; fi
+
+# The two ends over a link that is cut anywhere, over many seeds.
+simulate SEEDS="100000":
+    BURROW_SIM_SEEDS={{SEEDS}} cargo test --release -p protocol --test simulation -- --nocapture
+
+# Every decoder that reads bytes from the other side, each for so many seconds.
+fuzz SECONDS="60":
+    for target in frames_from_host frames_from_agent tar spool_model; do RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $target -- -max_total_time={{SECONDS}} -rss_limit_mb=512 -max_len=65536 || exit 1; done
+
+# Write the frozen message surface anew, after adding optional fields.
+schema MODE="1":
+    BURROW_WRITE_SCHEMA={{MODE}} cargo test -p protocol --test schema
+
+# Ten thousand runs each of short commands: not one byte lost. Some minutes.
+soak RUNS="10000": build
+    BURROW_SOAK_RUNS={{RUNS}} cargo nextest run --release -p tests --run-ignored only soak --no-capture
+
+# Figures beside a floor measured in the same run.
+bench: build
+    cargo build --release -p guest-agent --example floor --target {{musl}}
+    cargo bench -p tests
+
+_target:
+    @rustup target list --installed | grep -q '^{{musl}}$' || rustup target add {{musl}}

@@ -1,0 +1,147 @@
+//! How a process ended, told honestly: the cause is known, never guessed from a number like 137.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Channel;
+
+/// The end of a session's leader, kept by the agent until every holder has released the session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    pub cause: Cause,
+    /// Wall clock of the guest, milliseconds since 1970.
+    pub started_at_ms: u64,
+    pub ended_at_ms: u64,
+    /// By the monotonic clock, so that a stepped wall clock does not falsify it.
+    pub duration_us: u64,
+    pub usage: Usage,
+    /// What had been written to each output when the leader ended. A reader that has reached
+    /// `written` has all that the program said; survivors may still add to it.
+    pub outputs: Vec<OutputTotal>,
+    /// Processes of the session that live on, the first few by name.
+    pub left_behind: Vec<Survivor>,
+    pub left_behind_count: u32,
+}
+
+/// Why a session's leader is no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// It returned or called `exit`.
+    Exited { code: i32 },
+    /// A signal that no client of ours sent.
+    Signaled { signal: i32, core_dumped: bool },
+    /// A signal that a client asked for.
+    Killed { signal: i32, by: String },
+    /// It overran the deadline of its start.
+    TimedOut { limit_ms: u64 },
+    /// The kernel's out-of-memory killer took it, or it died of a kill in a group that ran out.
+    OutOfMemory { limit_bytes: Option<u64> },
+    /// The agent was told to stop, or its machine was.
+    AgentStopping,
+    /// It never ran.
+    SpawnFailed { failure: SpawnFailure },
+}
+
+/// The step of a start that failed, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpawnFailure {
+    pub stage: SpawnStage,
+    pub errno: i32,
+    /// What the step was about: the program, the directory, the user.
+    pub subject: String,
+}
+
+/// The steps between a start and the first instruction of the program, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpawnStage {
+    /// Looking up the user and its groups.
+    User,
+    /// Making pipes or the terminal.
+    Stdio,
+    /// Making the session's control group.
+    Cgroup,
+    Fork,
+    /// Leaving the agent's session, taking the controlling terminal.
+    Terminal,
+    /// Becoming the user.
+    Identity,
+    /// Entering the working directory.
+    WorkingDirectory,
+    /// Executing the program: `ENOENT` is "not found", `EACCES` and `ENOEXEC` "not executable".
+    Exec,
+}
+
+/// What the kernel accounted to the leader and the children it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub user_us: u64,
+    pub system_us: u64,
+    pub resident_bytes_max: u64,
+    /// Peak of the whole session, where a control group accounts it.
+    pub memory_bytes_peak: Option<u64>,
+    pub block_reads: u64,
+    pub block_writes: u64,
+    pub switches_voluntary: u64,
+    pub switches_forced: u64,
+}
+
+/// The sum of one output at the leader's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputTotal {
+    pub channel: Channel,
+    /// Bytes that were read from the program.
+    pub written: u64,
+    /// Bytes that the `drop_oldest` policy discarded before every holder had them.
+    pub dropped: u64,
+}
+
+/// A process that outlived the leader of its session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survivor {
+    pub pid: u32,
+    /// Its command line, cut to `COMMAND_BYTES_MAX`.
+    pub command: String,
+}
+
+/// The exit code of a shell for a process that could not be executed.
+pub const EXIT_NOT_EXECUTABLE: i32 = 126;
+/// The exit code of a shell for a program that was not found.
+pub const EXIT_NOT_FOUND: i32 = 127;
+/// The exit code of `timeout(1)`.
+pub const EXIT_TIMED_OUT: i32 = 124;
+/// The exit code of docker when it failed itself.
+pub const EXIT_FAILED_ITSELF: i32 = 125;
+
+impl Cause {
+    /// The exit code that a shell or docker would report for it.
+    pub fn shell_code(&self) -> i32 {
+        match self {
+            Self::Exited { code } => *code,
+            Self::Signaled { signal, .. } | Self::Killed { signal, .. } => 128 + signal,
+            Self::TimedOut { .. } => EXIT_TIMED_OUT,
+            Self::OutOfMemory { .. } | Self::AgentStopping => 128 + 9,
+            Self::SpawnFailed { failure } => failure.shell_code(),
+        }
+    }
+}
+
+/// `ENOENT` of Linux.
+const ENOENT: i32 = 2;
+/// `ENOTDIR` of Linux.
+const ENOTDIR: i32 = 20;
+
+impl SpawnFailure {
+    /// Whether the program itself was not found (rather than its interpreter or directory).
+    pub fn is_not_found(&self) -> bool {
+        self.stage == SpawnStage::Exec && matches!(self.errno, ENOENT | ENOTDIR)
+    }
+
+    pub fn shell_code(&self) -> i32 {
+        match self.stage {
+            SpawnStage::Exec if self.is_not_found() => EXIT_NOT_FOUND,
+            SpawnStage::Exec | SpawnStage::WorkingDirectory => EXIT_NOT_EXECUTABLE,
+            _ => EXIT_FAILED_ITSELF,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Every bound of the protocol, each with its reason. The relations that must hold between them
+//! are asserted when the crate is compiled.
+
+use std::time::Duration;
+
+/// The largest frame, header included. Checked against the length field before anything is
+/// allocated: large enough for a directory listing page, small enough that a hostile peer's one
+/// frame costs nothing.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+
+/// The largest payload of one data frame. One pipe buffer of Linux; big enough that the header is
+/// noise, small enough that a control frame never waits long behind it.
+pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
+
+/// What a sender may send on a new stream before the first acknowledgement: four chunks keep a
+/// link of 1 ms round trip at 250 MB/s.
+pub const CREDIT_BYTES_INITIAL: u64 = 256 * 1024;
+
+/// A spool's capacity unless the request names another.
+pub const SPOOL_BYTES_DEFAULT: usize = 1024 * 1024;
+/// The smallest spool that can be asked for, and what every spool has even when the memory for all
+/// spools together is used up: one chunk must fit.
+pub const SPOOL_BYTES_MIN: usize = 64 * 1024;
+/// The largest spool that can be asked for.
+pub const SPOOL_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// All spools of an agent together, unless a sixteenth of the guest's memory is less.
+pub const SPOOLS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The share of the guest's memory that all spools together may take: 1/16.
+pub const SPOOLS_MEMORY_SHARE: u64 = 16;
+
+/// Requests of one client that may await their answers at once; one more costs it its link,
+/// because a client that does not read must not grow the agent.
+pub const REQUESTS_PENDING_MAX: usize = 1024;
+/// Streams of one client that may be open at once.
+pub const STREAMS_MAX: usize = 2048;
+/// Control frames that may wait for the link before the peer counts as not reading.
+pub const CONTROL_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Nesting that a MessagePack body may have. The deepest message has 9 levels.
+pub const BODY_DEPTH_MAX: usize = 16;
+
+/// Sessions that an agent keeps, living and ended together.
+pub const SESSIONS_MAX: usize = 512;
+/// How long the record of an ended session waits to be released.
+pub const EXIT_RECORD_KEPT: Duration = Duration::from_secs(6 * 3600);
+/// Ended sessions that are kept unreleased; the oldest goes first.
+pub const EXIT_RECORDS_MAX: usize = 256;
+/// Processes named in an exit record as left behind; more are only counted.
+pub const SURVIVORS_LISTED_MAX: usize = 16;
+/// A command line in a record or a list: the beginning tells which it was.
+pub const COMMAND_BYTES_MAX: usize = 256;
+
+/// Arguments and environment of one start together: the kernel's own limit is 2 MiB by default.
+pub const ARGUMENTS_BYTES_MAX: usize = 768 * 1024;
+/// Arguments of one start.
+pub const ARGUMENTS_MAX: usize = 16 * 1024;
+/// A path on the wire: Linux's `PATH_MAX`.
+pub const PATH_BYTES_MAX: usize = 4096;
+/// Names that people or programs choose: sandboxes, sessions, namespaces, holders.
+pub const NAME_BYTES_MAX: usize = 63;
+/// Text of a fault, a goodbye, a survivor's command line; longer is cut.
+pub const TEXT_BYTES_MAX: usize = 1024;
+/// Entries of one page of a directory listing; with names of 255 bytes a page stays well below
+/// [`FRAME_BYTES_MAX`].
+pub const ENTRIES_PAGE_MAX: usize = 1024;
+
+/// Each end sends a ping when it has sent nothing for so long.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
+/// A link on which nothing arrived for so long is dead.
+pub const LINK_SILENCE_MAX: Duration = Duration::from_secs(20);
+/// A peer that has connected must have said hello by then.
+pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// How long an agent keeps a client's streams after a cut, unless the client asks for less.
+pub const RESUME_WINDOW: Duration = Duration::from_secs(60);
+
+/// How long the agent lets processes end after TERM before it kills them, when a stop names no
+/// grace of its own.
+pub const STOP_GRACE_GUEST: Duration = Duration::from_secs(3);
+/// How long the host waits for an agent to stop before it kills the machine, beyond the grace it
+/// has granted.
+pub const STOP_MARGIN_HOST: Duration = Duration::from_secs(5);
+
+const _: () =
+    assert!(CHUNK_BYTES_MAX + 64 <= FRAME_BYTES_MAX, "a chunk and its header fit a frame");
+const _: () =
+    assert!(CREDIT_BYTES_INITIAL >= 2 * CHUNK_BYTES_MAX as u64, "credit pipelines chunks");
+const _: () = assert!(SPOOL_BYTES_MIN >= CHUNK_BYTES_MAX, "every spool holds a chunk");
+const _: () = assert!(SPOOL_BYTES_MIN <= SPOOL_BYTES_DEFAULT);
+const _: () = assert!(SPOOL_BYTES_DEFAULT <= SPOOL_BYTES_MAX);
+const _: () = assert!(SPOOL_BYTES_MAX <= SPOOLS_BYTES_MAX);
+const _: () =
+    assert!(SPOOL_BYTES_DEFAULT as u64 >= 2 * CREDIT_BYTES_INITIAL, "credit never waits for spool");
+const _: () =
+    assert!(LINK_SILENCE_MAX.as_secs() > 2 * HEARTBEAT.as_secs(), "one lost ping is no cut");
+const _: () =
+    assert!(STOP_MARGIN_HOST.as_secs() > STOP_GRACE_GUEST.as_secs(), "the host outwaits the guest");
+const _: () = assert!(ARGUMENTS_BYTES_MAX < FRAME_BYTES_MAX, "a start fits a frame");
+const _: () = assert!(EXIT_RECORDS_MAX < SESSIONS_MAX, "ended sessions leave room for living ones");

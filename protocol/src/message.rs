@@ -1,0 +1,271 @@
+//! The request and the reply: everything that can be asked of an agent and answered by it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::ExitRecord;
+use crate::fault::Fault;
+use crate::hello::AgentInfo;
+use crate::ids::{RequestId, SessionId};
+use crate::requests as ask;
+use crate::text::Text;
+
+/// The body of a request frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestBody {
+    /// Requests whose answers have arrived since the last request: the agent may forget them.
+    #[serde(default)]
+    pub done: Vec<RequestId>,
+    pub request: Request,
+}
+
+/// What a host asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    Info {},
+    Start(ask::Start),
+    /// Answered when the session list is newer than `since`; 0 answers at once.
+    Sessions {
+        since: u64,
+    },
+    /// Answered when the session's leader has ended.
+    Wait {
+        session: SessionId,
+    },
+    Signal(ask::Signal),
+    Resize(ask::Resize),
+    Subscribe(ask::Subscribe),
+    Input(ask::Input),
+    Release(ask::Release),
+    ReadFile(ask::ReadFile),
+    WriteFile(ask::WriteFile),
+    Stat {
+        path: Text,
+        follow: bool,
+    },
+    List(ask::List),
+    MakeDirectory(ask::MakeDirectory),
+    Move(ask::Move),
+    Remove(ask::Remove),
+    TarGet(ask::TarGet),
+    TarPut(ask::TarPut),
+    Watch(ask::Watch),
+    Forward(ask::Forward),
+    Shutdown(ask::Shutdown),
+}
+
+/// The body of a reply frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Ok(Reply),
+    Fault(Fault),
+}
+
+/// What an agent answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Done {},
+    Info(AgentInfo),
+    Started(Started),
+    Sessions(SessionList),
+    Exited(ExitRecord),
+    Subscribed(Subscribed),
+    Input(InputOpened),
+    /// A file stream is open; `bytes` is the length that will be sent, where it is known.
+    Reading {
+        bytes: Option<u64>,
+        info: FileInfo,
+    },
+    /// A write or an unpacking is complete.
+    Written {
+        bytes: u64,
+        entries: u64,
+    },
+    Stat(FileInfo),
+    Entries(Entries),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    pub pid: u32,
+    /// Whether this start found the session running (or ended) already.
+    pub repeated: bool,
+    /// What of the request could not be had here, and why.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// One output of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    Stdout,
+    Stderr,
+    /// A terminal has one output for both.
+    Terminal,
+}
+
+impl Channel {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Terminal => "terminal",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribed {
+    /// The offset of the first byte that will come (or of the gap that will).
+    pub from: u64,
+    /// The oldest byte that the spool still has.
+    pub oldest: u64,
+    /// Where the output stands now.
+    pub end: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputOpened {
+    /// The offset of the next byte that the session takes.
+    pub at: u64,
+}
+
+/// The sessions of an agent at one version of its registry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionList {
+    pub version: u64,
+    pub sessions: Vec<SessionInfo>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    pub session: SessionId,
+    pub pid: u32,
+    /// The argument vector as one line for people, cut.
+    pub command: String,
+    pub terminal: bool,
+    pub started_at_ms: u64,
+    /// Present once the leader has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<ExitRecord>,
+    /// Holders that have not released it.
+    pub holders: Vec<String>,
+    /// Subscriptions at the moment.
+    pub viewers: u32,
+    /// Who has the keyboard, by the name in its hello.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyboard: Option<String>,
+}
+
+/// What a file is, from `lstat` or `stat`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileInfo {
+    /// The last component of its path.
+    pub name: Text,
+    pub kind: FileKind,
+    pub bytes: u64,
+    /// Permission bits with setuid, setgid and sticky.
+    pub permissions: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub modified_ms: i64,
+    /// What a symlink points to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Text>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    File,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    BlockDevice,
+    CharDevice,
+}
+
+/// One page of a directory, in byte order of the names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entries {
+    pub entries: Vec<FileInfo>,
+    /// Whether names follow that are not on this page.
+    pub more: bool,
+}
+
+/// One record of a watch stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchEvent {
+    pub change: Change,
+    /// Relative to the watched path; empty for the path itself.
+    pub path: Text,
+    /// Where it came from, for a move within the watched tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Text>,
+}
+
+/// What happened to a watched path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    Created,
+    /// Written to; said when the writer closes it.
+    Modified,
+    Attributes,
+    Removed,
+    Moved,
+    /// Events were lost: look at everything again.
+    Overflow,
+}
+
+impl Request {
+    /// The word on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Info {} => "info",
+            Self::Start(_) => "start",
+            Self::Sessions { .. } => "sessions",
+            Self::Wait { .. } => "wait",
+            Self::Signal(_) => "signal",
+            Self::Resize(_) => "resize",
+            Self::Subscribe(_) => "subscribe",
+            Self::Input(_) => "input",
+            Self::Release(_) => "release",
+            Self::ReadFile(_) => "read_file",
+            Self::WriteFile(_) => "write_file",
+            Self::Stat { .. } => "stat",
+            Self::List(_) => "list",
+            Self::MakeDirectory(_) => "make_directory",
+            Self::Move(_) => "move",
+            Self::Remove(_) => "remove",
+            Self::TarGet(_) => "tar_get",
+            Self::TarPut(_) => "tar_put",
+            Self::Watch(_) => "watch",
+            Self::Forward(_) => "forward",
+            Self::Shutdown(_) => "shutdown",
+        }
+    }
+}
+
+impl Reply {
+    /// The word on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done {} => "done",
+            Self::Info(_) => "info",
+            Self::Started(_) => "started",
+            Self::Sessions(_) => "sessions",
+            Self::Exited(_) => "exited",
+            Self::Subscribed(_) => "subscribed",
+            Self::Input(_) => "input",
+            Self::Reading { .. } => "reading",
+            Self::Written { .. } => "written",
+            Self::Stat(_) => "stat",
+            Self::Entries(_) => "entries",
+        }
+    }
+}

@@ -1,0 +1,627 @@
+//! The link's state machine, the same for both ends: many streams and the control frames over one
+//! link that may be cut at any byte and begun anew.
+//!
+//! It is pure. The owner hands in frames that arrived ([`Mux::accept`]) and asks for bytes to send
+//! ([`Mux::transmit`]); stored bytes stay with the owner, who gives them out through [`Source`].
+//! Control frames go first, then acknowledgements, then one chunk of each ready stream in turn, so
+//! that a flood on one stream delays nothing else by more than a chunk per stream.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use crate::codec::{BodyError, decode_body, encode_message};
+use crate::data;
+use crate::fault::{Fault, FaultCode};
+use crate::frame::{self, Frame, HEADER_BYTES, Kind};
+use crate::hello::{Goodbye, GoodbyeReason, StreamPosition};
+use crate::ids::{RequestId, StreamId};
+use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, STREAMS_MAX};
+use crate::stream::{Ack, Fin, Gap, Receiver, Sender, StreamError};
+
+/// Faults of streams given up that are remembered, in case the link was cut before they were told.
+const TOMBSTONES_MAX: usize = 64;
+
+/// Which end this is; it decides which frames may arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Host,
+    Agent,
+}
+
+/// Which way a stream carries bytes, seen from this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Out,
+    In,
+    Both,
+}
+
+/// Why the peer loses its link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    #[error(transparent)]
+    Frame(#[from] frame::FrameError),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    #[error("a {kind} frame is not allowed here")]
+    Unexpected { kind: &'static str },
+    #[error("{bytes} bytes of answers wait, and the peer does not read them")]
+    NotReading { bytes: usize },
+}
+
+impl ProtocolError {
+    /// The goodbye that tells the peer.
+    pub fn goodbye(&self) -> Goodbye {
+        let reason = match self {
+            Self::NotReading { .. } => GoodbyeReason::Limit,
+            _ => GoodbyeReason::Protocol,
+        };
+        Goodbye { reason, message: crate::fault::clip(self.to_string()) }
+    }
+}
+
+/// Why a stream cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("stream {0} is open already")]
+    Taken(u64),
+    #[error("{STREAMS_MAX} streams are open, which is the limit")]
+    TooMany,
+}
+
+impl From<OpenError> for Fault {
+    fn from(error: OpenError) -> Self {
+        let code = match error {
+            OpenError::Taken(_) => FaultCode::Exists,
+            OpenError::TooMany => FaultCode::Limit,
+        };
+        Fault::new(code, error.to_string())
+    }
+}
+
+/// What an arrived frame means for the owner.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Incoming<'a> {
+    /// Bookkeeping; nothing to do.
+    Nothing,
+    /// The body is a [`crate::message::RequestBody`].
+    Request {
+        id: RequestId,
+        body: &'a [u8],
+    },
+    /// The body is a [`crate::message::Answer`].
+    Reply {
+        id: RequestId,
+        body: &'a [u8],
+    },
+    /// New bytes, in order.
+    Data {
+        stream: StreamId,
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    /// Bytes that no longer exist; the stream goes on at `to`.
+    Gap {
+        stream: StreamId,
+        from: u64,
+        to: u64,
+    },
+    /// The stream has ended; no byte will follow.
+    Fin {
+        stream: StreamId,
+    },
+    /// The peer has consumed everything below; `done` when that was the whole stream.
+    Acked {
+        stream: StreamId,
+        offset: u64,
+        done: bool,
+    },
+    /// The peer has given the stream up. It is closed.
+    Reset {
+        stream: StreamId,
+        fault: Fault,
+    },
+    Goodbye(Goodbye),
+}
+
+/// What a source has at an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// Nothing yet; the owner will [`Mux::wake`] the stream.
+    Nothing,
+    /// So many bytes were appended.
+    Bytes(usize),
+    /// The bytes up to here no longer exist.
+    Gap { to: u64 },
+    /// The stream ends exactly here.
+    End,
+}
+
+/// Where the bytes of outgoing streams are kept.
+pub trait Source {
+    /// Appends at most `max` bytes of `stream` from offset `from` on to `out`.
+    fn fetch(&mut self, stream: StreamId, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched;
+}
+
+#[derive(Debug)]
+struct Stream {
+    sender: Option<Sender>,
+    receiver: Option<Receiver>,
+    /// The peer has said something about it, so it has the stream open or had.
+    known_to_peer: bool,
+    /// Stands in `Mux::ready`.
+    queued: bool,
+    /// Stands in `Mux::owed`.
+    ack_owed: bool,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Mux {
+    side: Side,
+    streams: HashMap<StreamId, Stream>,
+    /// Encoded control frames, oldest first.
+    control: VecDeque<u8>,
+    /// Streams that may have something to send, in turn.
+    ready: VecDeque<StreamId>,
+    /// Streams whose receiver has something to acknowledge.
+    owed: VecDeque<StreamId>,
+    tombstones: VecDeque<(StreamId, Fault)>,
+    /// Streams that ended by being complete, for the owner to let go of.
+    completed: Vec<StreamId>,
+    pings: u64,
+}
+
+impl Mux {
+    pub fn new(side: Side) -> Self {
+        Self {
+            side,
+            streams: HashMap::new(),
+            control: VecDeque::new(),
+            ready: VecDeque::new(),
+            owed: VecDeque::new(),
+            tombstones: VecDeque::new(),
+            completed: Vec::new(),
+            pings: 0,
+        }
+    }
+
+    /// Opens a stream whose first byte, in either direction, is at offset `at`.
+    pub fn open(&mut self, id: StreamId, direction: Direction, at: u64) -> Result<(), OpenError> {
+        if self.streams.contains_key(&id) {
+            return Err(OpenError::Taken(id.0));
+        }
+        if self.streams.len() >= STREAMS_MAX {
+            return Err(OpenError::TooMany);
+        }
+        let sender = (direction != Direction::In).then(|| Sender::new(at));
+        let receiver = (direction != Direction::Out).then(|| Receiver::new(at));
+        self.streams.insert(
+            id,
+            Stream { sender, receiver, known_to_peer: false, queued: false, ack_owed: false },
+        );
+        self.wake(id);
+        Ok(())
+    }
+
+    pub fn is_open(&self, id: StreamId) -> bool {
+        self.streams.contains_key(&id)
+    }
+
+    /// Says that the source of `id` may have something new.
+    pub fn wake(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id)
+            && stream.sender.is_some()
+            && !stream.queued
+        {
+            stream.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Says that everything of `id` below `to` has been taken. True when an acknowledgement now
+    /// waits to be sent.
+    pub fn consumed(&mut self, id: StreamId, to: u64) -> bool {
+        let Some(stream) = self.streams.get_mut(&id) else { return false };
+        let Some(receiver) = &mut stream.receiver else { return false };
+        if !receiver.on_consumed(to) || stream.ack_owed {
+            return false;
+        }
+        stream.ack_owed = true;
+        self.owed.push_back(id);
+        true
+    }
+
+    /// Gives a stream up and tells the peer why.
+    pub fn reset(&mut self, id: StreamId, fault: Fault) {
+        if self.streams.remove(&id).is_some() {
+            self.control(Kind::Reset, id.0, &fault);
+            if self.tombstones.len() == TOMBSTONES_MAX {
+                self.tombstones.pop_front();
+            }
+            self.tombstones.push_back((id, fault));
+        }
+    }
+
+    /// Tells again that `id` was given up, if it was: for a request or an answer that is sent anew
+    /// and would make the peer count on the stream.
+    pub(crate) fn repeat_reset(&mut self, id: StreamId) {
+        if self.streams.contains_key(&id) {
+            return;
+        }
+        let told = self.tombstones.iter().find(|(stream, _)| *stream == id);
+        let fault = told.map_or_else(
+            || Fault::new(FaultCode::Gone, format!("stream {} was given up", id.0)),
+            |(_, fault)| fault.clone(),
+        );
+        self.control(Kind::Reset, id.0, &fault);
+    }
+
+    /// Forgets a stream without a word: the peer knows already.
+    pub fn forget(&mut self, id: StreamId) {
+        self.streams.remove(&id);
+    }
+
+    /// Streams that have become complete in both directions since the last call. To be asked for
+    /// after [`Mux::accept`] and [`Mux::transmit`].
+    pub fn take_completed(&mut self) -> Vec<StreamId> {
+        std::mem::take(&mut self.completed)
+    }
+
+    /// Queues a control frame.
+    pub fn control<T: serde::Serialize>(&mut self, kind: Kind, id: u64, body: &T) {
+        let mut encoded = Vec::new();
+        encode_message(kind, id, body, &mut encoded);
+        self.control.extend(encoded);
+    }
+
+    /// Queues a control frame whose body is encoded already.
+    pub fn control_encoded(&mut self, kind: Kind, id: u64, body: &[u8]) {
+        let mut encoded = Vec::with_capacity(HEADER_BYTES + body.len());
+        frame::encode_frame(kind, id, body, &mut encoded);
+        self.control.extend(encoded);
+    }
+
+    /// Queues a heartbeat.
+    pub fn ping(&mut self) {
+        self.pings += 1;
+        self.control_encoded(Kind::Ping, self.pings, &[]);
+    }
+
+    /// Whether [`Mux::transmit`] would have something to look at.
+    pub fn has_work(&self) -> bool {
+        !self.control.is_empty() || !self.owed.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Takes in a frame that arrived.
+    pub fn accept<'a>(&mut self, frame: Frame<'a>) -> Result<Incoming<'a>, ProtocolError> {
+        let stream = StreamId(frame.id);
+        let request = RequestId(frame.id);
+        match (frame.kind, self.side) {
+            (Kind::Request, Side::Agent) => Ok(Incoming::Request { id: request, body: frame.body }),
+            (Kind::Reply, Side::Host) => Ok(Incoming::Reply { id: request, body: frame.body }),
+            (Kind::Data, _) => self.accept_data(stream, frame.body),
+            (Kind::Ack, _) => self.accept_ack(stream, decode_body(frame.kind, frame.body)?),
+            (Kind::Fin, _) => self.accept_fin(stream, decode_body(frame.kind, frame.body)?),
+            (Kind::Gap, _) => self.accept_gap(stream, decode_body(frame.kind, frame.body)?),
+            (Kind::Reset, _) => {
+                let fault = decode_body(frame.kind, frame.body)?;
+                match self.streams.remove(&stream) {
+                    Some(_) => Ok(Incoming::Reset { stream, fault }),
+                    None => Ok(Incoming::Nothing),
+                }
+            }
+            (Kind::Ping, _) => {
+                self.control_encoded(Kind::Pong, frame.id, &[]);
+                self.check_peer_reads()?;
+                Ok(Incoming::Nothing)
+            }
+            (Kind::Pong, _) => Ok(Incoming::Nothing),
+            (Kind::Goodbye, _) => Ok(Incoming::Goodbye(decode_body(frame.kind, frame.body)?)),
+            (Kind::Hello | Kind::Welcome | Kind::Boot, _)
+            | (Kind::Request, Side::Host)
+            | (Kind::Reply, Side::Agent) => {
+                Err(ProtocolError::Unexpected { kind: frame.kind.name() })
+            }
+        }
+    }
+
+    /// Refuses to queue for a peer that sends and does not read.
+    pub fn check_peer_reads(&self) -> Result<(), ProtocolError> {
+        let bytes = self.control.len();
+        if bytes > CONTROL_BYTES_MAX {
+            return Err(ProtocolError::NotReading { bytes });
+        }
+        Ok(())
+    }
+
+    /// Appends frames to `out` until it holds `target` bytes or there is nothing to send. The last
+    /// frame may go beyond `target`.
+    pub fn transmit(&mut self, source: &mut impl Source, out: &mut Vec<u8>, target: usize) {
+        self.transmit_control(out, target);
+        while out.len() < target
+            && let Some(id) = self.owed.pop_front()
+        {
+            self.transmit_ack(id, out);
+        }
+        while out.len() < target
+            && let Some(id) = self.ready.pop_front()
+        {
+            self.transmit_data(id, source, out);
+        }
+    }
+
+    /// What this end tells on a new link: how far each stream has come.
+    pub fn positions(&self) -> Vec<StreamPosition> {
+        let mut positions: Vec<_> = self
+            .streams
+            .iter()
+            .map(|(&stream, state)| {
+                let (next, up_to, finished) =
+                    state.receiver.as_ref().map_or((0, 0, false), Receiver::position);
+                StreamPosition { stream, next, up_to, finished, gone: None }
+            })
+            .collect();
+        positions.extend(self.tombstones.iter().map(|(stream, fault)| StreamPosition {
+            stream: *stream,
+            next: 0,
+            up_to: 0,
+            finished: false,
+            gone: Some(fault.clone()),
+        }));
+        positions.sort_unstable_by_key(|position| position.stream);
+        positions
+    }
+
+    /// Forgets what was queued for a link that is gone. Streams stay.
+    pub fn cut(&mut self) {
+        self.control.clear();
+        self.ready.clear();
+        self.owed.clear();
+        for stream in self.streams.values_mut() {
+            stream.queued = false;
+            stream.ack_owed = false;
+        }
+    }
+
+    /// Begins a new link with a peer that stands at `theirs`. Streams that only one end still has
+    /// are closed and returned with what became of them; those in `unopened` of which the peer has
+    /// never said anything are new to it, because the request that opens them or its answer was
+    /// lost, and begin anew.
+    pub fn resume(
+        &mut self,
+        theirs: &[StreamPosition],
+        unopened: &HashSet<StreamId>,
+    ) -> Vec<(StreamId, Ended)> {
+        self.cut();
+        let theirs: BTreeMap<StreamId, &StreamPosition> =
+            theirs.iter().map(|position| (position.stream, position)).collect();
+        // A fault was heard when the peer no longer counts on the stream, nor will after a request
+        // or an answer that is still to come. That it was told is not enough: the link may be cut
+        // again before the peer reads it.
+        let counted_on =
+            |id: &StreamId| theirs.get(id).is_some_and(|position| position.gone.is_none());
+        self.tombstones.retain(|(id, _)| counted_on(id) || unopened.contains(id));
+        // It may have been given up after our own position was told.
+        for (id, fault) in &self.tombstones {
+            if counted_on(id) {
+                let mut reset = Vec::new();
+                encode_message(Kind::Reset, id.0, fault, &mut reset);
+                self.control.extend(reset);
+            }
+        }
+        let mut ended = Vec::new();
+        let mut ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let stream = self.streams.get_mut(&id).expect("the key was just read");
+            let end = match theirs.get(&id) {
+                Some(position) => stream.resume(position),
+                None if unopened.contains(&id) && !stream.known_to_peer => stream.restart(),
+                None => Some(stream.after_peer_forgot()),
+            };
+            if let Some(end) = end {
+                self.streams.remove(&id);
+                ended.push((id, end));
+                continue;
+            }
+            if let Some(receiver) = &mut stream.receiver {
+                receiver.resume();
+                stream.ack_owed = true;
+                self.owed.push_back(id);
+            }
+            self.wake(id);
+        }
+        ended
+    }
+
+    fn accept_data<'a>(
+        &mut self,
+        id: StreamId,
+        body: &'a [u8],
+    ) -> Result<Incoming<'a>, ProtocolError> {
+        let (offset, bytes) = data::parse_data(body).ok_or_else(|| BodyError {
+            kind: Kind::Data.name(),
+            reason: "it is not an array of an offset and a binary".to_owned(),
+        })?;
+        if bytes.len() > CHUNK_BYTES_MAX {
+            let reason = format!("{} bytes exceed the limit of {CHUNK_BYTES_MAX}", bytes.len());
+            return Err(BodyError { kind: Kind::Data.name(), reason }.into());
+        }
+        let Some(receiver) = self.receiver(id, Kind::Data)? else { return Ok(Incoming::Nothing) };
+        let accepted = receiver.on_data(id, offset, bytes.len())?;
+        let bytes = &bytes[accepted.skip..];
+        if bytes.is_empty() {
+            return Ok(Incoming::Nothing);
+        }
+        Ok(Incoming::Data { stream: id, offset: accepted.offset, bytes })
+    }
+
+    fn accept_ack(&mut self, id: StreamId, ack: Ack) -> Result<Incoming<'static>, ProtocolError> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(Incoming::Nothing) };
+        stream.known_to_peer = true;
+        let Some(sender) = &mut stream.sender else {
+            return Err(StreamError::Direction { stream: id.0, kind: Kind::Ack.name() }.into());
+        };
+        let before = (sender.acked(), sender.is_done());
+        sender.on_ack(id, ack)?;
+        let (offset, done) = (sender.acked(), sender.is_done());
+        if stream.is_done() {
+            self.streams.remove(&id);
+            self.completed.push(id);
+        } else {
+            self.wake(id);
+        }
+        // Every new link begins with acknowledgements that may say nothing new.
+        if (offset, done) == before {
+            return Ok(Incoming::Nothing);
+        }
+        Ok(Incoming::Acked { stream: id, offset, done })
+    }
+
+    fn accept_fin(&mut self, id: StreamId, fin: Fin) -> Result<Incoming<'static>, ProtocolError> {
+        let Some(receiver) = self.receiver(id, Kind::Fin)? else { return Ok(Incoming::Nothing) };
+        let news = receiver.on_fin(id, fin.offset)?;
+        // When all before it has been taken already, nobody will say so again.
+        self.consumed(id, 0);
+        Ok(if news { Incoming::Fin { stream: id } } else { Incoming::Nothing })
+    }
+
+    fn accept_gap(&mut self, id: StreamId, gap: Gap) -> Result<Incoming<'static>, ProtocolError> {
+        let Some(receiver) = self.receiver(id, Kind::Gap)? else { return Ok(Incoming::Nothing) };
+        let news = receiver.on_gap(id, gap)?;
+        Ok(if news {
+            Incoming::Gap { stream: id, from: gap.from, to: gap.to }
+        } else {
+            Incoming::Nothing
+        })
+    }
+
+    /// The receiving half of a stream. Frames of streams that this end has closed are still on
+    /// their way and mean nothing.
+    fn receiver(&mut self, id: StreamId, kind: Kind) -> Result<Option<&mut Receiver>, StreamError> {
+        match self.streams.get_mut(&id) {
+            None => Ok(None),
+            Some(stream) => {
+                stream.known_to_peer = true;
+                let direction = StreamError::Direction { stream: id.0, kind: kind.name() };
+                stream.receiver.as_mut().map(Some).ok_or(direction)
+            }
+        }
+    }
+
+    /// Frames are taken whole, so that `out` is always a sequence of frames.
+    fn transmit_control(&mut self, out: &mut Vec<u8>, target: usize) {
+        while out.len() < target && !self.control.is_empty() {
+            let mut length = [0; 4];
+            for (byte, queued) in length.iter_mut().zip(self.control.iter()) {
+                *byte = *queued;
+            }
+            let total = u32::from_be_bytes(length) as usize + 4;
+            out.extend(self.control.drain(..total));
+        }
+        if self.control.is_empty() {
+            self.control.shrink_to(CHUNK_BYTES_MAX);
+        }
+    }
+
+    fn transmit_ack(&mut self, id: StreamId, out: &mut Vec<u8>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.ack_owed = false;
+        let Some(receiver) = &mut stream.receiver else { return };
+        encode_message(Kind::Ack, id.0, &receiver.ack(), out);
+        if stream.is_done() {
+            self.streams.remove(&id);
+            self.completed.push(id);
+        }
+    }
+
+    fn transmit_data(&mut self, id: StreamId, source: &mut impl Source, out: &mut Vec<u8>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.queued = false;
+        let Some(sender) = &mut stream.sender else { return };
+        if sender.fin_sent {
+            return;
+        }
+        let max = sender.credit().min(CHUNK_BYTES_MAX as u64) as usize;
+        let start = frame::begin_frame(Kind::Data, id.0, out);
+        data::encode_prefix(sender.next, 0, out);
+        let body = out.len();
+        let fetched = source.fetch(id, sender.next, max, out);
+        match fetched {
+            Fetched::Bytes(count) if count > 0 => {
+                debug_assert_eq!(out.len() - body, count, "a source appends what it says");
+                let length = (count as u32).to_be_bytes();
+                out[body - length.len()..body].copy_from_slice(&length);
+                frame::finish_frame(start, out);
+                sender.next += count as u64;
+                stream.queued = true;
+                self.ready.push_back(id);
+            }
+            Fetched::Bytes(_) | Fetched::Nothing => out.truncate(start),
+            // Without credit a gap waits: by the time of the acknowledgement it may have grown, and
+            // a viewer that stands still is not sent a gap for every write.
+            Fetched::Gap { .. } if max == 0 => out.truncate(start),
+            Fetched::Gap { to } => {
+                debug_assert!(to > sender.next, "a gap goes forward");
+                out.truncate(start);
+                encode_message(Kind::Gap, id.0, &Gap { from: sender.next, to }, out);
+                sender.next = to;
+                stream.queued = true;
+                self.ready.push_back(id);
+            }
+            Fetched::End => {
+                out.truncate(start);
+                encode_message(Kind::Fin, id.0, &Fin { offset: sender.next }, out);
+                sender.sent_fin();
+            }
+        }
+    }
+}
+
+/// What became of a stream that a new link could not take up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The peer had all of it.
+    Complete,
+    /// The peer no longer knows it; what had not arrived is lost.
+    Lost,
+    /// The peer gave it up, and the word of it was lost with the old link.
+    Reset(Fault),
+}
+
+impl Stream {
+    fn is_done(&self) -> bool {
+        self.sender.as_ref().is_none_or(Sender::is_done)
+            && self.receiver.as_ref().is_none_or(Receiver::is_done)
+    }
+
+    fn resume(&mut self, theirs: &StreamPosition) -> Option<Ended> {
+        if let Some(fault) = &theirs.gone {
+            return Some(Ended::Reset(fault.clone()));
+        }
+        self.known_to_peer = true;
+        let sender = self.sender.as_mut()?;
+        let resumed = sender.resume(theirs.next, theirs.up_to, theirs.finished);
+        (!resumed).then_some(Ended::Lost)
+    }
+
+    /// The peer never heard of the stream; nothing of it can have been consumed.
+    fn restart(&mut self) -> Option<Ended> {
+        if let Some(sender) = &mut self.sender {
+            *sender = Sender::new(sender.acked());
+        }
+        None
+    }
+
+    /// An end forgets a stream only when it was done with it or gave it up.
+    fn after_peer_forgot(&self) -> Ended {
+        let sent_all = self.sender.as_ref().is_none_or(Sender::has_ended);
+        let received_all = self.receiver.as_ref().is_none_or(Receiver::is_finished);
+        if sent_all && received_all { Ended::Complete } else { Ended::Lost }
+    }
+}
+
+#[cfg(test)]
+mod tests;

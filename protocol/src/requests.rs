@@ -1,0 +1,320 @@
+//! What a host may ask of an agent: the bodies of requests that have more than one field.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{SessionId, StreamId};
+use crate::text::Text;
+
+/// Starts a process as a session. Repeated with the same session id and the same content it is the
+/// same process; with other content it is a `conflict`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    pub session: SessionId,
+    pub program: Program,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<Text>,
+    /// Merged over the sandbox's environment.
+    #[serde(default)]
+    pub env: Vec<(Text, Text)>,
+    /// `name`, `name:group`, `uid` or `uid:gid`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    pub stdio: Stdio,
+    /// From the start to a kill of the whole tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    #[serde(default)]
+    pub spool: SpoolSpec,
+    /// Holders that exist from the first byte on and outlive any link.
+    #[serde(default)]
+    pub holders: Vec<String>,
+    /// Kill the tree when the client that started it is gone past its resume window.
+    #[serde(default)]
+    pub tied: bool,
+    /// Bounds of the session's control group; ignored with a word in `started` where there is none.
+    #[serde(default)]
+    pub limits: GroupLimits,
+}
+
+/// What is executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// An argument vector; no shell sees it.
+    Argv { argv: Vec<Text> },
+    /// A script for `shell -c`; the shell defaults to `/bin/sh`.
+    Script {
+        script: Text,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shell: Option<Text>,
+    },
+    /// The user's login shell.
+    LoginShell {},
+}
+
+/// What the program's descriptors 0 to 2 are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stdio {
+    /// Pipes, stdout and stderr apart; without `stdin` the program reads an empty file.
+    Pipes { stdin: bool },
+    /// A terminal of its own.
+    Pty { size: TerminalSize },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+/// How much output waits for readers, and what happens when it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolSpec {
+    /// [`crate::limits::SPOOL_BYTES_DEFAULT`] when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(default)]
+    pub policy: SpoolPolicy,
+}
+
+/// What a full spool does with the program that fills it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpoolPolicy {
+    /// Stops reading, so that the kernel stops the program, until every holder has caught up.
+    #[default]
+    Block,
+    /// Discards the oldest bytes and tells each reader which.
+    DropOldest,
+}
+
+/// Bounds of a session's control group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupLimits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Thousandths of a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u64>,
+}
+
+/// Which processes of a session a signal reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    Leader,
+    /// The leader's process group; on a terminal, the foreground group.
+    Group,
+    /// Everything the session ever started that still lives.
+    Tree,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signal {
+    pub session: SessionId,
+    pub signal: i32,
+    pub target: Target,
+}
+
+/// Opens a stream of a session's output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribe {
+    pub session: SessionId,
+    pub channel: crate::message::Channel,
+    pub stream: StreamId,
+    pub from: Origin,
+    pub role: Role,
+}
+
+/// Where a subscription begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The oldest byte that is still there, without a gap for those that are not.
+    Oldest {},
+    /// At most so many of the newest bytes, then what comes.
+    Tail { bytes: u64 },
+    /// This byte; what is no longer there comes as a gap.
+    Offset { offset: u64 },
+}
+
+/// What a subscription does to the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Lossless: the spool keeps what this holder has not acknowledged. A holder named in the
+    /// start outlives the subscription; any other ends with it.
+    Holder { name: String },
+    /// Never in anybody's way; told of gaps.
+    Observer {},
+}
+
+/// Opens the stream into a session's stdin or terminal. A session has one writer at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    pub session: SessionId,
+    pub stream: StreamId,
+    /// The offset at which the client means to go on; a `conflict` when the session is elsewhere.
+    /// Absent: wherever it is, which the answer says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// Take the keyboard from whoever has it, whose stream is then reset with `gone`.
+    #[serde(default)]
+    pub take: bool,
+}
+
+/// Says how large this client's view of a terminal is. The terminal gets the smallest of all
+/// views whose clients may type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    pub session: SessionId,
+    pub size: TerminalSize,
+    /// Ask the program to draw itself anew (`SIGWINCH`) even when the size stays.
+    #[serde(default)]
+    pub redraw: bool,
+}
+
+/// Gives up a holder of a session; an ended session without holders is forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    pub session: SessionId,
+    /// The holder that is done; absent: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Kill what the session has left behind, instead of letting it live on unread.
+    #[serde(default)]
+    pub kill_survivors: bool,
+}
+
+/// Opens a stream of a file's bytes; the stream's offsets are the file's, counted from `offset`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadFile {
+    pub path: Text,
+    pub stream: StreamId,
+    #[serde(default)]
+    pub offset: u64,
+    /// To the end of the file when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+/// Opens a stream into a file. The answer comes when the stream has ended and the file is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteFile {
+    pub path: Text,
+    pub stream: StreamId,
+    pub mode: WriteMode,
+    /// Permission bits; an existing file keeps its own when absent, a new one gets 0644.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gid: Option<u32>,
+    /// Make missing parent directories.
+    #[serde(default)]
+    pub parents: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteMode {
+    /// The whole content: written beside, synced, renamed over; readers see the old or the new.
+    Replace {},
+    /// The same, and a fault when the file is there already.
+    Create {},
+    /// Bytes within the file from this offset on, in place.
+    At {
+        offset: u64,
+    },
+    Append {},
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct List {
+    pub path: Text,
+    /// Go on behind this name of the last page; names come in byte order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Text>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MakeDirectory {
+    pub path: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<u32>,
+    /// Make missing parents too, and be content with one that is there.
+    #[serde(default)]
+    pub parents: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    pub from: Text,
+    pub to: Text,
+    /// Replace what is at `to`.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remove {
+    pub path: Text,
+    /// Directories with all that is in them; never across a mount, never through a symlink.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// Opens a stream of a tar archive of `path`; its entries are named from the last component on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TarGet {
+    pub path: Text,
+    pub stream: StreamId,
+    /// Archive what symlinks on the way to `path` and `path` itself point to.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// Opens a stream of a tar archive that is unpacked into the directory `path`. The answer comes
+/// when all of it is there. Nothing is ever written outside `path`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TarPut {
+    pub path: Text,
+    pub stream: StreamId,
+    /// Give entries the owners that the archive names instead of the agent's.
+    #[serde(default)]
+    pub owners: bool,
+    /// Make `path` when it is missing.
+    #[serde(default)]
+    pub parents: bool,
+}
+
+/// Opens a stream of [`crate::message::WatchEvent`]s, each a MessagePack map with a `u32` length
+/// before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    pub path: Text,
+    pub stream: StreamId,
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// Opens a two-way stream to a TCP port inside the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forward {
+    pub stream: StreamId,
+    /// An address of the sandbox; `127.0.0.1` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    pub port: u16,
+}
+
+/// Stops the agent and all that it runs: TERM, a grace, KILL, reap, sync, end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shutdown {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+}

@@ -1,0 +1,256 @@
+//! What the end-to-end tests share: the two binaries, a bridge with directories of its own, and
+//! waiting with a deadline.
+//!
+//! Nothing here asserts anything about Burrow; each test says itself what must hold.
+
+pub mod sandbox;
+pub mod tmux;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// How long anything may take on a busy machine before a test gives it up.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Says why a test does nothing here, and counts it.
+///
+/// # Panics
+/// When the count cannot be written.
+#[expect(clippy::print_stdout, reason = "a skip is said to whoever reads the test's output")]
+pub fn skip(reason: &str) {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    println!("SKIP {name}: {reason}");
+    let path = workspace().join("target/skips.log");
+    let mut log = std::fs::File::options().create(true).append(true).open(path).expect("skips.log");
+    writeln!(log, "{name}: {reason}").expect("skips.log can be written");
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member of a workspace").to_owned()
+}
+
+/// The bridge that `just build` has left.
+pub fn bridge_path() -> PathBuf {
+    built("BURROW_TEST_BRIDGE", "target/release/host-bridge")
+}
+
+/// The agent that `just build` has left.
+pub fn agent_path() -> PathBuf {
+    built("BURROW_AGENT", "target/x86_64-unknown-linux-musl/release/guest-agent")
+}
+
+fn built(variable: &str, path: &str) -> PathBuf {
+    let path = std::env::var_os(variable).map_or_else(|| workspace().join(path), PathBuf::from);
+    assert!(path.exists(), "{} is missing: run `just build` first", path.display());
+    path
+}
+
+/// A bridge with directories of its own, which go away with it; so does its daemon.
+pub struct Burrow {
+    dir: TempDir,
+    daemon: Option<Child>,
+}
+
+impl Burrow {
+    /// Without a daemon.
+    pub fn new() -> Self {
+        // Socket paths are short, so the directory is not below the (long) target directory.
+        let dir = TempDir::with_prefix("burrow-").expect("a temporary directory");
+        Self { dir, daemon: None }
+    }
+
+    /// With a daemon that answers.
+    pub fn serving() -> Self {
+        let mut burrow = Self::new();
+        burrow.serve();
+        burrow
+    }
+
+    pub fn runtime(&self) -> PathBuf {
+        self.dir.path().join("run")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    pub fn scratch(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// With a daemon that has options and answers.
+    pub fn serving_with(options: &[&str]) -> Self {
+        let mut burrow = Self::new();
+        burrow.serve_with(options);
+        burrow
+    }
+
+    /// Starts the daemon and waits until it answers.
+    pub fn serve(&mut self) {
+        self.serve_with(&[]);
+    }
+
+    fn serve_with(&mut self, options: &[&str]) {
+        assert!(self.daemon.is_none(), "the daemon runs already");
+        let path = self.dir.path().join("serve.log");
+        let log = std::fs::File::options().create(true).append(true).open(path).expect("a log");
+        let child = self
+            .command(&[&["serve"], options].concat())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the bridge starts");
+        self.daemon = Some(child);
+        eventually("the daemon answers", || self.run(&["ps"]).status.success());
+    }
+
+    pub fn daemon_pid(&self) -> Pid {
+        let child = self.daemon.as_ref().expect("a daemon runs");
+        Pid::from_raw(child.id() as i32)
+    }
+
+    /// Ends the daemon without giving it a chance to do anything.
+    pub fn kill_daemon(&mut self) {
+        let mut child = self.daemon.take().expect("a daemon runs");
+        child.kill().expect("it is ours");
+        child.wait().expect("it was ours");
+    }
+
+    /// Asks the daemon to end, and returns its exit code.
+    pub fn end_daemon(&mut self) -> Option<i32> {
+        let mut child = self.daemon.take().expect("a daemon runs");
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it is ours");
+        let mut ended = None;
+        eventually("the daemon ends", || {
+            ended = child.try_wait().expect("it is ours");
+            ended.is_some()
+        });
+        ended.and_then(|status| status.code())
+    }
+
+    /// The bridge with these arguments, not started.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(bridge_path());
+        command
+            .args(arguments)
+            .env("BURROW_RUNTIME_DIR", self.runtime())
+            .env("BURROW_STATE_DIR", self.state())
+            .env("BURROW_AGENT", agent_path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the bridge to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the bridge runs")
+    }
+
+    /// Runs the bridge, which must succeed, and returns its stdout.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {:?}\n{stderr}", output.status);
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    /// Runs the bridge with `input` on its stdin.
+    pub fn feed(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the bridge starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output().expect("the bridge runs");
+        // A program need not read all of its input.
+        writer.join().expect("no panic").ok();
+        output
+    }
+}
+
+impl Default for Burrow {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Burrow {
+    /// Whatever a failed test has left running goes too.
+    fn drop(&mut self) {
+        let has_boxes = std::fs::read_dir(self.state().join("boxes"))
+            .is_ok_and(|mut boxes| boxes.next().is_some());
+        if self.daemon.is_none() && has_boxes {
+            // Only a daemon can take them down.
+            self.daemon = self.command(&["serve"]).stderr(Stdio::null()).spawn().ok();
+            let deadline = Instant::now() + PATIENCE;
+            while Instant::now() < deadline && !self.run(&["ps"]).status.success() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let listed = self.run(&["ps", "--all", "--quiet"]);
+        for name in String::from_utf8_lossy(&listed.stdout).lines() {
+            self.run(&["rm", "--force", name]);
+        }
+        if let Some(mut child) = self.daemon.take() {
+            kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).ok();
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// When it does not within [`PATIENCE`].
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The memory that a process keeps resident, in bytes; `None` when it is gone.
+pub fn resident_bytes(pid: Pid) -> Option<u64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The most that it ever was.
+pub fn resident_bytes_peak(pid: Pid) -> Option<u64> {
+    status_bytes(pid, "VmHWM:")
+}
+
+fn status_bytes(pid: Pid, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The direct children of a process.
+pub fn children(pid: Pid) -> Vec<Pid> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let listed = std::fs::read_to_string(path).unwrap_or_default();
+    listed.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
+}
+
+/// Whether a program is on `PATH`.
+pub fn have(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+}

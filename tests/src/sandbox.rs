@@ -1,0 +1,93 @@
+//! A sandbox on the process machine, driven through the bridge's library.
+
+use host_bridge::config::Paths;
+use host_bridge::guest::Guest;
+use host_bridge::guest::exec::{self, Finished};
+use host_bridge::sandbox::{OneShot, Spec, one_shot};
+use protocol::requests::{Program, SpoolSpec, Start, Stdio};
+use protocol::{SessionId, Text};
+
+use crate::Burrow;
+
+/// A running sandbox of its own.
+pub struct Sandbox {
+    pub guest: Guest,
+    machine: OneShot,
+    next: u64,
+    // Its directories go after the machine.
+    _burrow: Burrow,
+}
+
+/// What a program has said, and how it ended.
+pub struct Ran {
+    pub finished: Finished,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+impl Sandbox {
+    /// # Panics
+    /// When there can be no sandbox here.
+    pub async fn start() -> Self {
+        let burrow = Burrow::new();
+        let paths = Paths { runtime: burrow.runtime(), state: burrow.state() };
+        paths.prepare().expect("directories");
+        let spec = Spec::new("test-box".parse().expect("a name"));
+        let machine = one_shot(&paths, &spec).await.expect("a sandbox");
+        Self { guest: machine.guest().clone(), machine, next: 0, _burrow: burrow }
+    }
+
+    /// A start of `argv` under a fresh session id.
+    pub fn command(&mut self, argv: &[&str]) -> Start {
+        self.next += 1;
+        start(&format!("s{}", self.next), argv)
+    }
+
+    /// Runs a program to its end.
+    pub async fn run(&mut self, argv: &[&str]) -> Ran {
+        let start = self.command(argv);
+        self.run_start(&start, &[]).await
+    }
+
+    /// # Panics
+    /// When the link breaks.
+    pub async fn run_start(&mut self, start: &Start, input: &[u8]) -> Ran {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let finished = exec::collect(
+            &self.guest,
+            start,
+            input,
+            |bytes| stdout.extend_from_slice(bytes),
+            |bytes| stderr.extend_from_slice(bytes),
+        )
+        .await
+        .expect("the program is run");
+        Ran { finished, stdout, stderr }
+    }
+
+    pub async fn end(self) {
+        let Self { machine, guest, .. } = self;
+        drop(guest);
+        machine.end().await;
+    }
+}
+
+/// A start of `argv` on pipes without input.
+///
+/// # Panics
+/// When `session` is no session id.
+pub fn start(session: &str, argv: &[&str]) -> Start {
+    Start {
+        session: session.parse::<SessionId>().expect("a session id"),
+        program: Program::Argv { argv: argv.iter().map(|word| Text::from(*word)).collect() },
+        cwd: None,
+        env: Vec::new(),
+        user: None,
+        stdio: Stdio::Pipes { stdin: false },
+        deadline_ms: None,
+        spool: SpoolSpec::default(),
+        holders: Vec::new(),
+        tied: false,
+        limits: protocol::requests::GroupLimits::default(),
+    }
+}

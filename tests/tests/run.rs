@@ -1,0 +1,177 @@
+//! `host-bridge run`: one command in a box of its own, as a person at a terminal or a script sees
+//! it.
+
+use std::time::{Duration, Instant};
+
+use tests::Burrow;
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+#[test]
+fn stdout_and_stderr_stay_apart_and_the_code_is_the_commands_own() {
+    let burrow = Burrow::new();
+    let output = burrow.run(&["run", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!(text(&output.stdout), "out\n");
+    assert_eq!(text(&output.stderr), "err\n");
+    assert_eq!(output.status.code(), Some(7));
+}
+
+#[test]
+fn a_program_that_leaves_a_child_behind_returns_at_once() {
+    let burrow = Burrow::new();
+    let before = Instant::now();
+    let output = burrow.run(&["run", "--", "sh", "-c", "sleep 1000 & echo hi"]);
+    assert!(before.elapsed() < Duration::from_secs(10), "waited for the child");
+    assert_eq!(text(&output.stdout), "hi\n");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("left"), "says what was left: {:?}", output.stderr);
+}
+
+#[test]
+fn failures_to_start_have_the_codes_of_a_shell_and_say_why() {
+    let burrow = Burrow::new();
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["run", "--", "no-such-program"], 127, "no-such-program"),
+        (&["run", "--", "/etc/hostname"], 126, "/etc/hostname"),
+        (&["run", "--cwd", "/nowhere", "--", "true"], 126, "/nowhere"),
+        (&["run", "--user", "nobody-knows", "--", "true"], 125, "nobody-knows"),
+    ];
+    for (arguments, code, named) in cases {
+        let output = burrow.run(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(named), "{arguments:?} does not name it: {stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_deadline_ends_the_whole_tree() {
+    let burrow = Burrow::new();
+    let before = Instant::now();
+    let script = "setsid sleep 1000 & sleep 1000";
+    let output = burrow.run(&["run", "--timeout", "1s", "--", "sh", "-c", script]);
+    let took = before.elapsed();
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_signal_of_its_own_is_told_as_such() {
+    let burrow = Burrow::new();
+    let output = burrow.run(&["run", "--", "sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(output.status.code(), Some(128 + 11), "{}", text(&output.stderr));
+}
+
+#[test]
+fn stdin_is_forwarded_on_request_and_empty_otherwise() {
+    let burrow = Burrow::new();
+    let bytes: Vec<u8> = (0..=255).cycle().take(3_000_000).collect();
+    let output = burrow.feed(&["run", "-i", "--", "cat"], &bytes);
+    assert!(output.stdout == bytes, "{} bytes came back", output.stdout.len());
+    let output = burrow.feed(&["run", "--", "cat"], b"unheard");
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), ""));
+}
+
+#[test]
+fn the_environment_the_directory_and_the_user_are_as_asked() {
+    let burrow = Burrow::new();
+    let arguments = ["run", "-e", "GREETING=hej", "--cwd", "/tmp", "--user", "1234:567", "--"];
+    let script = "echo $GREETING $(pwd) $(id -u):$(id -g)";
+    let output = burrow.ok(&[&arguments[..], &["sh", "-c", script]].concat());
+    assert_eq!(output, "hej /tmp 1234:567\n");
+}
+
+#[test]
+fn arguments_are_not_read_by_any_shell() {
+    let burrow = Burrow::new();
+    let output = burrow.ok(&["run", "--", "printf", "%s|", "$HOME", "a b", "*", "", "\"'"]);
+    assert_eq!(output, "$HOME|a b|*||\"'|");
+}
+
+#[test]
+fn what_is_written_inside_stays_inside() {
+    let burrow = Burrow::new();
+    let marker = format!("/etc/burrow-test-{}", std::process::id());
+    let script = format!("echo x > {marker} && cat {marker}");
+    assert_eq!(burrow.ok(&["run", "--", "sh", "-c", &script]), "x\n");
+    assert!(!std::path::Path::new(&marker).exists(), "{marker} is on the host");
+}
+
+#[test]
+fn the_sandbox_has_its_own_processes_network_and_host_name() {
+    let burrow = Burrow::new();
+    let script = "hostname; ls -d /proc/[0-9]* | wc -l; ls /sys/class/net; cat /proc/1/comm";
+    let output = burrow.ok(&["run", "--name", "burrow-one", "--", "sh", "-c", script]);
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.first(), Some(&"burrow-one"));
+    let processes: u32 = lines[1].trim().parse().expect("a number");
+    assert!(processes < 8, "{processes} processes are seen");
+    assert_eq!(lines[2], "lo");
+    assert_eq!(lines[3], "guest-agent");
+}
+
+#[test]
+fn a_sandbox_leaves_nothing_behind() {
+    let burrow = Burrow::new();
+    burrow.ok(&["run", "--", "sh", "-c", "sleep 1000 & setsid sleep 1000 & true"]);
+    let left: Vec<_> = walk(&burrow.runtime());
+    assert!(left.is_empty(), "left in the runtime directory: {left:?}");
+    let boxes = walk(&burrow.state());
+    assert!(boxes.is_empty(), "left in the state directory: {boxes:?}");
+}
+
+/// Files and sockets below `dir`, other than what a daemon would share.
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        if entry.path().is_dir() {
+            found.extend(walk(&entry.path()));
+        } else {
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_an_endless_program() {
+    let burrow = Burrow::new();
+    let mut child = burrow
+        .command(&["run", "--", "yes"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut stdout = child.stdout.take().expect("piped");
+    let mut first = [0; 4];
+    std::io::Read::read_exact(&mut stdout, &mut first).expect("some output");
+    drop(stdout);
+    assert_eq!(&first, b"y\ny\n");
+    let mut ended = None;
+    tests::eventually("the bridge ends", || {
+        ended = child.try_wait().expect("it is ours");
+        ended.is_some()
+    });
+}
+
+#[test]
+fn a_bridge_that_is_killed_takes_its_one_shot_box_with_it() {
+    let burrow = Burrow::new();
+    let mut child = burrow.command(&["run", "--", "sleep", "1000"]).spawn().expect("starts");
+    let bridge = nix::unistd::Pid::from_raw(child.id() as i32);
+    let mut supervisors = Vec::new();
+    tests::eventually("the sandbox runs", || {
+        supervisors = tests::children(bridge);
+        supervisors.iter().any(|supervisor| {
+            tests::children(*supervisor).iter().any(|init| !tests::children(*init).is_empty())
+        })
+    });
+    child.kill().expect("it is ours");
+    child.wait().expect("it was ours");
+    for supervisor in supervisors {
+        tests::eventually("the sandbox is gone", || tests::resident_bytes(supervisor).is_none());
+    }
+}

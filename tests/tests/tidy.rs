@@ -1,0 +1,178 @@
+//! The rules of the tree that no compiler holds: who imports whom, where `unsafe` may be, how files
+//! begin.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A part and the parts of its own crate that it may use. What is not listed may be used by nobody
+/// else than itself.
+type Imports = (&'static str, &'static [&'static str]);
+
+/// Rows further down may use rows further up, as listed.
+const AGENT: &[Imports] = &[
+    ("sys", &[]),
+    ("config", &[]),
+    ("limits", &[]),
+    ("host", &["sys"]),
+    ("cgroup", &["sys"]),
+    ("flow", &["sys"]),
+    ("process", &["sys", "cgroup"]),
+    ("pid1", &["sys", "process", "cgroup"]),
+    ("boot", &["sys", "cgroup"]),
+    ("file", &["sys", "flow", "limits"]),
+    ("port", &["sys", "flow", "limits"]),
+    ("session", &["sys", "flow", "limits", "process", "pid1", "cgroup", "agent"]),
+    // One value that all parts share, by design.
+    ("agent", &["sys", "config", "cgroup", "pid1", "session", "serve"]),
+    ("router", &["agent", "flow", "file", "port", "session", "serve"]),
+    ("serve", &["sys", "flow", "limits", "session", "agent", "router"]),
+    ("run", &["agent", "cgroup", "config", "limits", "pid1", "session", "serve", "process"]),
+];
+
+const BRIDGE: &[Imports] = &[
+    ("limits", &[]),
+    ("config", &["limits"]),
+    ("terminal", &["limits"]),
+    ("link", &["limits"]),
+    ("guest", &["link", "limits"]),
+    ("machine", &["guest", "link", "config", "limits"]),
+    ("sandbox", &["machine", "guest", "link", "config", "limits"]),
+    ("control", &["sandbox", "machine", "guest", "link", "config", "limits"]),
+    ("cli", &["control", "sandbox", "machine", "guest", "link", "config", "limits", "terminal"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()
+}
+
+/// Every Rust file below `dir`.
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+}
+
+/// The first component of `path` below `src`, without its ending.
+fn part(path: &Path, src: &Path) -> String {
+    let below = path.strip_prefix(src).expect("below src");
+    let first = below.components().next().expect("a file").as_os_str().to_string_lossy();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+/// The modules of its own crate that a text names, outside of comments.
+fn named(text: &str) -> Vec<String> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut parts = Vec::new();
+    for line in code {
+        for (at, _) in line.match_indices("crate::") {
+            let rest = &line[at + "crate::".len()..];
+            let names: Vec<&str> = match rest.strip_prefix('{') {
+                Some(several) => several.split(", ").collect(),
+                None => vec![rest],
+            };
+            for name in names {
+                let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+                parts.push(name[..end.unwrap_or(name.len())].to_owned());
+            }
+        }
+    }
+    parts
+}
+
+fn check_imports(crate_dir: &str, table: &[Imports]) {
+    let src = root().join(crate_dir).join("src");
+    for path in sources(&src).into_iter().filter(|path| !is_test(path)) {
+        let own = part(&path, &src);
+        let Some((_, allowed)) = table.iter().find(|(name, _)| *name == own) else {
+            assert!(own == "main" || own == "lib", "{} belongs to no row", path.display());
+            continue;
+        };
+        for other in named(&fs::read_to_string(&path).expect("a source")) {
+            let known = table.iter().any(|(name, _)| *name == other);
+            let fine = !known || other == own || allowed.contains(&other.as_str());
+            assert!(fine, "{} uses {other}, which {own} may not", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_agents_parts_use_only_what_they_may() {
+    check_imports("guest-agent", AGENT);
+}
+
+#[test]
+fn the_bridges_parts_use_only_what_they_may() {
+    check_imports("host-bridge", BRIDGE);
+}
+
+#[test]
+fn unsafe_stays_where_it_is_reviewed() {
+    for crate_dir in ["protocol", "host-bridge", "guest-agent"] {
+        let src = root().join(crate_dir).join("src");
+        for path in sources(&src) {
+            let text = fs::read_to_string(&path).expect("a source");
+            let has_unsafe = text.lines().any(|line| {
+                let line = line.trim_start();
+                !line.starts_with("//") && (line.contains("unsafe {") || line.contains("unsafe fn"))
+            });
+            let may = path.starts_with(root().join("guest-agent/src/sys"));
+            assert!(may || !has_unsafe, "{} has unsafe", path.display());
+        }
+    }
+    for lib in ["protocol/src/lib.rs", "host-bridge/src/lib.rs"] {
+        let text = fs::read_to_string(root().join(lib)).expect("a source");
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{lib} must forbid unsafe");
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_and_stays_readable() {
+    const LINES_MAX: usize = 600;
+    for dir in ["protocol/src", "host-bridge/src", "guest-agent/src", "tests"] {
+        for path in sources(&root().join(dir)) {
+            let text = fs::read_to_string(&path).expect("a source");
+            let unit_tests = path.ends_with("tests.rs");
+            assert!(unit_tests || text.starts_with("//!"), "{} has no `//!`", path.display());
+            let lines = text.lines().count();
+            assert!(is_test(&path) || lines <= LINES_MAX, "{}: {lines} lines", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_protocol_does_no_input_or_output() {
+    const FORBIDDEN: [&str; 7] = [
+        "std::fs",
+        "std::net",
+        "std::time::Instant",
+        "SystemTime",
+        "std::process",
+        "tokio",
+        "nix::",
+    ];
+    let src = root().join("protocol/src");
+    for path in sources(&src).into_iter().filter(|path| !is_test(path)) {
+        let text = fs::read_to_string(&path).expect("a source");
+        for word in FORBIDDEN {
+            assert!(!text.contains(word), "{} uses {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_readme_and_ci_run_the_same() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("a README");
+    let ci = fs::read_to_string(root().join(".ci/run")).expect("a CI script");
+    assert!(readme.contains("./do ci") && ci.contains("./do ci"));
+}
