@@ -8,9 +8,35 @@ default:
     @just --list
 
 # Build the bridge and the agent.
-build: _target
+build: _agent
     cargo build --release -p host-bridge
-    cargo build --release -p guest-agent --target {{musl}}
+
+# The agent, as small as the toolchain makes it: docs/decisions/0007-a-small-agent.md.
+_agent: _target
+    #!/usr/bin/env bash
+    set -euo pipefail
+    library=$(rustc --print sysroot)/lib/rustlib/src/rust/library
+    std=(-Z build-std=std,panic_unwind -Z build-std-features=optimize_for_size)
+    if [ ! -d "$library" ] && ! rustup component add rust-src >/dev/null 2>&1; then
+        echo "build: rust-src is missing, so the agent takes the standard library as it comes and is larger" >&2
+        std=()
+    fi
+    flags=(
+        # Functions that cannot unwind need no tables, and frame pointers make the others' short.
+        -C force-unwind-tables=no -C force-frame-pointers=yes
+        # The toolchain's own linker, which folds equal functions.
+        -Z unstable-options -C linker-features=+lld -C link-self-contained=+linker
+        -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs
+        # Panics say where they come from, not where this machine keeps its sources.
+        --remap-path-prefix="$library=library"
+    )
+    cargo fetch --quiet --target {{musl}}
+    for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
+        flags+=(--remap-path-prefix="$registry/=")
+    done
+    # What is unstable here concerns the build alone; the code is what any stable toolchain compiles.
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=z \
+        cargo build --release -p guest-agent --target {{musl}} ${std[@]+"${std[@]}"}
 
 # Build, then run Python and a shell command, each in a sandbox of its own.
 try: build
@@ -53,10 +79,10 @@ schema MODE="1":
 soak RUNS="10000": build
     BURROW_SOAK_RUNS={{RUNS}} cargo nextest run --release -p tests --run-ignored only soak --no-capture
 
-# Figures beside a floor measured in the same run.
-bench: build
+# Figures beside a floor measured in the same run: sizes, runs, flood, starts, many, or all.
+bench WHICH="": build
     cargo build --release -p guest-agent --example floor --target {{musl}}
-    cargo bench -p tests
+    cargo bench -p tests --bench figures -- {{WHICH}}
 
 _target:
     @rustup target list --installed | grep -q '^{{musl}}$' || rustup target add {{musl}}

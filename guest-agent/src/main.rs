@@ -18,6 +18,7 @@ mod run;
 mod serve;
 mod session;
 mod sys;
+mod task;
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

@@ -27,6 +27,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::flow::{Inlet, Outlet};
+use crate::task;
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +54,7 @@ pub async fn forward(ask: Forward, inlet: Inlet, outlet: Outlet) -> Result<Reply
     };
     // What the client sends in one piece must not wait for the acknowledgement of the last.
     connection.set_nodelay(true).map_err(|error| refuse(&error))?;
-    tokio::task::spawn_local(async move {
+    task::spawn(async move {
         let carried = tokio::select! {
             biased;
             carried = carry(&connection, &inlet, &outlet) => carried,

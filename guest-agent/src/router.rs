@@ -16,6 +16,7 @@ use crate::agent::Agent;
 use crate::flow::{Inlet, Outlet};
 use crate::serve::Peer;
 use crate::session::Starter;
+use crate::task::{self, Work};
 use crate::{file, port};
 
 /// The kernel's largest file offset; nothing above it can be added to without care.
@@ -34,11 +35,13 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         }
         Request::Sessions { since } => {
             let shared = agent.clone();
-            later(peer, id, async move { Ok(Reply::Sessions(shared.sessions.list(since).await)) });
+            let list = async move { Ok(Reply::Sessions(shared.sessions.list(since).await)) };
+            later(peer, id, boxed(list));
         }
         Request::Wait { session } => match agent.sessions.get(&session) {
             Ok(session) => {
-                later(peer, id, async move { Ok(Reply::Exited((*session.wait().await).clone())) })
+                let wait = async move { Ok(Reply::Exited((*session.wait().await).clone())) };
+                later(peer, id, boxed(wait));
             }
             Err(fault) => peer.answer(id, Err(fault)),
         },
@@ -58,56 +61,46 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::Subscribe(ask) => peer.answer(id, subscribe(agent, peer, id, &ask)),
         Request::Input(ask) => peer.answer(id, input(agent, peer, id, &ask)),
         Request::ReadFile(ask) => {
-            let outlet = outlet(agent, peer, id, ask.stream, ask.offset);
-            transfer(agent, peer, id, ask.stream, outlet, async |outlet| {
-                file::read_file(ask, outlet).await
-            });
+            let stream = ask.stream;
+            let opened = outlet(agent, peer, id, stream, ask.offset);
+            let work = opened.map(|outlet| boxed(file::read_file(ask, outlet)));
+            transfer(agent, peer, id, stream, work);
         }
         Request::WriteFile(ask) => {
-            let inlet = inlet(peer, id, ask.stream);
-            transfer(agent, peer, id, ask.stream, inlet, async |inlet| {
-                file::write_file(ask, inlet).await
-            });
+            let stream = ask.stream;
+            let opened = inlet(peer, id, stream);
+            let work = opened.map(|inlet| boxed(file::write_file(ask, inlet)));
+            transfer(agent, peer, id, stream, work);
         }
         Request::TarGet(ask) => {
-            let outlet = outlet(agent, peer, id, ask.stream, 0);
-            transfer(agent, peer, id, ask.stream, outlet, async |outlet| {
-                file::tar_get(ask, outlet).await
-            });
+            let stream = ask.stream;
+            let opened = outlet(agent, peer, id, stream, 0);
+            let work = opened.map(|outlet| boxed(file::tar_get(ask, outlet)));
+            transfer(agent, peer, id, stream, work);
         }
         Request::TarPut(ask) => {
-            let inlet = inlet(peer, id, ask.stream);
-            transfer(agent, peer, id, ask.stream, inlet, async |inlet| {
-                file::tar_put(ask, inlet).await
-            });
+            let stream = ask.stream;
+            let opened = inlet(peer, id, stream);
+            let work = opened.map(|inlet| boxed(file::tar_put(ask, inlet)));
+            transfer(agent, peer, id, stream, work);
         }
         Request::Watch(ask) => {
-            let outlet = outlet(agent, peer, id, ask.stream, 0);
-            transfer(agent, peer, id, ask.stream, outlet, async |outlet| {
-                file::watch(ask, outlet).await
-            });
+            let stream = ask.stream;
+            let opened = outlet(agent, peer, id, stream, 0);
+            let work = opened.map(|outlet| boxed(file::watch(ask, outlet)));
+            transfer(agent, peer, id, stream, work);
         }
         Request::Forward(ask) => {
-            let both = both(agent, peer, id, ask.stream);
-            transfer(agent, peer, id, ask.stream, both, async |(inlet, outlet)| {
-                port::forward(ask, inlet, outlet).await
-            });
+            let stream = ask.stream;
+            let opened = both(agent, peer, id, stream);
+            let work = opened.map(|(inlet, outlet)| boxed(port::forward(ask, inlet, outlet)));
+            transfer(agent, peer, id, stream, work);
         }
-        Request::Stat { path, follow } => {
-            later(peer, id, file::stat(path, follow));
-        }
-        Request::List(ask) => {
-            later(peer, id, file::list(ask));
-        }
-        Request::MakeDirectory(ask) => {
-            later(peer, id, file::make_directory(ask));
-        }
-        Request::Move(ask) => {
-            later(peer, id, file::rename(ask));
-        }
-        Request::Remove(ask) => {
-            later(peer, id, file::remove(ask));
-        }
+        Request::Stat { path, follow } => later(peer, id, boxed(file::stat(path, follow))),
+        Request::List(ask) => later(peer, id, boxed(file::list(ask))),
+        Request::MakeDirectory(ask) => later(peer, id, boxed(file::make_directory(ask))),
+        Request::Move(ask) => later(peer, id, boxed(file::rename(ask))),
+        Request::Remove(ask) => later(peer, id, boxed(file::remove(ask))),
         Request::Shutdown(ask) => {
             agent.stop(ask.grace_ms.map_or(STOP_GRACE_GUEST, Duration::from_millis));
             peer.answer(id, Ok(Reply::Done {}));
@@ -119,33 +112,36 @@ fn done((): ()) -> Reply {
     Reply::Done {}
 }
 
-/// Answers when `work` is done, without keeping anybody waiting meanwhile.
-fn later(
-    peer: &Rc<Peer>,
-    id: RequestId,
-    work: impl Future<Output = Result<Reply, Fault>> + 'static,
-) {
-    let peer = peer.clone();
-    tokio::task::spawn_local(async move { peer.answer(id, work.await) });
+/// The work of a request, whatever it is: one type, so that the code around it is there once.
+type Handler = Work<Result<Reply, Fault>>;
+
+fn boxed(work: impl Future<Output = Result<Reply, Fault>> + 'static) -> Handler {
+    Box::pin(work)
 }
 
-/// Runs work on an opened stream. A stream whose work was refused is closed again.
-fn transfer<T: 'static>(
-    agent: &Rc<Agent>,
+/// Answers when `work` is done, without keeping anybody waiting meanwhile.
+fn later(peer: &Rc<Peer>, id: RequestId, work: Handler) {
+    let peer = peer.clone();
+    task::spawn(async move { peer.answer(id, work.await) });
+}
+
+/// Does the work on an opened stream. A stream whose work was refused is closed again.
+fn transfer(
+    agent: &Agent,
     peer: &Rc<Peer>,
     id: RequestId,
     stream: StreamId,
-    opened: Result<T, Fault>,
-    work: impl AsyncFnOnce(T) -> Result<Reply, Fault> + 'static,
+    work: Result<Handler, Fault>,
 ) {
-    let opened = match opened {
-        Ok(opened) => opened,
+    let work = match work {
+        Ok(work) => work,
         Err(fault) => return peer.answer(id, Err(fault)),
     };
-    let (agent, peer) = (agent.clone(), peer.clone());
-    tokio::task::spawn_local(async move {
-        let result = match agent.check_running() {
-            Ok(()) => work(opened).await,
+    let running = agent.check_running();
+    let peer = peer.clone();
+    task::spawn(async move {
+        let result = match running {
+            Ok(()) => work.await,
             Err(fault) => Err(fault),
         };
         if result.is_err() {

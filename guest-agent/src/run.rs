@@ -21,6 +21,7 @@ use crate::pid1::shutdown::{self, Scope};
 use crate::pid1::signals::{Blocked, Notice, Signals};
 use crate::serve;
 use crate::session::HOUSEKEEPING;
+use crate::task;
 
 /// How hosts reach the agent.
 pub struct Doors {
@@ -62,13 +63,13 @@ async fn live(
     if let Some(groups) = agent.groups.borrow_mut().as_mut() {
         groups.refill();
     }
-    tokio::task::spawn_local(hear_signals(agent.clone(), signals));
-    tokio::task::spawn_local(keep_house(agent.clone()));
+    task::spawn(hear_signals(agent.clone(), signals));
+    task::spawn(keep_house(agent.clone()));
     if let Some(link) = doors.link {
         serve::accept(&agent, link);
     }
     if let Some(listener) = doors.listener {
-        tokio::task::spawn_local(answer_door(agent.clone(), listener)?);
+        task::spawn(answer_door(agent.clone(), listener)?);
     }
     let grace = tokio::select! {
         grace = agent.stop_asked() => grace,

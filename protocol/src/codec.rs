@@ -115,13 +115,15 @@ impl FrameBuffer {
 /// Appends a frame with `body` as named MessagePack.
 pub fn encode_message<T: Serialize>(kind: Kind, id: u64, body: &T, out: &mut Vec<u8>) {
     let start = frame::begin_frame(kind, id, out);
-    rmp_serde::encode::write_named(out, body).expect("writing our own types to memory cannot fail");
+    msgpack::encode(body, out);
     frame::finish_frame(start, out);
 }
 
 /// A body on its own, for owners that look at its size before they send it.
 pub fn encode_body<T: Serialize>(body: &T) -> Vec<u8> {
-    rmp_serde::to_vec_named(body).expect("writing our own types to memory cannot fail")
+    let mut out = Vec::new();
+    msgpack::encode(body, &mut out);
+    out
 }
 
 /// Reads a body; trailing bytes are an error, because they mean that the ends disagree.

@@ -1,4 +1,4 @@
-//! MessagePack bodies → our types, made for little code.
+//! MessagePack bodies ↔ our types, made for little code. Writing is in [`encode`](mod@encode).
 //!
 //! Called by the codec alone. The agent must stay below 1 MB, and the decoder of rmp-serde expands
 //! its whole match over MessagePack's markers once for each type that is read: half a megabyte.
@@ -14,6 +14,7 @@
 //! its bytes have been seen, nothing recurses deeper than the type does, and nesting is bounded by
 //! [`BODY_DEPTH_MAX`](crate::limits::BODY_DEPTH_MAX).
 
+mod encode;
 mod error;
 mod parse;
 
@@ -23,6 +24,7 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
+pub use self::encode::encode;
 pub use self::error::{Error, Reason};
 use self::parse::{Head, Input};
 

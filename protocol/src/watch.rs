@@ -31,8 +31,7 @@ pub enum RecordError {
 pub fn encode_record(event: &WatchEvent, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
-    rmp_serde::encode::write_named(out, event)
-        .expect("writing our own types to memory cannot fail");
+    msgpack::encode(event, out);
     let length = (out.len() - start - LENGTH_BYTES) as u32;
     out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
 }

@@ -60,6 +60,14 @@ impl Tmux {
         self.tell(&["send-keys", "-l", text]);
     }
 
+    /// Pastes a text, however long, as it is.
+    pub fn paste(&self, text: &str) {
+        let path = self.dir.path().join("paste");
+        std::fs::write(&path, text).expect("written");
+        self.tell(&["load-buffer", path.to_str().expect("UTF-8")]);
+        self.tell(&["paste-buffer", "-r"]);
+    }
+
     /// Presses keys by tmux's names for them: `C-c`, `Escape`, `Space`.
     pub fn keys(&self, keys: &[&str]) {
         self.tell(&[&["send-keys"], keys].concat());
@@ -73,6 +81,11 @@ impl Tmux {
             writeln!(screen, "{}", line.trim_end()).expect("a string takes all");
         }
         screen
+    }
+
+    /// What has scrolled out of sight, and what is to be seen.
+    pub fn history(&self) -> String {
+        self.tell(&["capture-pane", "-p", "-J", "-S", "-"])
     }
 
     /// Waits until `text` is to be seen.

@@ -29,6 +29,17 @@ fn numbers(last: u32) -> String {
     text
 }
 
+/// A script that prints the same in steps of ten thousand lines, and so takes a second or two for
+/// some megabytes: long enough to be killed in the midst of.
+fn flood(last: u32) -> String {
+    assert!(last.is_multiple_of(10_000), "whole steps");
+    let steps = last / 10_000;
+    format!(
+        "i=0; while [ $i -lt {steps} ]; do seq $((i * 10000 + 1)) $(((i + 1) * 10000)); \
+         sleep 0.003; i=$((i + 1)); done"
+    )
+}
+
 /// Asserts equality without printing megabytes.
 fn assert_same(got: &[u8], wanted: &[u8], what: &str) {
     if got == wanted {
@@ -192,10 +203,10 @@ fn an_unknown_box_is_told_with_those_that_may_have_been_meant() {
         &["cp", "worked:/etc/hostname", "-"],
         &["port-forward", "worked", "0:80"],
         &["attach", "worked", "--session", "x"],
+        &["logs", "worked"],
     ] {
         assert_refused(&burrow.run(verb), 125, &["there is no box worked", "worker"]);
     }
-    assert_refused(&burrow.run(&["logs", "worked"]), 125, &["worked", "host-bridge ps -a"]);
 }
 
 #[test]
@@ -299,10 +310,35 @@ fn a_followed_log_shows_what_comes_and_ends_with_its_box() {
     assert_eq!(next().as_deref(), Some("first"));
     exec.0.stdin.take().expect("piped").write_all(b"second\n").expect("it reads");
     assert_eq!(next().as_deref(), Some("second"));
-    burrow.ok(&["stop", "--grace", "0s", "work"]);
+    burrow.ok(&["stop", "work"]);
     assert_eq!(next(), None);
     assert!(follow.0.wait().expect("it is ours").success());
-    assert_eq!(exec.0.wait().expect("it is ours").code(), Some(137), "told of the stop");
+    exec.0.wait().expect("it is ours");
+}
+
+#[test]
+fn whoever_sits_in_a_box_that_ends_is_told_so() {
+    let burrow = Burrow::serving();
+    for (verb, code, word) in [
+        (&["stop", "work"][..], 137, "because the box was stopped"),
+        (&["kill", "work"], 125, "the connection to the box was lost"),
+    ] {
+        burrow.ok(&["start", "--name", "work"]);
+        let exec = burrow
+            .command(&["exec", "work", "--", "sh", "-c", "echo up; sleep 1000"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut exec = Ended(exec.expect("starts"));
+        let mut up = [0; 3];
+        exec.0.stdout.take().expect("piped").read_exact(&mut up).expect("output");
+        burrow.ok(verb);
+        let mut told = String::new();
+        exec.0.stderr.take().expect("piped").read_to_string(&mut told).expect("UTF-8");
+        assert_eq!(exec.0.wait().expect("it is ours").code(), Some(code), "{verb:?}: {told}");
+        assert!(told.contains(word), "{verb:?}: {told}");
+        burrow.ok(&["rm", "work"]);
+    }
 }
 
 #[test]
@@ -323,10 +359,10 @@ fn a_flood_is_whole_on_both_sides_of_a_killed_bridge() {
     const LAST: u32 = 3_000_000;
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
-    let script = format!("seq 1 {LAST}");
-    burrow.ok(&["exec", "-d", "--session", "flood", "work", "--", "sh", "-c", &script]);
+    burrow.ok(&["exec", "-d", "--session", "flood", "work", "--", "sh", "-c", &flood(LAST)]);
     let wanted = numbers(LAST);
-    await_growth(&burrow, wanted.len() as u64 / 8, || false);
+    let some = wanted.len() as u64 / 8;
+    eventually("the flood has begun", || log_bytes(&burrow) >= some);
     burrow.kill_daemon();
     let before = log_bytes(&burrow);
     assert!(before < wanted.len() as u64, "it was killed too late to be in the midst");
@@ -344,7 +380,7 @@ fn a_bridge_killed_again_and_again_loses_nothing_of_any_session() {
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
     for session in SESSIONS {
-        let script = format!("seq 1 {LAST}; seq 1 1000 >&2; exit 7");
+        let script = format!("{}; seq 1 1000 >&2; exit 7", flood(LAST));
         burrow.ok(&["exec", "-d", "--session", session, "work", "--", "sh", "-c", &script]);
     }
     let wanted = numbers(LAST);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use host_bridge::guest::Writer;
 use host_bridge::guest::exec::{Event, Execution};
+use nix::sys::signal::{Signal, kill};
 use protocol::Cause;
 use protocol::requests::{Stdio, TerminalSize};
 use tests::sandbox::Sandbox;
@@ -191,7 +192,8 @@ fn in_a_box(burrow: &Burrow) -> Option<Tmux> {
 
 /// Leaves that shell with a code of its own, which must arrive.
 fn leave(tmux: &Tmux) {
-    leave(&tmux);
+    tmux.line("exit 3");
+    tmux.wait_for("code=3");
 }
 
 #[test]
@@ -233,7 +235,8 @@ fn the_window_size_is_the_programs_and_its_changes_reach_it() {
     tmux.line("stty size");
     tmux.wait_for("\n24 80");
     // A program hears of a change by the signal for it.
-    tmux.line("trap 'echo window is $(stty size)' WINCH");
+    tmux.line("trap 'echo window is $(stty size)' WINCH; echo armed=$((1+1))");
+    tmux.wait_for("armed=2");
     for (columns, rows) in [(100, 30), (60, 10), (81, 25)] {
         tmux.resize(columns, rows);
         let told = format!("window is {rows} {columns}");
@@ -402,6 +405,55 @@ fn a_reader_that_goes_away_ends_a_program_on_a_terminal() {
         ended.is_some()
     });
     assert_eq!(ended.and_then(|status| status.code()), Some(141));
+}
+
+#[test]
+fn every_byte_of_a_raw_terminal_reaches_our_stdout() {
+    if !have("python3") {
+        return skip("python3 is not installed");
+    }
+    let burrow = Burrow::new();
+    let script = "stty raw; exec python3 -c \
+        'import sys; [sys.stdout.buffer.write(bytes(range(256)) * 4096) for _ in range(16)]'";
+    let output = burrow.run(&["run", "-t", "--", "sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout.len(), 16 * 1024 * 1024);
+    let whole = output.stdout.iter().enumerate().all(|(at, byte)| *byte == (at % 256) as u8);
+    assert!(whole, "the bytes differ");
+}
+
+#[test]
+fn a_long_paste_arrives_whole() {
+    let burrow = Burrow::new();
+    let Some(tmux) = Tmux::open(&burrow) else { return };
+    let text: String = (0..30_000).map(|number| format!("{number:06} ")).collect();
+    let script = format!("stty raw -echo; echo ready=$((1+1)); head -c {} | cksum", text.len());
+    tmux.line(&format!("hb run -it -- sh -c '{script}'; echo code=$?"));
+    tmux.wait_for("ready=2");
+    tmux.paste(&text);
+    tmux.wait_for("code=0");
+    let sums = burrow.feed(&["run", "-i", "--", "cksum"], text.as_bytes());
+    let sum = String::from_utf8(sums.stdout).expect("UTF-8");
+    tmux.wait_for(sum.trim());
+}
+
+#[test]
+fn a_bridge_that_is_killed_gives_the_terminal_back_and_takes_its_box_with_it() {
+    let burrow = Burrow::new();
+    let Some(tmux) = Tmux::open(&burrow) else { return };
+    let mode = tmux.mode();
+    tmux.line("hb run -it -- sh -c 'echo up=$((1+1)); exec sleep 1000'; echo code=$?");
+    tmux.wait_for("up=2");
+    eventually("raw mode", || tmux.mode() != mode);
+    let bridge = tmux.program();
+    let children = tests::children(bridge);
+    assert!(children.len() >= 2, "a supervisor and a guardian: {children:?}");
+    kill(bridge, Signal::SIGKILL).expect("it is ours");
+    tmux.wait_for("code=137");
+    tmux.wait_for_mode(&mode);
+    for child in children {
+        eventually("nothing is left", || tests::resident_bytes(child).is_none());
+    }
 }
 
 #[test]

@@ -13,20 +13,21 @@ const AGENT: &[Imports] = &[
     ("sys", &[]),
     ("config", &[]),
     ("limits", &[]),
+    ("task", &[]),
     ("host", &["sys"]),
     ("cgroup", &["sys"]),
     ("flow", &["sys"]),
     ("process", &["sys", "cgroup"]),
     ("pid1", &["sys", "process", "cgroup"]),
     ("boot", &["sys", "cgroup"]),
-    ("file", &["sys", "flow", "limits"]),
-    ("port", &["sys", "flow", "limits"]),
-    ("session", &["sys", "flow", "limits", "process", "pid1", "cgroup", "agent"]),
+    ("file", &["sys", "flow", "limits", "task"]),
+    ("port", &["sys", "flow", "limits", "task"]),
+    ("session", &["sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent"]),
     // One value that all parts share, by design.
     ("agent", &["sys", "config", "cgroup", "pid1", "session", "serve"]),
-    ("router", &["agent", "flow", "file", "port", "session", "serve"]),
-    ("serve", &["sys", "flow", "limits", "session", "agent", "router"]),
-    ("run", &["agent", "cgroup", "config", "limits", "pid1", "session", "serve", "process"]),
+    ("router", &["agent", "flow", "task", "file", "port", "session", "serve"]),
+    ("serve", &["sys", "flow", "limits", "task", "session", "agent", "router"]),
+    ("run", &["agent", "cgroup", "config", "limits", "task", "pid1", "session", "serve", "process"]),
 ];
 
 const BRIDGE: &[Imports] = &[

@@ -24,14 +24,15 @@ use super::hard_links::{FileId, HardLinks};
 use super::limits::{PIECE_BYTES, TREE_DEPTH_MAX};
 use super::names::Names;
 use super::refusal::{quoted, refused, refused_io, unfit};
-use super::work::{Next, Producer, blocking, send};
+use super::work::{Next, Producer, send};
 use super::{beneath, info, path};
 use crate::flow::Outlet;
+use crate::task::blocking;
 
 /// Answers when the first entry is found; the archive then flows into `outlet`.
 pub async fn tar_get(ask: TarGet, outlet: Outlet) -> Result<Reply, Fault> {
     let archiver = blocking(move || Archiver::open(ask)).await?;
-    send(archiver, outlet);
+    send(Box::new(archiver), outlet);
     Ok(Reply::Done {})
 }
 

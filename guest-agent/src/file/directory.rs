@@ -13,7 +13,7 @@ use protocol::requests::MakeDirectory;
 use super::attributes::{check_permissions, mode};
 use super::path;
 use super::refusal::{refused, refused_io};
-use super::work::blocking;
+use crate::task::blocking;
 
 /// The permissions of a directory when the request names none, and of every missing parent.
 pub const PERMISSIONS_NEW: u32 = 0o755;

@@ -14,7 +14,7 @@ use protocol::{Fault, FaultCode, Text};
 use super::limits::PERMISSIONS_MAX;
 use super::path;
 use super::refusal::{refused, unfit};
-use super::work::blocking;
+use crate::task::blocking;
 
 /// Answers what is at a path; with `follow`, what a symlink there points to.
 pub async fn stat(path: Text, follow: bool) -> Result<Reply, Fault> {

@@ -16,8 +16,8 @@ use protocol::requests::List;
 use super::limits::{ENTRY_BYTES, PAGE_BYTES_MAX};
 use super::names::Names;
 use super::refusal::refused;
-use super::work::blocking;
 use super::{info, path};
+use crate::task::blocking;
 
 /// Answers one page of a directory.
 pub async fn list(ask: List) -> Result<Reply, Fault> {

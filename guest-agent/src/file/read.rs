@@ -12,15 +12,16 @@ use protocol::{Fault, FaultCode};
 
 use super::limits::PIECE_BYTES;
 use super::refusal::{refused_io, unfit};
-use super::work::{Next, Producer, blocking, send};
+use super::work::{Next, Producer, send};
 use super::{info, path};
 use crate::flow::Outlet;
+use crate::task::blocking;
 
 /// Answers when the file is open; its bytes then flow into `outlet`, whose first offset is that of
 /// the request. A file that shrinks meanwhile ends early.
 pub async fn read_file(ask: ReadFile, outlet: Outlet) -> Result<Reply, Fault> {
     let (reader, reply) = blocking(move || Reader::open(ask)).await?;
-    send(reader, outlet);
+    send(Box::new(reader), outlet);
     Ok(reply)
 }
 

@@ -8,8 +8,8 @@ use protocol::{Fault, FaultCode};
 
 use super::path;
 use super::refusal::{quoted, refused, unfit};
-use super::work::blocking;
 use crate::sys::rename::rename_new;
+use crate::task::blocking;
 
 /// Renames a file or directory. Without `replace`, what is at the new place stays and is a fault.
 pub async fn rename(ask: Move) -> Result<Reply, Fault> {

@@ -18,8 +18,8 @@ use protocol::{Fault, FaultCode};
 use super::limits::{REMOVE_PASSES_MAX, TREE_DEPTH_MAX};
 use super::names::{Hint, Names};
 use super::refusal::{refused, unfit};
-use super::work::blocking;
 use super::{beneath, info, path};
+use crate::task::blocking;
 
 /// Removes what is at a path. A symlink is removed, never what it points to.
 pub async fn remove(ask: Remove) -> Result<Reply, Fault> {

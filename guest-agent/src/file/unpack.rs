@@ -27,15 +27,15 @@ use self::place::Place;
 use super::attributes::Attributes;
 use super::directory::make_all;
 use super::refusal::{quoted, refused, refused_io, unfit};
-use super::work::{Consumer, blocking, receive};
+use super::work::{Consumer, receive};
 use super::{info, path};
 use crate::flow::Inlet;
+use crate::task::blocking;
 
 /// Answers when all of the archive is in its place.
 pub async fn tar_put(ask: TarPut, inlet: Inlet) -> Result<Reply, Fault> {
     let unpacker = blocking(move || Unpacker::open(ask)).await?;
-    let unpacker = receive(unpacker, &inlet).await?;
-    blocking(move || unpacker.finish()).await
+    receive(Box::new(unpacker), &inlet).await
 }
 
 struct Unpacker {
@@ -155,12 +155,6 @@ impl Unpacker {
         Attributes { permissions: Some(entry.mode & !dropped), ..Attributes::default() }
     }
 
-    fn finish(mut self) -> Result<Reply, Fault> {
-        self.decoder.finish().map_err(|error| self.malformed(&error))?;
-        self.deferred.settle_all(&self.root)?;
-        Ok(Reply::Written { bytes: self.bytes, entries: self.entries })
-    }
-
     fn malformed(&self, error: &TarError) -> Fault {
         let message = format!("cannot read the archive after {} entries: {error}", self.entries);
         Fault::new(FaultCode::Invalid, message)
@@ -187,6 +181,12 @@ impl Consumer for Unpacker {
                 Err(error) => return Err(self.malformed(&error)),
             }
         }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Reply, Fault> {
+        self.decoder.finish().map_err(|error| self.malformed(&error))?;
+        self.deferred.settle_all(&self.root)?;
+        Ok(Reply::Written { bytes: self.bytes, entries: self.entries })
     }
 }
 

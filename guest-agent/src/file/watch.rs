@@ -13,9 +13,9 @@ use super::limits::{MOVE_PAIR_WAIT, WATCH_IDLE_CHECK};
 use super::path;
 use super::refusal::refused_io;
 use super::watcher::{Turn, Watcher};
-use super::work::blocking;
 use crate::flow::Outlet;
 use crate::sys::ready;
+use crate::task::{self, blocking};
 
 /// Answers when everything is watched; the changes then flow into `outlet`, until the path itself
 /// is gone.
@@ -25,7 +25,7 @@ pub async fn watch(ask: Watch, outlet: Outlet) -> Result<Reply, Fault> {
         Watcher::begin(path, ask.recursive)
     })
     .await?;
-    tokio::task::spawn_local(async move {
+    task::spawn(async move {
         match run(watcher, &outlet).await {
             Ok(()) => outlet.close(),
             Err(fault) => outlet.fail(&fault),

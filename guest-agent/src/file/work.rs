@@ -4,13 +4,14 @@
 //! bytes, together with whatever makes or takes them, so that a thread is only ever held for one
 //! piece and a slow client holds none.
 
-use protocol::{Fault, FaultCode};
-use tokio::task::JoinHandle;
+use protocol::Fault;
+use protocol::message::Reply;
 
 use crate::flow::{Inlet, Outlet};
+use crate::task::{self, blocking};
 
 /// Makes the bytes of a stream out.
-pub trait Producer: Send + 'static {
+pub trait Producer: Send {
     /// Appends about [`super::limits::PIECE_BYTES`] to `piece`, and says what can be expected next.
     fn produce(&mut self, piece: &mut Vec<u8>) -> Result<Next, Fault>;
 }
@@ -23,20 +24,16 @@ pub enum Next {
 }
 
 /// Takes the bytes of a stream in. When it is dropped, it undoes what is not to stay.
-pub trait Consumer: Send + 'static {
+pub trait Consumer: Send {
     fn consume(&mut self, bytes: &[u8]) -> Result<(), Fault>;
-}
 
-/// Runs `work` where it may block.
-pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
-    joined(tokio::task::spawn_blocking(work)).await
+    /// The stream has ended; what was made of it stays.
+    fn finish(self: Box<Self>) -> Result<Reply, Fault>;
 }
 
 /// Sends all that `producer` makes, in the background.
-pub fn send(producer: impl Producer, outlet: Outlet) {
-    tokio::task::spawn_local(async move {
+pub fn send(producer: Box<dyn Producer>, outlet: Outlet) {
+    task::spawn(async move {
         match try_send(producer, &outlet).await {
             Ok(()) => outlet.close(),
             Err(fault) => outlet.fail(&fault),
@@ -45,11 +42,11 @@ pub fn send(producer: impl Producer, outlet: Outlet) {
 }
 
 /// One piece is made ready while the one before it is sent.
-async fn try_send<P: Producer>(producer: P, outlet: &Outlet) -> Result<(), Fault> {
+async fn try_send(producer: Box<dyn Producer>, outlet: &Outlet) -> Result<(), Fault> {
     let mut ahead = produce(producer, Vec::new());
     let mut spare = Vec::new();
     loop {
-        let made = joined(ahead).await?;
+        let made = ahead.await?;
         if made.next == Next::End {
             // When nobody reads any more there is nobody to tell of it either.
             outlet.write(&made.piece).await.ok();
@@ -64,27 +61,30 @@ async fn try_send<P: Producer>(producer: P, outlet: &Outlet) -> Result<(), Fault
     }
 }
 
-struct Made<P> {
-    producer: P,
+struct Made {
+    producer: Box<dyn Producer>,
     piece: Vec<u8>,
     next: Next,
 }
 
-fn produce<P: Producer>(mut producer: P, mut piece: Vec<u8>) -> JoinHandle<Result<Made<P>, Fault>> {
-    tokio::task::spawn_blocking(move || {
+fn produce(
+    mut producer: Box<dyn Producer>,
+    mut piece: Vec<u8>,
+) -> impl Future<Output = Result<Made, Fault>> {
+    blocking(move || {
         let next = producer.produce(&mut piece)?;
         Ok(Made { producer, piece, next })
     })
 }
 
-/// Hands all of a stream to `consumer`, and gives it back at the stream's end. On failure it is
-/// dropped where that may block.
-pub async fn receive<C: Consumer>(mut consumer: C, inlet: &Inlet) -> Result<C, Fault> {
+/// Hands all of a stream to `consumer`, and answers what it made of it. On failure it is dropped
+/// where that may block.
+pub async fn receive(mut consumer: Box<dyn Consumer>, inlet: &Inlet) -> Result<Reply, Fault> {
     let mut taken = 0;
     loop {
         let piece = match inlet.next().await {
             Ok(Some(piece)) => piece,
-            Ok(None) => return Ok(consumer),
+            Ok(None) => return blocking(move || consumer.finish()).await,
             Err(fault) => {
                 return blocking(move || {
                     drop(consumer);
@@ -101,10 +101,4 @@ pub async fn receive<C: Consumer>(mut consumer: C, inlet: &Inlet) -> Result<C, F
         .await?;
         inlet.consumed(taken);
     }
-}
-
-async fn joined<T>(work: JoinHandle<Result<T, Fault>>) -> Result<T, Fault> {
-    work.await.unwrap_or_else(|_| {
-        Err(Fault::new(FaultCode::Io, "the agent's work on files broke off; that is its bug"))
-    })
 }

@@ -18,9 +18,10 @@ use super::directory::make_all;
 use super::limits::SYMLINKS_MAX;
 use super::refusal::{refused, refused_io, unfit};
 use super::staged::{Existing, Staged, sync};
-use super::work::{Consumer, blocking, receive};
+use super::work::{Consumer, receive};
 use super::{info, path};
 use crate::flow::Inlet;
+use crate::task::blocking;
 
 /// The permissions of a new file when the request names none.
 const PERMISSIONS_NEW: u32 = 0o644;
@@ -32,9 +33,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// replaced file as it was, and of one that is written in place what had arrived.
 pub async fn write_file(ask: WriteFile, inlet: Inlet) -> Result<Reply, Fault> {
     let writer = blocking(move || Writer::open(ask)).await?;
-    let writer = receive(writer, &inlet).await?;
-    let bytes = blocking(move || writer.finish()).await?;
-    Ok(Reply::Written { bytes, entries: 1 })
+    receive(Box::new(writer), &inlet).await
 }
 
 struct Writer {
@@ -71,20 +70,6 @@ impl Writer {
         Ok(Self { path, sink, attributes, written: 0 })
     }
 
-    fn finish(self) -> Result<u64, Fault> {
-        let done = match self.sink {
-            Sink::Beside { staged, target, existing } => {
-                let (_, name) = path::split_to("written", &target)?;
-                staged.commit(name, self.attributes, existing)
-            }
-            Sink::InPlace { file, .. } => fstat(&file)
-                .and_then(|status| self.attributes.apply(&file, &status))
-                .and_then(|()| sync(&file)),
-        };
-        done.map_err(|errno| refused("complete", self.path.as_path(), errno))?;
-        Ok(self.written)
-    }
-
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.sink {
             Sink::Beside { staged, .. } => staged.file().write_all(bytes),
@@ -109,6 +94,21 @@ impl Consumer for Writer {
         })?;
         self.written += bytes.len() as u64;
         Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, Fault> {
+        let Self { path, sink, attributes, written } = *self;
+        let done = match sink {
+            Sink::Beside { staged, target, existing } => {
+                let (_, name) = path::split_to("written", &target)?;
+                staged.commit(name, attributes, existing)
+            }
+            Sink::InPlace { file, .. } => fstat(&file)
+                .and_then(|status| attributes.apply(&file, &status))
+                .and_then(|()| sync(&file)),
+        };
+        done.map_err(|errno| refused("complete", path.as_path(), errno))?;
+        Ok(Reply::Written { bytes: written, entries: 1 })
     }
 }
 

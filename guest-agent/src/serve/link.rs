@@ -26,6 +26,7 @@ use crate::agent::Agent;
 use crate::limits::{GOODBYE_FLUSH_MAX, TRANSMIT_BYTES, WRITES_PER_TURN};
 use crate::router;
 use crate::sys::ready;
+use crate::task;
 
 /// Serves a connection until it ends.
 pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
@@ -59,7 +60,7 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
 fn keep(agent: &Rc<Agent>, peer: Rc<Peer>, generation: u64) {
     peer.cut();
     let agent = agent.clone();
-    tokio::task::spawn_local(async move {
+    task::spawn(async move {
         tokio::select! {
             () = sleep(peer.resume_window()) => agent.peers.remove(&agent, &peer),
             () = peer.replaced(generation) => {}

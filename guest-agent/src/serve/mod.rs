@@ -22,6 +22,7 @@ pub use peer::Peer;
 
 use crate::agent::Agent;
 use crate::limits::LINKS_MAX;
+use crate::task;
 
 /// All clients, and the number of links.
 pub struct Peers {
@@ -109,7 +110,7 @@ pub fn accept(agent: &Rc<Agent>, socket: OwnedFd) {
     }
     agent.peers.links.send_modify(|links| *links += 1);
     let agent = agent.clone();
-    tokio::task::spawn_local(async move {
+    task::spawn(async move {
         link::run(&agent, socket).await;
         agent.peers.links.send_modify(|links| *links -= 1);
     });

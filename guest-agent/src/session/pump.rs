@@ -57,22 +57,25 @@ impl Pump {
         self.turns.send_modify(|turns| *turns += 1);
     }
 
-    /// Reads until there is nothing, no room, or enough for one turn. Reading on until the kernel
-    /// says "nothing" is what keeps an edge-triggered terminal from stalling after a short read.
+    /// Reads until there is nothing, no room, or enough for one turn. Only the kernel's "nothing"
+    /// ends the waiting-free turns, which is what keeps an edge-triggered terminal from stalling
+    /// after a short read; but it is asked again only in the next turn, when the link has had its
+    /// own and a flooding program has written more.
     fn turn(&self) -> Turn {
         let mut taken = 0;
         while taken < PUMP_BYTES_PER_TURN {
-            let mut no_room = false;
+            let mut room = 0;
             let read = self.outlet.fill_with(|space| {
-                if space.is_empty() {
-                    no_room = true;
+                room = space.len();
+                if room == 0 {
                     return Ok(0);
                 }
                 nix::unistd::read(self.source.as_fd(), space)
             });
             match read {
-                Ok(0) if no_room => return Turn::MoreLater,
+                Ok(0) if room == 0 => return Turn::MoreLater,
                 Ok(0) => return Turn::Ended,
+                Ok(count) if count < room => return Turn::MoreLater,
                 Ok(count) => taken += count,
                 Err(Errno::EAGAIN) => return Turn::Drained,
                 Err(Errno::EINTR) => {}

@@ -24,6 +24,7 @@ use crate::flow::Outlet;
 use crate::pid1::reaper;
 use crate::process::{Command, Stdio as ProcessStdio, StdioPlan, user};
 use crate::sys::clock;
+use crate::task;
 
 /// The shell of scripts that name none.
 const SHELL_DEFAULT: &str = "/bin/sh";
@@ -105,14 +106,14 @@ impl Sessions {
             exit: watch::Sender::new(None),
         });
         for pump in streams.pumps {
-            tokio::task::spawn_local(pump.run());
+            task::spawn(pump.run());
         }
         if let Some(target) = streams.input {
-            tokio::task::spawn_local(input::run(session.clone(), target));
+            task::spawn(input::run(session.clone(), target));
         }
         let ending =
             Ending { exit: started.exit, gauges: streams.gauges, deadline_ms: ask.deadline_ms };
-        tokio::task::spawn_local(ending::run(agent.clone(), session.clone(), ending));
+        task::spawn(ending::run(agent.clone(), session.clone(), ending));
         self.insert(session);
         refill_groups(agent);
         Ok(Started { pid: pid.as_raw() as u32, repeated: false, warnings })
@@ -372,7 +373,7 @@ fn give_back(agent: &Agent, group: Option<SessionGroup>) {
 /// Makes the next start's group once this start has been answered.
 fn refill_groups(agent: &Rc<Agent>) {
     let agent = agent.clone();
-    tokio::task::spawn_local(async move {
+    task::spawn(async move {
         tokio::task::yield_now().await;
         if let Some(groups) = agent.groups.borrow_mut().as_mut() {
             groups.refill();

@@ -42,8 +42,9 @@ While attached:
   ctrl-p ctrl-t    take the keyboard from whoever has it
   everything else, ctrl-c and ctrl-z among it, goes to the program
 
-Several people may look at one session, and one of them types. The window of whoever may type
-decides the size. The exit code is the session's own when it ends while we look."
+Several people may look at one session, and one of them types. The smallest window of those who
+may type decides the size; --read-only has no say in it, and there ctrl-c leaves, too. The exit code
+is the session's own when it ends while we look."
 )]
 pub struct Attach {
     /// The box: NAME or NAMESPACE/NAME
@@ -124,8 +125,10 @@ impl Attach {
             let left = follow::follow(guest, &info.session, SCROLL_BACK_BYTES).await?;
             return Ok(self.leave(left, &info.session, &command));
         }
-        let keyboard = if self.read_only || !stdin().is_terminal() {
+        let keyboard = if !stdin().is_terminal() {
             Keyboard::Never
+        } else if self.read_only {
+            Keyboard::Watch
         } else if self.take {
             Keyboard::Take
         } else {
@@ -137,6 +140,7 @@ impl Attach {
             role: Role::Observer {},
             keys: self.detach_keys.clone(),
             keyboard,
+            sizes: matches!(keyboard, Keyboard::IfFree | Keyboard::Take),
         };
         let left = screen::sit(guest, seat).await?;
         Ok(self.leave(left, &info.session, &command))
@@ -153,6 +157,7 @@ impl Attach {
             role: Role::Holder { name: session::own_holder(&session) },
             keys: self.detach_keys.clone(),
             keyboard: Keyboard::Take,
+            sizes: true,
         };
         let left = screen::sit(guest, seat).await?;
         Ok(self.leave(left, &session, "the shell"))

@@ -40,16 +40,19 @@ impl Context {
     pub async fn explain(&self, which: &SandboxRef, error: ClientError) -> anyhow::Error {
         let ClientError::Refused(refusal) = &error else { return error.into() };
         match refusal.code {
-            Code::NotFound => {
-                let similar = failure::similar(&which.to_string(), self.names().await);
-                CliError::UnknownBox { name: which.clone(), similar }.into()
-            }
+            Code::NotFound => self.unknown(which).await.into(),
             Code::NotRunning => match self.state(which).await {
                 Some(state) => CliError::NotRunning { name: which.clone(), state }.into(),
                 None => error.into(),
             },
             _ => error.into(),
         }
+    }
+
+    /// The error for a box that nothing is known of, with what it may have been meant as.
+    pub async fn unknown(&self, which: &SandboxRef) -> CliError {
+        let similar = failure::similar(&which.to_string(), self.names().await);
+        CliError::UnknownBox { name: which.clone(), similar }
     }
 
     /// Names of all boxes, for a hint: whatever fails, there is none.
@@ -77,6 +80,10 @@ pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
         Address::Unix { .. } => Duration::ZERO,
         Address::Hybrid { .. } | Address::Vsock { .. } => RESUME_WINDOW,
     };
+    // To come back later than that is to come back to nothing.
+    options.dial_deadline = options.resume_window;
+    // Later there is nothing left to come back for.
+    options.dial_deadline = options.resume_window;
     Ok(Guest::connect(address, options).await?)
 }
 

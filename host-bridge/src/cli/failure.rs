@@ -122,10 +122,12 @@ fn hint(error: &Error) -> Option<String> {
     if let Some(error) = find::<TerminalError>(error) {
         return terminal_hint(error);
     }
-    if let Some(GuestError::Fault(fault)) = find::<GuestError>(error) {
-        return fault_hint(fault.code).map(str::to_owned);
-    }
-    find::<LinkError>(error).and_then(link_hint).map(str::to_owned)
+    let hint = match find::<GuestError>(error) {
+        Some(GuestError::Fault(fault)) => fault_hint(fault.code),
+        Some(GuestError::Link(error)) => link_hint(error),
+        _ => find::<LinkError>(error).and_then(link_hint),
+    };
+    hint.map(str::to_owned)
 }
 
 impl CliError {

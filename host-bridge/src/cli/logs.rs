@@ -15,7 +15,7 @@ use super::instant;
 use super::output::{self, Sink};
 use super::values::Since;
 use crate::sandbox::log::{Entry, Event, From, Reader};
-use crate::sandbox::{SandboxRef, find_log};
+use crate::sandbox::{SandboxError, SandboxRef, find_log};
 use crate::terminal::{Notice, Notices};
 
 /// Show what a box's sessions wrote
@@ -65,7 +65,13 @@ pub struct Logs {
 
 impl Logs {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let directory = find_log(&context.paths, &self.which)?;
+        let directory = match find_log(&context.paths, &self.which) {
+            Ok(directory) => directory,
+            Err(SandboxError::NotFound { which }) => {
+                return Err(context.unknown(&which).await.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
         let since_ms = self.since.map(|since| since.resolve(instant::now_ms()));
         // With both, the lines are counted first: the last N, as far as they are new enough.
         let from = match (self.tail, since_ms) {
@@ -77,11 +83,15 @@ impl Logs {
         if let Some(session) = &self.session {
             reader = reader.only(session.clone());
         }
+        if self.stdout {
+            reader = reader.outputs(|channel| channel != Channel::Stderr);
+        } else if self.stderr {
+            reader = reader.outputs(|channel| channel == Channel::Stderr);
+        }
         let printer = Printer {
             stdout: Sink::stdout()?,
             stderr: Sink::stderr()?,
             since_ms: since_ms.unwrap_or_default(),
-            channel: self.channel(),
             json: self.json,
         };
         let printing = self.print(&mut reader, &printer);
@@ -103,14 +113,6 @@ impl Logs {
         }
     }
 
-    fn channel(&self) -> Option<Wanted> {
-        match (self.stdout, self.stderr) {
-            (true, _) => Some(Wanted::Stdout),
-            (_, true) => Some(Wanted::Stderr),
-            _ => None,
-        }
-    }
-
     async fn print(&self, reader: &mut Reader, printer: &Printer) -> Result<Exit> {
         loop {
             let entry = if self.follow { reader.follow().await? } else { reader.next()? };
@@ -124,23 +126,16 @@ impl Logs {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Stdout,
-    Stderr,
-}
-
 struct Printer {
     stdout: Sink,
     stderr: Sink,
     since_ms: u64,
-    channel: Option<Wanted>,
     json: bool,
 }
 
 impl Printer {
     async fn print(&self, entry: Entry) -> std::io::Result<()> {
-        if entry.time_ms < self.since_ms || !self.wants(&entry.event) {
+        if entry.time_ms < self.since_ms {
             return Ok(());
         }
         if self.json {
@@ -166,16 +161,6 @@ impl Printer {
                 Ok(())
             }
             Event::Started { .. } | Event::Exited { .. } | Event::Closed { .. } => Ok(()),
-        }
-    }
-
-    fn wants(&self, event: &Event) -> bool {
-        match (self.channel, event) {
-            (None, _) => true,
-            (Some(wanted), Event::Output { channel, .. } | Event::Gap { channel, .. }) => {
-                (wanted == Wanted::Stderr) == (*channel == Channel::Stderr)
-            }
-            (Some(_), _) => self.json,
         }
     }
 }

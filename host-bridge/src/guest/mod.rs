@@ -71,6 +71,12 @@ impl Guest {
         self.link.lost()
     }
 
+    /// Says that the agent's machine is gone, so that nothing waits for it to come back. What has
+    /// arrived from it is still handed out.
+    pub fn forsake(&self) {
+        self.link.forsake();
+    }
+
     /// Says goodbye and closes the link, for all clones. Streams that were not finished are given up.
     pub async fn close(self) {
         self.link.close().await;

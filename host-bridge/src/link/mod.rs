@@ -179,6 +179,11 @@ impl Link {
         self.lost().await;
     }
 
+    /// Says that the agent's machine is gone: the cut that follows, or has followed, is the end.
+    pub fn forsake(&self) {
+        self.with(State::forsake);
+    }
+
     /// A number for a stream that is about to be opened. Even, as the host's are.
     pub fn next_stream(&self) -> StreamId {
         StreamId(self.0.next_stream.fetch_add(2, Ordering::Relaxed))

@@ -11,11 +11,11 @@ use super::state::{Call, Outcome, Phase, State};
 use super::{Failure, LinkError};
 
 impl State {
-    /// The link is gone; a new one may come.
+    /// The link is gone; a new one may come, unless there is nobody to come.
     pub fn cut(&mut self) {
         self.mux.cut();
         if matches!(self.phase, Phase::Up) {
-            self.phase = Phase::Down;
+            self.phase = if self.forsaken { Phase::Closing } else { Phase::Down };
         }
     }
 

@@ -88,6 +88,8 @@ pub struct State {
     pub(super) agent: AgentId,
     pub(super) info: AgentInfo,
     budget: Budget,
+    /// The other end is gone for good: the next cut is the last.
+    pub(super) forsaken: bool,
     /// The driver's, while it has nothing to do.
     driver: Option<Waker>,
     pub(super) woken: Vec<Waker>,
@@ -122,6 +124,7 @@ impl Shared {
             agent: welcome.agent,
             info: welcome.info.clone(),
             budget: Budget::new(WRITERS_BYTES_MAX),
+            forsaken: false,
             driver: None,
             woken: Vec::new(),
         };
@@ -333,6 +336,15 @@ impl State {
         if matches!(self.phase, Phase::Up | Phase::Down) {
             self.phase = Phase::Closing;
             self.wake_driver();
+        }
+    }
+
+    /// Nobody is there any more who could be dialled again. What has arrived still counts, so a
+    /// link that is up is read to its end.
+    pub fn forsake(&mut self) {
+        self.forsaken = true;
+        if matches!(self.phase, Phase::Down) {
+            self.close();
         }
     }
 }

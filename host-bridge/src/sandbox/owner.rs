@@ -261,11 +261,15 @@ impl Owner {
 
     /// Marks the end of the machine, and removes what it left except record and logs.
     async fn bury(&mut self, why: Why) {
-        if let Some(life) = self.life.take()
-            && let Some(mut recorder) = life.recorder
-            && tokio::time::timeout(RECORDER_END_MAX, &mut recorder).await.is_err()
-        {
-            recorder.abort();
+        if let Some(life) = self.life.take() {
+            if let Some(guest) = life.running.guest() {
+                guest.forsake();
+            }
+            if let Some(mut recorder) = life.recorder
+                && tokio::time::timeout(RECORDER_END_MAX, &mut recorder).await.is_err()
+            {
+                recorder.abort();
+            }
         }
         self.overdue = None;
         let closed = self.log.take().map(|log| log.with(|log| log.close(&why.to_string())));

@@ -54,9 +54,16 @@ fn all_types_agree(body: &[u8]) {
     agrees::<()>(body);
 }
 
+fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut body = Vec::new();
+    encode(value, &mut body);
+    body
+}
+
 fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> Vec<u8> {
     let body = rmp_serde::to_vec_named(value).expect("to memory");
     assert_eq!(decode::<T>(&body).as_ref(), Ok(value));
+    assert_eq!(encoded(value), body, "what is written here is what rmp-serde writes");
     body
 }
 

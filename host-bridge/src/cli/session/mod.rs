@@ -38,7 +38,7 @@ pub fn own_holder(session: &SessionId) -> String {
 /// In front of a session that we have just started: nothing missed, every key for the program.
 pub fn own_seat(session: SessionId, holder: String, keyboard: Keyboard) -> Seat {
     let (origin, role) = (Origin::Offset { offset: 0 }, Role::Holder { name: holder });
-    Seat { session, origin, role, keys: Keys::none(), keyboard }
+    Seat { session, origin, role, keys: Keys::none(), keyboard, sizes: true }
 }
 
 /// Refuses `-it` in front of nothing, before anything is started for it.

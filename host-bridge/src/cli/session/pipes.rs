@@ -21,6 +21,9 @@ use crate::terminal::{Notice, Notices};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
+/// What a broken link means to whoever waits for a program.
+const CUT: &str = "the connection to the box was lost, and how the program ended with it";
+
 /// How the output of a session came to its end.
 enum Ended {
     Exited(ExitRecord),
@@ -56,7 +59,8 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
         Ok(ended) => ended,
         Err(error) => {
             give_up(guest, session, holder, &error).await;
-            return Err(error);
+            let is_cut = matches!(error.downcast_ref(), Some(GuestError::Link(_)));
+            return Err(if is_cut { error.context(CUT) } else { error });
         }
     };
     match ended {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use protocol::message::Channel;
-use protocol::requests::{Origin, Resize, Role, TerminalSize};
+use protocol::requests::{Origin, Resize, Role, Signal, Target, TerminalSize};
 use protocol::{ExitRecord, SessionId};
 use tokio::sync::{mpsc, watch};
 
@@ -30,6 +30,9 @@ const KEY_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the rest of the output may take to begin to arrive when the program has ended.
 const REST_DEADLINE: Duration = Duration::from_secs(10);
 
+/// What leaves a session that we only watch: it can mean nothing else there.
+const CTRL_C: u8 = 0x03;
+
 /// Where and how to sit.
 pub struct Seat {
     pub session: SessionId,
@@ -39,17 +42,27 @@ pub struct Seat {
     pub keys: Keys,
     /// Whether there is a keyboard to connect at all.
     pub keyboard: Keyboard,
+    /// Whether our window has a say in the session's size.
+    pub sizes: bool,
 }
 
 /// What we want of the session's keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyboard {
-    /// Nothing, ever.
+    /// Nothing, and we have no keyboard ourselves.
     Never,
+    /// Nothing, ever; our own is there for the keys that detach.
+    Watch,
     /// To have it if nobody else does.
     IfFree,
     /// To have it.
     Take,
+}
+
+impl Keyboard {
+    fn may_type(self) -> bool {
+        matches!(self, Self::IfFree | Self::Take)
+    }
 }
 
 /// Why we are no longer in front of the session.
@@ -90,6 +103,7 @@ struct Screen<'a> {
     keys: Keys,
     keyboard: Keyboard,
     interactive: bool,
+    sizes: bool,
     typist: Typist,
     /// Typed, and not yet handed to the typist.
     typed: Vec<u8>,
@@ -104,8 +118,8 @@ enum Step {
 impl<'a> Screen<'a> {
     fn new(guest: &'a Guest, seat: Seat, interactive: bool) -> Self {
         let typist = Typist::new(guest, &seat.session);
-        let Seat { session, keys, keyboard, .. } = seat;
-        Self { guest, session, keys, keyboard, interactive, typist, typed: Vec::new() }
+        let Seat { session, keys, keyboard, sizes, .. } = seat;
+        Self { guest, session, keys, keyboard, interactive, sizes, typist, typed: Vec::new() }
     }
 
     async fn attend(
@@ -119,7 +133,7 @@ impl<'a> Screen<'a> {
         let mut show = tokio::spawn(show(stream, from, goal_seen));
         let mut ending = self.guest.wait_now(&self.session)?;
         let mut input = self.interactive.then(keyboard::listen);
-        if self.keyboard != Keyboard::Never {
+        if self.keyboard.may_type() {
             self.sit_down().await?;
         }
         self.tell_size(true)?;
@@ -187,7 +201,7 @@ impl<'a> Screen<'a> {
                     self.typist.let_go();
                     return Ok(Step::Leave);
                 }
-                Command::Take if self.keyboard == Keyboard::Never => {}
+                Command::Take if !self.keyboard.may_type() => {}
                 Command::Take => {
                     if !self.typist.has_keyboard()
                         && self.typist.take(true).await? == Reach::Ours
@@ -197,6 +211,9 @@ impl<'a> Screen<'a> {
                     }
                 }
             }
+        }
+        if self.keyboard == Keyboard::Watch && bytes.contains(&CTRL_C) {
+            return Ok(Step::Leave);
         }
         self.forget_without_keyboard();
         Ok(Step::On)
@@ -237,6 +254,14 @@ impl<'a> Screen<'a> {
 
     /// Says how large our window is; `redraw` asks the program to draw all of it.
     fn tell_size(&self, redraw: bool) -> Result<()> {
+        if !self.sizes {
+            if redraw {
+                let (session, signal) = (self.session.clone(), nix::libc::SIGWINCH);
+                let ask = Signal { session, signal, target: Target::Group };
+                drop(self.guest.signal_now(ask)?);
+            }
+            return Ok(());
+        }
         let size: TerminalSize = terminal_size();
         let resize = Resize { session: self.session.clone(), size, redraw };
         // Not awaited: an ended session refuses it, and its record is on its way.

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::SessionId;
+use protocol::message::Channel;
 
 use super::record::{Record, What};
 use super::segment::{Segment, segment_numbers};
@@ -31,6 +32,7 @@ pub struct Reader {
     directory: PathBuf,
     from: From,
     only: Option<SessionId>,
+    wanted: Option<fn(Channel) -> bool>,
     segment: Option<Segment>,
     /// Bytes of output before this place, those in segments that are gone included; `None` while
     /// nothing has been read and nothing can have been missed.
@@ -56,6 +58,7 @@ impl Reader {
             directory: directory.to_owned(),
             from,
             only: None,
+            wanted: None,
             segment: None,
             passed: None,
             skip_bytes: 0,
@@ -69,6 +72,13 @@ impl Reader {
     #[must_use]
     pub fn only(mut self, session: SessionId) -> Self {
         self.only = Some(session);
+        self
+    }
+
+    /// Leaves out the outputs that are not wanted. To be said before the first entry is read.
+    #[must_use]
+    pub fn outputs(mut self, wanted: fn(Channel) -> bool) -> Self {
+        self.wanted = Some(wanted);
         self
     }
 
@@ -201,7 +211,13 @@ impl Reader {
             .only
             .as_ref()
             .is_some_and(|only| event.session().is_some_and(|session| session != only));
-        if too_early || other {
+        let unwanted = match (&event, self.wanted) {
+            (Event::Output { channel, .. } | Event::Gap { channel, .. }, Some(wanted)) => {
+                !wanted(*channel)
+            }
+            _ => false,
+        };
+        if too_early || other || unwanted {
             return None;
         }
         self.cut_first(event).map(|event| Entry { time_ms: record.time_ms, event })
@@ -225,6 +241,7 @@ impl Reader {
     fn find_lines(&mut self, lines: u64) -> Result<(), LogError> {
         let mut scan = Self::at_start(&self.directory, From::Since { ms: 0 });
         scan.only.clone_from(&self.only);
+        scan.wanted = self.wanted;
         scan.begun = true;
         let mut tail = Tail::default();
         loop {
