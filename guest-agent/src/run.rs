@@ -132,7 +132,7 @@ async fn keep_house(agent: Rc<Agent>) {
     let mut turns = tokio::time::interval(HOUSEKEEPING);
     loop {
         turns.tick().await;
-        agent.sessions.forget_stale();
+        agent.sessions.forget_stale(&agent);
         if let Some(groups) = agent.groups.borrow_mut().as_mut() {
             groups.sweep();
         }

@@ -21,6 +21,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use protocol::limits::RESUME_WINDOW;
 use serde::{Deserialize, Serialize};
 
@@ -230,6 +231,23 @@ pub enum MachineError {
     #[error("a {kind} machine has no address of its own to choose; leave it out")]
     UselessAddress { kind: MachineKind },
 }
+
+impl MachineError {
+    /// What to do about it, where its own words do not say.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::BootFailed { .. } => Some("`host-bridge doctor` says what this host can run"),
+            Self::Died { .. } | Self::Silent { .. } | Self::Link { .. } => Some(NO_AGENT),
+            Self::Host { source, .. } if source.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
+                Some(NO_AGENT)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What to do about an agent that does not answer as one.
+const NO_AGENT: &str = "`host-bridge doctor` shows which program is taken for the guest-agent; is it one, of this release?";
 
 fn show_console(console: &str) -> String {
     if console.is_empty() { String::new() } else { format!("; its log ends with:\n{console}") }

@@ -43,7 +43,8 @@ pub const BODY_DEPTH_MAX: usize = 16;
 pub const SESSIONS_MAX: usize = 512;
 /// How long the record of an ended session waits to be released.
 pub const EXIT_RECORD_KEPT: Duration = Duration::from_secs(6 * 3600);
-/// Ended sessions that are kept unreleased; the oldest goes first.
+/// Ended sessions without a holder that are kept; the oldest goes first. Held ones are not given up
+/// for their number.
 pub const EXIT_RECORDS_MAX: usize = 256;
 /// Processes named in an exit record as left behind; more are only counted.
 pub const SURVIVORS_LISTED_MAX: usize = 16;

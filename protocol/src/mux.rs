@@ -6,16 +6,23 @@
 //! Control frames go first, then acknowledgements, then one chunk of each ready stream in turn, so
 //! that a flood on one stream delays nothing else by more than a chunk per stream.
 
+mod entry;
+mod error;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::codec::{BodyError, decode_body, encode_message};
 use crate::data;
 use crate::fault::{Fault, FaultCode};
 use crate::frame::{self, Frame, HEADER_BYTES, Kind};
-use crate::hello::{Goodbye, GoodbyeReason, StreamPosition};
+use crate::hello::{Goodbye, StreamPosition};
 use crate::ids::{RequestId, StreamId};
 use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, STREAMS_MAX};
 use crate::stream::{Ack, Fin, Gap, Receiver, Sender, StreamError};
+
+pub use entry::Ended;
+use entry::Stream;
+pub use error::{OpenError, ProtocolError};
 
 /// Faults of streams given up that are remembered, in case the link was cut before they were told.
 const TOMBSTONES_MAX: usize = 64;
@@ -33,51 +40,6 @@ pub enum Direction {
     Out,
     In,
     Both,
-}
-
-/// Why the peer loses its link.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
-    #[error(transparent)]
-    Frame(#[from] frame::FrameError),
-    #[error(transparent)]
-    Body(#[from] BodyError),
-    #[error(transparent)]
-    Stream(#[from] StreamError),
-    #[error("a {kind} frame is not allowed here")]
-    Unexpected { kind: &'static str },
-    #[error("{bytes} bytes of answers wait, and the peer does not read them")]
-    NotReading { bytes: usize },
-}
-
-impl ProtocolError {
-    /// The goodbye that tells the peer.
-    pub fn goodbye(&self) -> Goodbye {
-        let reason = match self {
-            Self::NotReading { .. } => GoodbyeReason::Limit,
-            _ => GoodbyeReason::Protocol,
-        };
-        Goodbye { reason, message: crate::fault::clip(self.to_string()) }
-    }
-}
-
-/// Why a stream cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    #[error("stream {0} is open already")]
-    Taken(u64),
-    #[error("{STREAMS_MAX} streams are open, which is the limit")]
-    TooMany,
-}
-
-impl From<OpenError> for Fault {
-    fn from(error: OpenError) -> Self {
-        let code = match error {
-            OpenError::Taken(_) => FaultCode::Exists,
-            OpenError::TooMany => FaultCode::Limit,
-        };
-        Fault::new(code, error.to_string())
-    }
 }
 
 /// What an arrived frame means for the owner.
@@ -142,18 +104,6 @@ pub enum Fetched {
 pub trait Source {
     /// Appends at most `max` bytes of `stream` from offset `from` on to `out`.
     fn fetch(&mut self, stream: StreamId, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched;
-}
-
-#[derive(Debug)]
-struct Stream {
-    sender: Option<Sender>,
-    receiver: Option<Receiver>,
-    /// The peer has said something about it, so it has the stream open or had.
-    known_to_peer: bool,
-    /// Stands in `Mux::ready`.
-    queued: bool,
-    /// Stands in `Mux::owed`.
-    ack_owed: bool,
 }
 
 /// See the module's description.
@@ -577,49 +527,6 @@ impl Mux {
                 sender.sent_fin();
             }
         }
-    }
-}
-
-/// What became of a stream that a new link could not take up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The peer had all of it.
-    Complete,
-    /// The peer no longer knows it; what had not arrived is lost.
-    Lost,
-    /// The peer gave it up, and the word of it was lost with the old link.
-    Reset(Fault),
-}
-
-impl Stream {
-    fn is_done(&self) -> bool {
-        self.sender.as_ref().is_none_or(Sender::is_done)
-            && self.receiver.as_ref().is_none_or(Receiver::is_done)
-    }
-
-    fn resume(&mut self, theirs: &StreamPosition) -> Option<Ended> {
-        if let Some(fault) = &theirs.gone {
-            return Some(Ended::Reset(fault.clone()));
-        }
-        self.known_to_peer = true;
-        let sender = self.sender.as_mut()?;
-        let resumed = sender.resume(theirs.next, theirs.up_to, theirs.finished);
-        (!resumed).then_some(Ended::Lost)
-    }
-
-    /// The peer never heard of the stream; nothing of it can have been consumed.
-    fn restart(&mut self) -> Option<Ended> {
-        if let Some(sender) = &mut self.sender {
-            *sender = Sender::new(sender.acked());
-        }
-        None
-    }
-
-    /// An end forgets a stream only when it was done with it or gave it up.
-    fn after_peer_forgot(&self) -> Ended {
-        let sent_all = self.sender.as_ref().is_none_or(Sender::has_ended);
-        let received_all = self.receiver.as_ref().is_none_or(Receiver::is_finished);
-        if sent_all && received_all { Ended::Complete } else { Ended::Lost }
     }
 }
 

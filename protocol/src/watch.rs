@@ -3,13 +3,10 @@
 //!
 //! The agent's `file` module writes them, the bridge reads them from a hostile guest. Pure.
 
-use std::io::Cursor;
-
-use serde::Deserialize;
-
 use crate::fault;
-use crate::limits::{BODY_DEPTH_MAX, PATH_BYTES_MAX};
+use crate::limits::PATH_BYTES_MAX;
 use crate::message::WatchEvent;
+use crate::msgpack;
 
 /// The length field of a record.
 const LENGTH_BYTES: usize = 4;
@@ -44,15 +41,9 @@ pub fn parse_record(input: &[u8]) -> Result<Option<(WatchEvent, usize)>, RecordE
         return Err(RecordError::TooLong { bytes });
     }
     let Some(body) = rest.get(..bytes) else { return Ok(None) };
-    let malformed = |reason: String| RecordError::Malformed { reason: fault::clip(reason) };
-    let mut deserializer = rmp_serde::Deserializer::new(Cursor::new(body));
-    deserializer.set_max_depth(BODY_DEPTH_MAX);
-    let event = WatchEvent::deserialize(&mut deserializer)
-        .map_err(|reason| malformed(reason.to_string()))?;
-    match bytes as u64 - deserializer.position() {
-        0 => Ok(Some((event, LENGTH_BYTES + bytes))),
-        rest => Err(malformed(format!("{rest} bytes follow the event"))),
-    }
+    let event = msgpack::decode(body)
+        .map_err(|error| RecordError::Malformed { reason: fault::clip(error.to_string()) })?;
+    Ok(Some((event, LENGTH_BYTES + bytes)))
 }
 
 #[cfg(test)]

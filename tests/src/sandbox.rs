@@ -29,10 +29,19 @@ impl Sandbox {
     /// # Panics
     /// When there can be no sandbox here.
     pub async fn start() -> Self {
+        Self::start_as(|_| {}).await
+    }
+
+    /// The same, made differently.
+    ///
+    /// # Panics
+    /// When there can be no sandbox here.
+    pub async fn start_as(change: impl FnOnce(&mut Spec)) -> Self {
         let burrow = Burrow::new();
         let paths = Paths { runtime: burrow.runtime(), state: burrow.state() };
         paths.prepare().expect("directories");
-        let spec = Spec::new("test-box".parse().expect("a name"));
+        let mut spec = Spec::new("test-box".parse().expect("a name"));
+        change(&mut spec);
         let machine = one_shot(&paths, &spec).await.expect("a sandbox");
         Self { guest: machine.guest().clone(), machine, next: 0, _burrow: burrow }
     }

@@ -83,11 +83,6 @@ impl Tmux {
         screen
     }
 
-    /// What has scrolled out of sight, and what is to be seen.
-    pub fn history(&self) -> String {
-        self.tell(&["capture-pane", "-p", "-J", "-S", "-"])
-    }
-
     /// Waits until `text` is to be seen.
     pub fn wait_for(&self, text: &str) {
         self.wait_until(text, |screen| screen.contains(text));

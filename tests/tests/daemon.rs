@@ -51,7 +51,11 @@ fn assert_same(got: &[u8], wanted: &[u8], what: &str) {
         String::from_utf8_lossy(shown.unwrap_or_default()).into_owned()
     };
     let (has, wants) = (got.len(), wanted.len());
-    panic!("{what}: {has} of {wants} bytes, differs at {at}: {:?}/{:?}", around(got), around(wanted));
+    panic!(
+        "{what}: {has} of {wants} bytes, differs at {at}: {:?}/{:?}",
+        around(got),
+        around(wanted)
+    );
 }
 
 /// A refusal with this code that names what a person needs to know.
@@ -230,9 +234,10 @@ fn the_codes_and_the_streams_of_exec_are_those_of_its_program() {
         inspect(&burrow, "work")["sessions"].as_array().is_some_and(Vec::is_empty)
     });
     let entries = burrow.ok(&["logs", "--json", "work"]);
-    let failed = entries.lines().map(json).any(|entry| {
-        entry["record"]["cause"]["spawn_failed"]["failure"]["subject"] == "no-such"
-    });
+    let failed = entries
+        .lines()
+        .map(json)
+        .any(|entry| entry["record"]["cause"]["spawn_failed"]["failure"]["subject"] == "no-such");
     assert!(failed, "the start that failed is not in the log: {entries}");
     let log = std::fs::read_to_string(burrow.scratch().join("serve.log")).expect("a log");
     assert!(!log.contains("not recorded"), "{log}");
@@ -242,9 +247,19 @@ fn the_codes_and_the_streams_of_exec_are_those_of_its_program() {
 fn a_signal_reaches_a_session_and_all_that_it_has_started() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
-    let script = "trap 'echo got it; exit 3' HUP; sleep 1000 & echo ready; wait";
+    let script = "trap 'echo got it; exit 3' HUP; echo ready; while :; do sleep 0.05; done";
     burrow.ok(&["exec", "-d", "--session", "trap", "work", "--", "sh", "-c", script]);
-    burrow.ok(&["exec", "-d", "--session", "tree", "work", "--", "sh", "-c", "setsid sleep 1000 & sleep 1000"]);
+    burrow.ok(&[
+        "exec",
+        "-d",
+        "--session",
+        "tree",
+        "work",
+        "--",
+        "sh",
+        "-c",
+        "setsid sleep 1000 & sleep 1000",
+    ]);
     eventually("it is ready", || burrow.ok(&["logs", "work"]).contains("ready"));
     burrow.ok(&["kill", "-s", "HUP", "work", "trap"]);
     await_recorded(&burrow, "work", "trap");
@@ -268,13 +283,19 @@ fn logs_come_by_tail_by_time_by_stream_and_as_json() {
     assert_eq!(text(&both.stderr), "err\n");
     let only = burrow.run(&["logs", "--stderr", "work"]);
     assert_eq!((text(&only.stdout), text(&only.stderr)), ("", "err\n"));
-    assert_eq!(burrow.ok(&["logs", "--stdout", "--since", "1h", "--tail", "2", "work"]), "999\n1000\n");
+    assert_eq!(
+        burrow.ok(&["logs", "--stdout", "--since", "1h", "--tail", "2", "work"]),
+        "999\n1000\n"
+    );
 
     // Which instants are between the two is for the log to say: clocks have no finer grain.
     let first: Vec<Value> = burrow.ok(&["logs", "--json", "work"]).lines().map(json).collect();
     assert_eq!(first[0]["event"], "started");
     let ended = first.last().expect("entries");
-    assert_eq!((&ended["event"], &ended["record"]["cause"]["exited"]["code"]), (&"exited".into(), &0.into()));
+    assert_eq!(
+        (&ended["event"], &ended["record"]["cause"]["exited"]["code"]),
+        (&"exited".into(), &0.into())
+    );
     let last_ms = ended["record"]["ended_at_ms"].as_u64().expect("a time");
     eventually("the clock moves on", || {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -357,20 +378,27 @@ fn a_second_daemon_in_the_same_place_is_refused() {
 #[test]
 fn a_flood_is_whole_on_both_sides_of_a_killed_bridge() {
     const LAST: u32 = 3_000_000;
-    let mut burrow = Burrow::serving();
-    burrow.ok(&["start", "--name", "work"]);
-    burrow.ok(&["exec", "-d", "--session", "flood", "work", "--", "sh", "-c", &flood(LAST)]);
+    const TRIES: usize = 10;
     let wanted = numbers(LAST);
-    let some = wanted.len() as u64 / 8;
-    eventually("the flood has begun", || log_bytes(&burrow) >= some);
-    burrow.kill_daemon();
-    let before = log_bytes(&burrow);
-    assert!(before < wanted.len() as u64, "it was killed too late to be in the midst");
-    burrow.serve();
-    assert_eq!(inspect(&burrow, "work")["state"], "running");
-    await_recorded(&burrow, "work", "flood");
-    assert_same(&logged(&burrow, "work", "flood"), wanted.as_bytes(), "the flood");
-    assert!(log_bytes(&burrow) > before);
+    let mut burrow = Burrow::serving();
+    for _ in 0..TRIES {
+        burrow.ok(&["start", "--name", "work"]);
+        burrow.ok(&["exec", "-d", "--session", "flood", "work", "--", "sh", "-c", &flood(LAST)]);
+        let some = wanted.len() as u64 / 8;
+        eventually("the flood has begun", || log_bytes(&burrow) >= some);
+        burrow.kill_daemon();
+        let before = log_bytes(&burrow);
+        burrow.serve();
+        assert_eq!(inspect(&burrow, "work")["state"], "running");
+        await_recorded(&burrow, "work", "flood");
+        assert_same(&logged(&burrow, "work", "flood"), wanted.as_bytes(), "the flood");
+        if before < wanted.len() as u64 {
+            return;
+        }
+        // On a host this busy we were too late to be in the midst of it.
+        burrow.ok(&["rm", "-f", "work"]);
+    }
+    panic!("the flood was over before the kill, {TRIES} times");
 }
 
 #[test]
@@ -394,7 +422,8 @@ fn a_bridge_killed_again_and_again_loses_nothing_of_any_session() {
         kills += 1;
         // Now and then the next one does not even come to answer.
         if chance.below(3) == 0 {
-            let mut short = Ended(burrow.command(&["serve"]).stderr(Stdio::null()).spawn().expect("starts"));
+            let mut short =
+                Ended(burrow.command(&["serve"]).stderr(Stdio::null()).spawn().expect("starts"));
             let until = Instant::now() + Duration::from_millis(chance.below(60));
             while Instant::now() < until && matches!(short.0.try_wait(), Ok(None)) {
                 std::thread::yield_now();
@@ -409,7 +438,8 @@ fn a_bridge_killed_again_and_again_loses_nothing_of_any_session() {
     }
     let entries = burrow.run(&["logs", "--json", "--stderr", "work"]);
     let exits = text(&entries.stdout).lines().map(json).filter(|entry| entry["event"] == "exited");
-    let codes: Vec<Value> = exits.map(|entry| entry["record"]["cause"]["exited"]["code"].clone()).collect();
+    let codes: Vec<Value> =
+        exits.map(|entry| entry["record"]["cause"]["exited"]["code"].clone()).collect();
     assert_eq!(codes, vec![Value::from(7); SESSIONS.len()], "each end once");
     let errors = burrow.run(&["logs", "--stderr", "work"]);
     assert_eq!(errors.stderr.len(), numbers(1000).len() * SESSIONS.len());
@@ -423,7 +453,11 @@ fn a_bridge_killed_at_seeded_moments_always_comes_back_to_its_boxes() {
     let mut chance = Chance(0xb0a7);
     for round in 0..8 {
         let name = format!("box-{round}");
-        let starting = burrow.command(&["start", "--name", &name]).stderr(Stdio::null()).stdout(Stdio::null()).spawn();
+        let starting = burrow
+            .command(&["start", "--name", &name])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
         let mut starting = Ended(starting.expect("starts"));
         let until = Instant::now() + Duration::from_millis(chance.below(40));
         while Instant::now() < until {
@@ -481,7 +515,10 @@ fn a_box_that_ended_while_the_bridge_was_away_is_shown_as_stopped() {
     eventually("it is gone", || resident_bytes(pid).is_none());
     burrow.serve();
     let inspected = inspect(&burrow, "work");
-    assert_eq!((&inspected["state"], &inspected["why"]), (&"stopped".into(), &"bridge_away".into()));
+    assert_eq!(
+        (&inspected["state"], &inspected["why"]),
+        (&"stopped".into(), &"bridge_away".into())
+    );
     assert_eq!(burrow.ok(&["logs", "-f", "work"]), "said\n", "the log is closed");
     let refused = burrow.run(&["exec", "work", "--", "true"]);
     assert_refused(&refused, 125, &["ended while the bridge was away"]);
@@ -591,7 +628,8 @@ fn nothing_of_a_removed_box_is_left() {
         let groups = control_groups(&format!("burrow-{id}"));
         assert!(groups.is_empty(), "{groups:?}");
     }
-    let open = std::fs::read_dir(format!("/proc/{}/fd", burrow.daemon_pid())).expect("/proc").count();
+    let open =
+        std::fs::read_dir(format!("/proc/{}/fd", burrow.daemon_pid())).expect("/proc").count();
     assert!(open < 40, "the daemon has {open} descriptors open");
 }
 
@@ -602,7 +640,8 @@ fn the_stream_of_an_exec_outlives_the_daemon() {
     const SECOND: u32 = 700_000;
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
-    let script = format!("echo ready; read go; seq 1 {FIRST}; echo half; read go; seq 1 {SECOND}; exit 5");
+    let script =
+        format!("echo ready; read go; seq 1 {FIRST}; echo half; read go; seq 1 {SECOND}; exit 5");
     let command = ["exec", "-i", "--session", "on", "work", "--", "sh", "-c", &script];
     let exec = burrow.command(&command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut exec = Ended(exec.expect("starts"));
@@ -631,7 +670,8 @@ fn the_stream_of_an_exec_outlives_the_daemon() {
 fn a_session_of_the_same_name_is_the_same_process() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
-    let start = ["exec", "-d", "--session", "one", "work", "--", "sh", "-c", "echo once; sleep 1000"];
+    let start =
+        ["exec", "-d", "--session", "one", "work", "--", "sh", "-c", "echo once; sleep 1000"];
     burrow.ok(&start);
     burrow.ok(&start);
     eventually("it has spoken", || !burrow.ok(&["logs", "work"]).is_empty());

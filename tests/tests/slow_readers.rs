@@ -176,7 +176,8 @@ fn a_spool_that_drops_its_oldest_holds_nobody_up_and_counts_what_it_dropped() {
         assert!(total.dropped > 0);
         let seen = read_on(&mut output, 0, TOTAL).await;
         assert_eq!(seen.bytes + seen.missing, TOTAL, "{seen:?}");
-        assert!(seen.missing >= total.dropped, "{seen:?}, {total:?}");
+        // What was on its way when it was dropped arrives all the same.
+        assert!(seen.missing > 0 && seen.missing <= total.dropped, "{seen:?}, {total:?}");
         assert!(matches!(soon("its end", output.next()).await, Piece::End));
         sandbox.end().await;
     });
@@ -234,8 +235,7 @@ async fn memory_stays(megabytes: u64) {
     assert_eq!(wait(&sandbox, &flood.session).await.cause, Cause::Exited { code: 0 });
     let agent_most = resident_bytes_peak(agent).expect("the agent runs");
     let growth = [agent_most.saturating_sub(agent_before), own_most - own_before];
-    println!("{megabytes} MB: the agent grew by {}, we by {} bytes", growth[0], growth[1]);
-    assert!(growth.iter().all(|bytes| *bytes <= GROWTH_MAX), "{growth:?}");
+    assert!(growth.iter().all(|bytes| *bytes <= GROWTH_MAX), "agent and bridge: {growth:?}");
     sandbox.end().await;
 }
 
@@ -283,8 +283,8 @@ fn a_hundred_and_fifty_sessions_at_once_are_all_whole() {
         const SESSIONS: usize = 150;
         const LAST: u32 = 20_000;
         let sandbox = Sandbox::start().await;
-        let wanted: String = (1..=LAST).map(|number| format!("{number}\n")).collect();
-        let wanted: std::sync::Arc<str> = wanted.into();
+        let wanted: Vec<String> = (1..=LAST).map(|number| number.to_string()).collect();
+        let wanted: std::sync::Arc<str> = (wanted.join("\n") + "\n").into();
         let mut all = tokio::task::JoinSet::new();
         for number in 0..SESSIONS {
             let (guest, wanted) = (sandbox.guest.clone(), std::sync::Arc::clone(&wanted));
@@ -339,8 +339,7 @@ fn one_session_too_many_is_refused_in_clear_words() {
         };
         sandbox.guest.signal(kill).await.expect("killed");
         wait(&sandbox, &session).await;
-        let release =
-            protocol::requests::Release { session, holder: None, kill_survivors: false };
+        let release = protocol::requests::Release { session, holder: None, kill_survivors: false };
         sandbox.guest.release(release).await.expect("released");
         sandbox.guest.start(&start("more", &["true"])).await.expect("there is room again");
         sandbox.end().await;

@@ -190,6 +190,11 @@ fn in_a_box(burrow: &Burrow) -> Option<Tmux> {
     Some(tmux)
 }
 
+/// Waits until that shell waits for a command.
+fn wait_for_prompt(tmux: &Tmux) {
+    tmux.wait_until("a prompt at the end", |screen| screen.trim_end().ends_with("\nin>"));
+}
+
 /// Leaves that shell with a code of its own, which must arrive.
 fn leave(tmux: &Tmux) {
     tmux.line("exit 3");
@@ -283,7 +288,7 @@ fn vim_writes_a_file_in_a_box() {
     tmux.resize(100, 30);
     tmux.wait_until("vim fills the larger window", |screen| screen.matches("\n~").count() == 28);
     tmux.line(":wq");
-    tmux.wait_for("\nin>");
+    wait_for_prompt(&tmux);
     tmux.line("cat -A /tmp/note");
     tmux.wait_for("written in a box$");
     leave(&tmux);
@@ -326,6 +331,8 @@ fn top_draws_and_quits() {
     tmux.resize(120, 30);
     tmux.wait_for("load average");
     tmux.keys(&["q"]);
+    // It discards what is typed before it is gone.
+    wait_for_prompt(&tmux);
     tmux.line("echo top=$?");
     tmux.wait_for("top=0");
     leave(&tmux);
@@ -426,7 +433,8 @@ fn every_byte_of_a_raw_terminal_reaches_our_stdout() {
 fn a_long_paste_arrives_whole() {
     let burrow = Burrow::new();
     let Some(tmux) = Tmux::open(&burrow) else { return };
-    let text: String = (0..30_000).map(|number| format!("{number:06} ")).collect();
+    let words: Vec<_> = (0..30_000).map(|number| format!("{number:06}")).collect();
+    let text = words.join(" ");
     let script = format!("stty raw -echo; echo ready=$((1+1)); head -c {} | cksum", text.len());
     tmux.line(&format!("hb run -it -- sh -c '{script}'; echo code=$?"));
     tmux.wait_for("ready=2");

@@ -52,8 +52,9 @@ struct State {
 enum Kind {
     /// History is kept for those who come late.
     Output,
-    /// Nobody wants the bytes any more; they are read so that their writers do not die of it.
-    Sink,
+    /// The session was released: who reads may go on, nobody new will come. Without readers the
+    /// bytes are read and dropped, so that their writers do not die of it.
+    Released,
     /// One reader, no history.
     Transfer { abandoned: bool },
 }
@@ -93,10 +94,7 @@ impl Outlet {
         let count = fill(state.spool.space(pin))?;
         if count > 0 {
             state.spool.commit(count, pin);
-            if state.kind == Kind::Sink {
-                let end = state.spool.end();
-                state.spool.discard_below(end);
-            }
+            state.drop_unwanted();
             state.wake_readers();
         }
         Ok(count)
@@ -164,6 +162,7 @@ impl Outlet {
         if let Kind::Transfer { abandoned } = &mut state.kind {
             *abandoned = true;
         }
+        state.drop_unwanted();
         drop(state);
         self.0.room.notify_waiters();
     }
@@ -194,14 +193,12 @@ impl Outlet {
         self.0.room.notify_waiters();
     }
 
-    /// From now on the bytes are read for nobody.
-    pub fn sink(&self) {
+    /// The session is forgotten: only those who read already will have what comes.
+    pub fn release_all(&self) {
         let mut state = self.0.state.borrow_mut();
-        state.kind = Kind::Sink;
+        state.kind = Kind::Released;
         state.holders.clear();
-        state.readers.clear();
-        let end = state.spool.end();
-        state.spool.discard_below(end);
+        state.drop_unwanted();
         drop(state);
         self.0.room.notify_waiters();
     }
@@ -225,7 +222,7 @@ impl Outlet {
 
     /// Whether this is what a session says, rather than a transfer.
     pub fn is_output(&self) -> bool {
-        self.0.state.borrow().kind == Kind::Output
+        matches!(self.0.state.borrow().kind, Kind::Output | Kind::Released)
     }
 
     pub fn start(&self) -> u64 {
@@ -256,7 +253,14 @@ impl State {
         match self.kind {
             // A transfer keeps everything that has not been acknowledged.
             Kind::Transfer { .. } => Some(self.spool.start()),
-            Kind::Output | Kind::Sink => held,
+            Kind::Output | Kind::Released => held,
+        }
+    }
+
+    fn drop_unwanted(&mut self) {
+        if self.kind == Kind::Released && self.readers.is_empty() {
+            let end = self.spool.end();
+            self.spool.discard_below(end);
         }
     }
 

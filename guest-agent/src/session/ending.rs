@@ -61,7 +61,7 @@ pub async fn run(agent: Rc<Agent>, session: Rc<Session>, mut ending: Ending) {
     let record = record(&agent, &session, &ending, exit, ended_us);
     session.exit.send_replace(Some(Rc::new(record)));
     agent.sessions.changed();
-    agent.sessions.forget_stale();
+    agent.sessions.forget_stale(&agent);
 }
 
 async fn until_gone(agent: &Agent, session: &Session) {

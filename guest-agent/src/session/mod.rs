@@ -40,6 +40,7 @@ use crate::flow::{Inlet, Outlet, Pin, Tap};
 use crate::process::tree::Tree;
 use crate::session::input::Keyboard;
 use crate::session::pump::Terminal;
+use crate::sys::clock;
 
 pub use starting::Starter;
 
@@ -128,36 +129,45 @@ impl Sessions {
     }
 
     /// Makes room for one more session: old records of ended ones go first.
-    fn make_room(&self) -> Result<(), Fault> {
-        self.forget_stale();
-        let mut by_id = self.by_id.borrow_mut();
-        if by_id.len() < limits::SESSIONS_MAX {
+    fn make_room(&self, agent: &Agent) -> Result<(), Fault> {
+        self.forget_stale(agent);
+        if self.by_id.borrow().len() < limits::SESSIONS_MAX {
             return Ok(());
         }
-        let oldest = oldest_ended(&by_id, 1).pop().ok_or_else(|| {
-            let living = limits::SESSIONS_MAX;
-            Fault::new(
-                FaultCode::Limit,
-                format!("{living} sessions are running, which is the limit"),
-            )
+        let oldest = self.oldest_unheld(1).pop().ok_or_else(|| {
+            let max = limits::SESSIONS_MAX;
+            let message =
+                format!("{max} sessions run or wait for their holders, which is the limit");
+            Fault::new(FaultCode::Limit, message)
         })?;
-        by_id.remove(&oldest);
+        self.forget(agent, &oldest);
         Ok(())
     }
 
-    /// Forgets records that nobody has released for too long, or too many of them.
-    pub fn forget_stale(&self) {
-        let mut by_id = self.by_id.borrow_mut();
-        let now = crate::sys::clock::wall_ms();
-        let kept = limits::EXIT_RECORD_KEPT.as_millis() as u64;
-        by_id.retain(|_, session| {
-            session.record().is_none_or(|record| now.saturating_sub(record.ended_at_ms) < kept)
-        });
-        let ended = by_id.values().filter(|session| session.record().is_some()).count();
-        let excess = ended.saturating_sub(limits::EXIT_RECORDS_MAX);
-        for id in oldest_ended(&by_id, excess) {
-            by_id.remove(&id);
+    /// Forgets records that nobody has released for too long, and too many of those that nobody
+    /// holds. What a holder has not released is never given up for their number.
+    pub fn forget_stale(&self, agent: &Agent) {
+        let now_us = clock::monotonic_us();
+        let kept_us = limits::EXIT_RECORD_KEPT.as_micros() as u64;
+        let is_stale = |session: &&Rc<Session>| {
+            session.ended_us().is_some_and(|ended_us| now_us.saturating_sub(ended_us) >= kept_us)
+        };
+        let stale: Vec<_> = self.by_id.borrow().values().filter(is_stale).cloned().collect();
+        let unheld = self.by_id.borrow().values().filter(|session| session.is_unheld()).count();
+        let excess = unheld.saturating_sub(limits::EXIT_RECORDS_MAX);
+        for session in stale.iter().chain(&self.oldest_unheld(excess)) {
+            self.forget(agent, session);
         }
+    }
+
+    /// The `count` sessions that ended first and that no holder keeps.
+    fn oldest_unheld(&self, count: usize) -> Vec<Rc<Session>> {
+        let by_id = self.by_id.borrow();
+        let mut ended: Vec<_> =
+            by_id.values().filter(|session| session.is_unheld()).cloned().collect();
+        ended.sort_by_key(|session| session.ended_us());
+        ended.truncate(count);
+        ended
     }
 
     /// Gives up one holder, or all, and forgets the session if that was the last and it has ended.
@@ -178,7 +188,7 @@ impl Sessions {
         if ask.kill_survivors && session.record().is_some() {
             session.kill_tree();
         }
-        if session.holders.borrow().is_empty() && session.record().is_some() {
+        if session.is_unheld() {
             self.forget(agent, &session);
         }
         self.changed();
@@ -188,7 +198,7 @@ impl Sessions {
     /// A session that has ended and that nobody holds is of no more use.
     fn forget(&self, agent: &Agent, session: &Rc<Session>) {
         self.by_id.borrow_mut().remove(&session.id);
-        session.outputs.iter().for_each(|(_, outlet)| outlet.sink());
+        session.outputs.iter().for_each(|(_, outlet)| outlet.release_all());
         let has_survivors = session.record().is_some_and(|record| record.left_behind_count > 0);
         if has_survivors {
             let mut released = self.released.borrow_mut();
@@ -237,21 +247,19 @@ impl Sessions {
     }
 }
 
-/// The ids of the `count` sessions that ended first.
-fn oldest_ended(by_id: &BTreeMap<SessionId, Rc<Session>>, count: usize) -> Vec<SessionId> {
-    let mut ended: Vec<_> = by_id
-        .values()
-        .filter_map(|session| {
-            session.record().map(|record| (record.ended_at_ms, session.id.clone()))
-        })
-        .collect();
-    ended.sort_unstable();
-    ended.into_iter().take(count).map(|(_, id)| id).collect()
-}
-
 impl Session {
     pub fn record(&self) -> Option<Rc<ExitRecord>> {
         self.exit.borrow().clone()
+    }
+
+    /// When the leader ended, by the monotonic clock.
+    fn ended_us(&self) -> Option<u64> {
+        self.record().map(|record| self.started_us + record.duration_us)
+    }
+
+    /// Whether it has ended and no holder keeps it.
+    fn is_unheld(&self) -> bool {
+        self.record().is_some() && self.holders.borrow().is_empty()
     }
 
     /// The record, as soon as there is one.

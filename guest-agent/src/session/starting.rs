@@ -56,7 +56,7 @@ impl Sessions {
         }
         agent.check_running()?;
         check(&ask)?;
-        self.make_room()?;
+        self.make_room(agent)?;
 
         let mut warnings = Vec::new();
         let group = take_group(agent, &ask, &mut warnings);

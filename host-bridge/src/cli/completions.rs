@@ -1,7 +1,7 @@
 //! `completions`: what a shell needs to complete our verbs and options.
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::exit::Exit;
@@ -19,11 +19,20 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub fn run(&self, command: &mut clap::Command) -> Result<Exit> {
+    pub fn run(&self, command: &Command) -> Result<Exit> {
         let mut script = Vec::new();
-        let name = command.get_name().to_owned();
-        clap_complete::generate(self.shell, command, name, &mut script);
+        let mut shown = without_hidden(command);
+        clap_complete::generate(self.shell, &mut shown, command.get_name(), &mut script);
         output::print(&String::from_utf8_lossy(&script))?;
         Ok(Exit::SUCCESS)
     }
+}
+
+/// The same command with the verbs alone that people use: the generators offer hidden ones, too.
+fn without_hidden(command: &Command) -> Command {
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    Command::new("host-bridge")
+        .about(command.get_about().cloned().unwrap_or_default())
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommands(verbs)
 }

@@ -14,7 +14,7 @@ use crate::config::AgentMissing;
 use crate::control::{ClientError, Code};
 use crate::guest::GuestError;
 use crate::link::LinkError;
-use crate::sandbox::SandboxRef;
+use crate::sandbox::{SandboxError, SandboxRef};
 use crate::terminal::TerminalError;
 
 /// Failures that are the command line's own.
@@ -87,7 +87,14 @@ fn describe(error: &Error) -> String {
 }
 
 fn on_one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    let mut line = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(['.', ':', ';', ',']) { " " } else { "; " });
+        }
+        line.push_str(part);
+    }
+    line
 }
 
 fn code(error: &Error) -> Exit {
@@ -121,6 +128,11 @@ fn hint(error: &Error) -> Option<String> {
     }
     if let Some(error) = find::<TerminalError>(error) {
         return terminal_hint(error);
+    }
+    if let Some(SandboxError::Machine(error)) = find::<SandboxError>(error)
+        && let Some(hint) = error.hint()
+    {
+        return Some(hint.to_owned());
     }
     let hint = match find::<GuestError>(error) {
         Some(GuestError::Fault(fault)) => fault_hint(fault.code),

@@ -121,7 +121,7 @@ pub fn main() -> ExitCode {
 
 async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
     if let Verb::Completions(completions) = verb {
-        return completions.run(&mut Arguments::command());
+        return completions.run(&Arguments::command());
     }
     let context = Context::from_environment()?;
     match verb {

@@ -86,6 +86,8 @@ fn forgive_absence(written: io::Result<()>) -> io::Result<()> {
 #[derive(Clone)]
 pub struct Sink {
     file: Arc<File>,
+    /// What was a terminal at the start says `EIO` when it has been closed.
+    is_terminal: bool,
 }
 
 impl Sink {
@@ -98,15 +100,20 @@ impl Sink {
     }
 
     fn over(descriptor: std::os::fd::BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { file: Arc::new(File::from(descriptor.try_clone_to_owned()?)) })
+        let is_terminal = descriptor.is_terminal();
+        Ok(Self { file: Arc::new(File::from(descriptor.try_clone_to_owned()?)), is_terminal })
     }
 
     /// Returns when all of `bytes` are written. `BrokenPipe` means that nobody reads any more.
     pub async fn write(&self, bytes: Vec<u8>) -> io::Result<()> {
         let file = Arc::clone(&self.file);
-        tokio::task::spawn_blocking(move || write_all(&file, &bytes))
+        let written = tokio::task::spawn_blocking(move || write_all(&file, &bytes))
             .await
-            .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")))
+            .unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
+        written.map_err(|error| match error.raw_os_error() {
+            Some(nix::libc::EIO) if self.is_terminal => ErrorKind::BrokenPipe.into(),
+            _ => error,
+        })
     }
 }
 

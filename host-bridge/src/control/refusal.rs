@@ -38,7 +38,7 @@ impl From<SandboxError> for Refusal {
             SandboxError::Environment { .. } | SandboxError::Hostname { .. } => {
                 (Code::Invalid, None)
             }
-            SandboxError::Machine(error) => (code_of(error), hint_for(error)),
+            SandboxError::Machine(error) => (code_of(error), error.hint().map(str::to_owned)),
             SandboxError::Files { .. } | SandboxError::Draw(_) => (Code::Io, None),
             SandboxError::Stopping => (Code::Stopping, None),
         };
@@ -59,16 +59,5 @@ fn code_of(error: &MachineError) -> Code {
         | MachineError::Died { .. }
         | MachineError::Silent { .. }
         | MachineError::Link { .. } => Code::StartFailed,
-    }
-}
-
-fn hint_for(error: &MachineError) -> Option<String> {
-    match error {
-        MachineError::BootFailed { .. }
-        | MachineError::Died { .. }
-        | MachineError::Silent { .. } => {
-            Some("`host-bridge doctor` says what this host can run and why not".to_owned())
-        }
-        _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that rmp-serde writes is read unchanged; nothing is accepted that rmp-serde's own
+//! What is written is what rmp-serde writes, and read unchanged; nothing is accepted that rmp-serde's own
 //! decoder reads otherwise; and bytes of an enemy cost neither stack nor memory.
 
 mod samples;
@@ -371,4 +371,20 @@ fn the_deepest_message_is_within_the_limit() {
     // failure: nine maps and arrays, and what is in the last is the tenth level.
     assert_eq!(depth(&value), 9);
     const { assert!(BODY_DEPTH_MAX >= 10) };
+}
+
+#[test]
+fn every_width_is_written_as_rmp_serde_writes_it() {
+    for shift in 0..64 {
+        for number in [1_u64 << shift, (1 << shift) - 1, (1 << shift) + 1] {
+            survives(&number);
+            survives(&(number as i64));
+            survives(&(number as i64).wrapping_neg());
+        }
+    }
+    for length in [0, 15, 16, 31, 32, 255, 256, 65_535, 65_536] {
+        survives(&"x".repeat(length));
+        survives(&Text::from(vec![0xff; length]));
+        survives(&vec![true; length]);
+    }
 }

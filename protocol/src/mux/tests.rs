@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::codec::FrameBuffer;
+use crate::hello::GoodbyeReason;
 use crate::limits::{CREDIT_BYTES_INITIAL, SPOOL_BYTES_MIN};
 
 const STREAM: StreamId = StreamId(2);

@@ -5,35 +5,43 @@ use anyhow::{Context as _, Result};
 use protocol::SessionId;
 use protocol::message::Channel;
 use protocol::requests::{Origin, Role};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
-use super::super::output::{self, Sink};
+use super::super::output::Sink;
 use super::screen::Left;
-use crate::guest::{Guest, Output, Piece};
+use super::show::{Shown, show, written};
+use crate::guest::Guest;
 use crate::terminal::{Notice, Notices};
 
 /// Follows both outputs of a session to its end, beginning with the newest `tail_bytes` of each.
 pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Result<Left> {
     let mut notices = Notices::watch()?;
-    let origin = Origin::Tail { bytes: tail_bytes };
-    let stdout = guest.subscribe(session, Channel::Stdout, origin, Role::Observer {}).await?.0;
-    let stderr = guest.subscribe(session, Channel::Stderr, origin, Role::Observer {}).await?.0;
-    let ending = guest.wait_now(session)?;
-    let copies = async {
-        tokio::try_join!(copy(stdout, Sink::stdout()?), copy(stderr, Sink::stderr()?))?;
-        anyhow::Ok(())
-    };
-    tokio::pin!(copies, ending);
-    let mut copied = false;
+    let from = Origin::Tail { bytes: tail_bytes };
+    let mut stdout = Shower::begin(guest, session, Channel::Stdout, from, Sink::stdout()?).await?;
+    let stderr = Shower::begin(guest, session, Channel::Stderr, from, Sink::stderr()?).await?;
+    let mut ending = guest.wait_now(session)?;
+    let mut stdout_over = false;
     loop {
         tokio::select! {
-            // Output that was written before the end is sent before the record of it.
-            biased;
-            result = &mut copies, if !copied => {
-                result?;
-                copied = true;
-            }
             record = &mut ending => {
-                return Ok(Left::Exited(record.context("the session's end is not known")?));
+                let record = record.context("the session's end is not known")?;
+                stdout.goal.send_replace(Some(written(&record, Channel::Stdout)));
+                stderr.goal.send_replace(Some(written(&record, Channel::Stderr)));
+                if !stdout_over
+                    && let Shown::Unread = stdout.task.await.context("the output failed")??
+                {
+                    return Ok(Left::Unread);
+                }
+                // Whether anybody reads what went wrong is no matter of ours.
+                stderr.task.await.context("the output failed")??;
+                return Ok(Left::Exited(record));
+            }
+            shown = &mut stdout.task, if !stdout_over => {
+                match shown.context("the output failed")?? {
+                    Shown::Unread => return Ok(Left::Unread),
+                    Shown::Everything => stdout_over = true,
+                }
             }
             notice = notices.next() => match notice {
                 Notice::End(nix::libc::SIGINT) => return Ok(Left::Detached),
@@ -44,18 +52,23 @@ pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Resu
     }
 }
 
-async fn copy(mut output: Output, sink: Sink) -> Result<()> {
-    loop {
-        match output.next().await {
-            Piece::Bytes { bytes, .. } => sink.write(bytes).await?,
-            Piece::Gap { from, to } => {
-                output::note(&format!(
-                    "{} bytes were skipped, because they came too fast",
-                    to - from
-                ));
-            }
-            Piece::End => return Ok(()),
-            Piece::Failed(error) => return Err(error.into()),
-        }
+/// An output that is shown by a task of its own.
+struct Shower {
+    task: JoinHandle<Result<Shown>>,
+    /// See [`show`].
+    goal: watch::Sender<Option<u64>>,
+}
+
+impl Shower {
+    async fn begin(
+        guest: &Guest,
+        session: &SessionId,
+        channel: Channel,
+        from: Origin,
+        sink: Sink,
+    ) -> Result<Self> {
+        let (output, begun) = guest.subscribe(session, channel, from, Role::Observer {}).await?;
+        let (goal, goal_seen) = watch::channel(None);
+        Ok(Self { task: tokio::spawn(show(output, begun.from, goal_seen, sink)), goal })
     }
 }

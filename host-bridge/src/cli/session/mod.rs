@@ -6,6 +6,7 @@ pub mod follow;
 mod keyboard;
 pub mod pipes;
 pub mod screen;
+mod show;
 mod typist;
 
 use std::io::{IsTerminal, stdin};

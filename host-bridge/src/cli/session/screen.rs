@@ -9,7 +9,7 @@
 //!            └── the program ends · detach · a signal · cut ──────┘──▶ left
 //! ```
 
-use std::io::{ErrorKind, IsTerminal, stdin};
+use std::io::{IsTerminal, stdin};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -19,16 +19,15 @@ use protocol::{ExitRecord, SessionId};
 use tokio::sync::{mpsc, watch};
 
 use super::super::output::{self, Sink, printable};
+use super::show::{Shown, show, written};
 use super::typist::{self, Reach, Typist};
 use super::{keyboard, terminal_size};
-use crate::guest::{Guest, GuestError, Output, Piece};
+use crate::guest::{Guest, GuestError, Output};
 use crate::terminal::{Command, Keys, Notice, Notices, RawMode};
 
 /// How long a key that may begin a sequence waits for the next one: longer than anybody needs
 /// between two keys, shorter than patience with a shell whose history does not come.
 const KEY_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the rest of the output may take to begin to arrive when the program has ended.
-const REST_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What leaves a session that we only watch: it can mean nothing else there.
 const CTRL_C: u8 = 0x03;
@@ -130,7 +129,7 @@ impl<'a> Screen<'a> {
         raw: Option<&RawMode>,
     ) -> Result<Left> {
         let (goal, goal_seen) = watch::channel(None);
-        let mut show = tokio::spawn(show(stream, from, goal_seen));
+        let mut show = tokio::spawn(show(stream, from, goal_seen, Sink::stdout()?));
         let mut ending = self.guest.wait_now(&self.session)?;
         let mut input = self.interactive.then(keyboard::listen);
         if self.keyboard.may_type() {
@@ -142,7 +141,7 @@ impl<'a> Screen<'a> {
             tokio::select! {
                 record = &mut ending => {
                     let record = record.context("the session's end is not known")?;
-                    let _ = goal.send(Some(written(&record)));
+                    let _ = goal.send(Some(written(&record, Channel::Terminal)));
                     return match show.await.context("the screen failed")?? {
                         Shown::Everything => Ok(Left::Exited(record)),
                         Shown::Unread => Ok(Left::Unread),
@@ -159,8 +158,9 @@ impl<'a> Screen<'a> {
                 notice = notices.next() => match notice {
                     Notice::Resized => self.tell_size(false)?,
                     Notice::Continued => {
-                        if let Some(raw) = raw {
-                            raw.enforce()?;
+                        // Whoever is hung up is continued, too, and may hear of that first.
+                        if raw.is_some_and(|raw| raw.enforce().is_err()) {
+                            return Ok(Left::Signalled(nix::libc::SIGHUP));
                         }
                         self.tell_size(true)?;
                     }
@@ -198,14 +198,12 @@ impl<'a> Screen<'a> {
             bytes = &bytes[taken..];
             match command {
                 Command::Detach => {
-                    self.typist.let_go();
+                    self.typist.let_go(std::mem::take(&mut self.typed)).await;
                     return Ok(Step::Leave);
                 }
                 Command::Take if !self.keyboard.may_type() => {}
                 Command::Take => {
-                    if !self.typist.has_keyboard()
-                        && self.typist.take(true).await? == Reach::Ours
-                    {
+                    if !self.typist.has_keyboard() && self.typist.take(true).await? == Reach::Ours {
                         output::note("the keyboard is yours");
                         self.tell_size(true)?;
                     }
@@ -276,58 +274,4 @@ async fn next_keys(input: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8
         Some(input) => input.recv().await,
         None => std::future::pending().await,
     }
-}
-
-/// How the screen came to its end.
-enum Shown {
-    Everything,
-    Unread,
-}
-
-/// Writes what the terminal shows, until its end or until `goal`, which is what the program had
-/// written when it ended: what it left behind may keep the terminal open for ever.
-async fn show(
-    mut stream: Output,
-    mut at: u64,
-    mut goal: watch::Receiver<Option<u64>>,
-) -> Result<Shown> {
-    let stdout = Sink::stdout()?;
-    loop {
-        let ended = *goal.borrow_and_update();
-        if ended.is_some_and(|goal| at >= goal) {
-            return Ok(Shown::Everything);
-        }
-        let piece = tokio::select! {
-            piece = stream.next() => piece,
-            Ok(()) = goal.changed() => continue,
-            // The program is no more and its rest does not come: the agent is at fault.
-            () = tokio::time::sleep(REST_DEADLINE), if ended.is_some() => return Ok(Shown::Everything),
-        };
-        match piece {
-            Piece::Bytes { offset, bytes } => {
-                at = offset + bytes.len() as u64;
-                match stdout.write(bytes).await {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                        return Ok(Shown::Unread);
-                    }
-                    Err(error) => return Err(error).context("stdout cannot be written to"),
-                }
-            }
-            Piece::Gap { from, to } => {
-                at = to;
-                output::note(&format!(
-                    "{} bytes were skipped, because they came too fast",
-                    to - from
-                ));
-            }
-            Piece::End => return Ok(Shown::Everything),
-            Piece::Failed(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn written(record: &ExitRecord) -> u64 {
-    let terminal = record.outputs.iter().find(|total| total.channel == Channel::Terminal);
-    terminal.map_or(0, |total| total.written)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use protocol::{FaultCode, SessionId};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::guest::{Guest, GuestError, Writer};
 
@@ -18,6 +19,10 @@ const PIECES_WAITING_MAX: usize = 8;
 
 /// How soon somebody who does not type is told that the keyboard was taken.
 const LOSS_CHECKED_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the last keys before detaching may take to reach the program.
+const LET_GO_MAX: Duration = Duration::from_secs(1);
+const SETTLED_CHECKED_EVERY: Duration = Duration::from_millis(5);
 
 /// A keyboard that we have, or would like to have.
 pub(super) struct Typist {
@@ -38,6 +43,7 @@ pub(super) enum Reach {
 struct Hand {
     pieces: mpsc::Sender<Vec<u8>>,
     lost: mpsc::Receiver<GuestError>,
+    task: JoinHandle<()>,
 }
 
 impl Typist {
@@ -59,8 +65,13 @@ impl Typist {
         };
         let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
         let (report, lost) = mpsc::channel(1);
-        tokio::spawn(write(writer, waiting, report));
-        self.hand = Some(Hand { pieces, lost });
+        let (guest, session) = (self.guest.clone(), self.session.clone());
+        let task = tokio::spawn(async move {
+            if let Some(writer) = write(writer, waiting, report).await {
+                settle(&guest, &session, &writer).await;
+            }
+        });
+        self.hand = Some(Hand { pieces, lost, task });
         Ok(Reach::Ours)
     }
 
@@ -77,9 +88,18 @@ impl Typist {
         reason
     }
 
-    /// Lets go of it.
-    pub(super) fn let_go(&mut self) {
-        self.hand = None;
+    /// Types the last bytes and lets go of the keyboard when the program has them all. A program
+    /// that does not read is not waited for.
+    pub(super) async fn let_go(&mut self, last: Vec<u8>) {
+        let Some(Hand { pieces, lost, task }) = self.hand.take() else { return };
+        let typed = async move {
+            if pieces.send(last).await.is_ok() {
+                drop(pieces);
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(LET_GO_MAX, typed).await;
+        drop(lost);
     }
 }
 
@@ -96,17 +116,18 @@ pub(super) async fn type_in(keys: Option<&mpsc::Sender<Vec<u8>>>, bytes: &mut Ve
     }
 }
 
+/// Types what comes, until nothing more will: then the writer is given back.
 async fn write(
     mut writer: Writer,
     mut waiting: mpsc::Receiver<Vec<u8>>,
     report: mpsc::Sender<GuestError>,
-) {
+) -> Option<Writer> {
     let mut check = tokio::time::interval(LOSS_CHECKED_EVERY);
     loop {
         let written = tokio::select! {
             bytes = waiting.recv() => match bytes {
                 Some(bytes) => writer.write(&bytes).await,
-                None => return,
+                None => return Some(writer),
             },
             // Writing nothing asks nothing of the agent; it tells whether the stream still is.
             _ = check.tick() => match poll_fn(|cx| Poll::Ready(writer.poll_write(&[], cx))).await {
@@ -116,8 +137,19 @@ async fn write(
         };
         if let Err(error) = written {
             let _ = report.send(error).await;
-            return;
+            return None;
         }
+    }
+}
+
+/// Waits until the program has been given all that was written. Acknowledgements come in batches,
+/// so the agent is asked: it lets an input begin at an offset only when it stands there.
+async fn settle(guest: &Guest, session: &SessionId, writer: &Writer) {
+    let Some(end) = writer.offset() else { return };
+    while let Err(error) = guest.input(session, Some(end), false).await
+        && error.fault_code() == Some(FaultCode::Conflict)
+    {
+        tokio::time::sleep(SETTLED_CHECKED_EVERY).await;
     }
 }
 
