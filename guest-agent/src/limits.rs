@@ -27,7 +27,7 @@ pub const TERMINAL_QUIET: Duration = Duration::from_millis(30);
 pub const TERMINAL_DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// How long a stopping agent waits for its links to take the last frames.
-pub const GOODBYE_FLUSH_MAX: Duration = Duration::from_millis(1000);
+pub const GOODBYE_FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// Threads for work on files, which the kernel does not offer without blocking.
 pub const FILE_THREADS_MAX: usize = 4;

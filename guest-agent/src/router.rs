@@ -31,7 +31,7 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::Info {} => peer.answer(id, Ok(Reply::Info(agent.info()))),
         Request::Start(ask) => {
             let by = Starter { client: peer.client };
-            peer.answer(id, agent.sessions.start(agent, ask, by).map(Reply::Started));
+            peer.answer(id, agent.sessions.start(agent, &ask, by).map(Reply::Started));
         }
         Request::Sessions { since } => {
             let shared = agent.clone();

@@ -27,7 +27,10 @@ const AGENT: &[Imports] = &[
     ("agent", &["sys", "config", "cgroup", "pid1", "session", "serve"]),
     ("router", &["agent", "flow", "task", "file", "port", "session", "serve"]),
     ("serve", &["sys", "flow", "limits", "task", "session", "agent", "router"]),
-    ("run", &["agent", "cgroup", "config", "limits", "task", "pid1", "session", "serve", "process"]),
+    (
+        "run",
+        &["agent", "cgroup", "config", "limits", "task", "pid1", "session", "serve", "process"],
+    ),
 ];
 
 const BRIDGE: &[Imports] = &[

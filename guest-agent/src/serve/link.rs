@@ -20,7 +20,6 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::peer::Arrived;
 use super::{Peer, handshake};
 use crate::agent::Agent;
 use crate::limits::{GOODBYE_FLUSH_MAX, TRANSMIT_BYTES, WRITES_PER_TURN};
@@ -186,9 +185,8 @@ impl Link {
     /// Hands over every whole frame that has arrived.
     fn handle_frames(&mut self, agent: &Rc<Agent>, peer: &Rc<Peer>) -> Result<(), ProtocolError> {
         while let Some(frame) = self.input.take()? {
-            match peer.accept(frame)? {
-                Arrived::Nothing => {}
-                Arrived::Request(id, request) => router::handle(agent, peer, id, request),
+            if let Some((id, request)) = peer.accept(frame)? {
+                router::handle(agent, peer, id, request);
             }
         }
         Ok(())

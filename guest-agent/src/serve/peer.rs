@@ -54,12 +54,6 @@ struct Binding {
     keyboard_of: Option<Rc<Session>>,
 }
 
-/// What an arrived frame asks of the link.
-pub enum Arrived {
-    Nothing,
-    Request(RequestId, Request),
-}
-
 impl Peer {
     pub fn new(client: ClientId, token: Token, name: String) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
@@ -173,8 +167,8 @@ impl Peer {
         self.left.get()
     }
 
-    /// Takes in one frame.
-    pub fn accept(&self, frame: Frame<'_>) -> Result<Arrived, ProtocolError> {
+    /// Takes in one frame, and returns the request in it that is to be carried out.
+    pub fn accept(&self, frame: Frame<'_>) -> Result<Option<(RequestId, Request)>, ProtocolError> {
         let incoming = self.mux.borrow_mut().accept(frame)?;
         match incoming {
             Incoming::Nothing | Incoming::Reply { .. } => {}
@@ -197,17 +191,21 @@ impl Peer {
             Incoming::Reset { stream, fault } => self.unbind(stream, fault),
             Incoming::Goodbye(_) => self.left.set(true),
         }
-        Ok(Arrived::Nothing)
+        Ok(None)
     }
 
-    fn admit(&self, id: RequestId, body: &[u8]) -> Result<Arrived, ProtocolError> {
+    fn admit(
+        &self,
+        id: RequestId,
+        body: &[u8],
+    ) -> Result<Option<(RequestId, Request)>, ProtocolError> {
         let body: RequestBody = protocol::codec::decode_body(Kind::Request, body)?;
         let mut mux = self.mux.borrow_mut();
         let admission = self.answers.borrow_mut().admit(id, &body.done, &mut mux);
         mux.check_peer_reads()?;
         match admission {
-            Admission::New => Ok(Arrived::Request(id, body.request)),
-            Admission::Repeated => Ok(Arrived::Nothing),
+            Admission::New => Ok(Some((id, body.request))),
+            Admission::Repeated => Ok(None),
             Admission::Refused => Err(ProtocolError::NotReading { bytes: 0 }),
         }
     }

@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::Session;
 use super::pump::Gauge;
 use crate::agent::Agent;
+use crate::cgroup::SessionGroup;
 use crate::pid1::reaper::{Exit, Status};
 use crate::sys::clock;
 
@@ -79,15 +80,13 @@ fn record(
     exit: Exit,
     ended_us: u64,
 ) -> ExitRecord {
-    let members = session.tree_with(|tree| tree.members());
-    let (left_behind, left_behind_count) =
-        members.map_or((Vec::new(), 0), |members| (members.listed, members.count));
+    let left = session.members();
     let outputs = ending.gauges.iter().map(|(channel, gauge)| OutputTotal {
         channel: *channel,
         written: gauge.written(),
         dropped: session.outlet(*channel).map_or(0, crate::flow::Outlet::dropped),
     });
-    let peak = session.group.borrow().as_ref().and_then(|group| group.memory_bytes_peak());
+    let peak = session.group.borrow().as_ref().and_then(SessionGroup::memory_bytes_peak);
     ExitRecord {
         cause: cause(agent, session, exit.status),
         started_at_ms: session.started_at_ms,
@@ -95,8 +94,8 @@ fn record(
         duration_us: ended_us - session.started_us,
         usage: Usage { memory_bytes_peak: peak, ..exit.usage },
         outputs: outputs.collect(),
-        left_behind,
-        left_behind_count,
+        left_behind: left.listed,
+        left_behind_count: left.count,
     }
 }
 
@@ -106,7 +105,7 @@ fn cause(agent: &Agent, session: &Session, status: Status) -> Cause {
         return Cause::TimedOut { limit_ms };
     }
     let Status::Signaled { signal, .. } = status else { return status.into() };
-    let oom_kills = session.group.borrow().as_ref().and_then(|group| group.oom_kills());
+    let oom_kills = session.group.borrow().as_ref().and_then(SessionGroup::oom_kills);
     if signal == libc::SIGKILL && oom_kills.is_some_and(|kills| kills > 0) {
         return Cause::OutOfMemory { limit_bytes: session.memory_limit };
     }

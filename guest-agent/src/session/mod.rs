@@ -37,7 +37,7 @@ use tokio::sync::watch;
 use crate::agent::Agent;
 use crate::cgroup::SessionGroup;
 use crate::flow::{Inlet, Outlet, Pin, Tap};
-use crate::process::tree::Tree;
+use crate::process::tree::{Members, Tree};
 use crate::session::input::Keyboard;
 use crate::session::pump::Terminal;
 use crate::sys::clock;
@@ -173,17 +173,13 @@ impl Sessions {
     /// Gives up one holder, or all, and forgets the session if that was the last and it has ended.
     pub fn release(&self, agent: &Agent, ask: &Release) -> Result<(), Fault> {
         let session = self.get(&ask.session)?;
-        match &ask.holder {
-            Some(name) => {
-                session.holders.borrow_mut().remove(name);
-                session.outputs.iter().for_each(|(_, outlet)| outlet.release(name));
-            }
-            None => {
-                let names = std::mem::take(&mut *session.holders.borrow_mut());
-                for name in names {
-                    session.outputs.iter().for_each(|(_, outlet)| outlet.release(&name));
-                }
-            }
+        let done: Vec<String> = match &ask.holder {
+            Some(name) => vec![name.clone()],
+            None => session.holders.borrow().iter().cloned().collect(),
+        };
+        for name in done {
+            session.holders.borrow_mut().remove(&name);
+            session.outputs.iter().for_each(|(_, outlet)| outlet.release(&name));
         }
         if ask.kill_survivors && session.record().is_some() {
             session.kill_tree();
@@ -428,14 +424,31 @@ impl Session {
     }
 
     /// Whether no process of the session lives.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method's path is bound to one lifetime of the tree"
+    )]
     pub fn is_gone(&self) -> bool {
         self.tree_with(|tree| tree.is_gone()).unwrap_or(true)
     }
 
     /// Kills every process of the session, and says how many that were.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method's path is bound to one lifetime of the tree"
+    )]
     fn kill_tree(&self) -> usize {
         self.tree_killed.set(true);
         self.tree_with(|tree| tree.kill()).unwrap_or(0)
+    }
+
+    /// The processes of the session that live.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method's path is bound to one lifetime of the tree"
+    )]
+    fn members(&self) -> Members {
+        self.tree_with(|tree| tree.members()).unwrap_or_default()
     }
 
     fn info(&self) -> SessionInfo {

@@ -111,12 +111,14 @@ impl Gauge {
                     return;
                 }
                 self.turns.mark_unchanged();
-                match timeout(TERMINAL_QUIET, self.turns.changed()).await {
-                    Ok(Ok(())) => {}
+                let silent = match timeout(TERMINAL_QUIET, self.turns.changed()).await {
+                    Ok(Ok(())) => false,
                     Ok(Err(_)) => return,
-                    // Silent. If that is only because nobody takes the output, wait on.
-                    Err(_) if pipe::unread_bytes(self.source.as_fd()) == 0 => return,
-                    Err(_) => {}
+                    Err(_) => true,
+                };
+                // Silence that is only because nobody takes the output is no end.
+                if silent && pipe::unread_bytes(self.source.as_fd()) == 0 {
+                    return;
                 }
             }
         };

@@ -49,30 +49,30 @@ struct Streams {
 
 impl Sessions {
     /// Starts a program, or finds the session that the same request has started before.
-    pub fn start(&self, agent: &Rc<Agent>, ask: Start, by: Starter) -> Result<Started, Fault> {
-        let digest = digest(&ask);
+    pub fn start(&self, agent: &Rc<Agent>, ask: &Start, by: Starter) -> Result<Started, Fault> {
+        let digest = digest(ask);
         if let Ok(session) = self.get(&ask.session) {
             return session.started_again(digest);
         }
         agent.check_running()?;
-        check(&ask)?;
+        check(ask)?;
         self.make_room(agent)?;
 
         let mut warnings = Vec::new();
-        let group = take_group(agent, &ask, &mut warnings);
-        let command = command(agent, &ask, group.as_ref())?;
+        let group = take_group(agent, ask, &mut warnings);
+        let command = command(agent, ask, group.as_ref())?;
         let line = command_line(&command.argv);
         let (started_at_ms, started_us) = (clock::wall_ms(), clock::monotonic_us());
         let started = match agent.reaper.spawn(command) {
             Ok(started) => started,
             Err(failure) => {
                 give_back(agent, group);
-                return Err(self.record_failure(&ask, digest, line, failure));
+                return Err(self.record_failure(ask, digest, line, failure));
             }
         };
 
         let pid = started.child.pid;
-        let streams = match open_streams(agent, &ask, started.child.stdio) {
+        let streams = match open_streams(agent, ask, started.child.stdio) {
             Ok(streams) => streams,
             Err(error) => {
                 // It runs, and nobody could hear it: that is no start.
@@ -81,7 +81,7 @@ impl Sessions {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 let subject = "event loop".to_owned();
                 let failure = SpawnFailure { stage: SpawnStage::Stdio, errno, subject };
-                return Err(self.record_failure(&ask, digest, line, failure));
+                return Err(self.record_failure(ask, digest, line, failure));
             }
         };
         let session = Rc::new(Session {
