@@ -315,11 +315,12 @@ fn device_numbers(status: &FileStat) -> (u32, u32) {
 /// with sizes that mean nothing, and some of them without end. Mounted within an archived tree it
 /// is an empty directory.
 fn is_made_up(directory: impl AsFd) -> bool {
-    fstatfs(directory).is_ok_and(|system| MADE_UP.contains(&(system.filesystem_type().0 as u64)))
+    // Signed in one C library and unsigned in another; both fit here.
+    fstatfs(directory).is_ok_and(|system| MADE_UP.contains(&i128::from(system.filesystem_type().0)))
 }
 
 /// The magic numbers of such file systems, from `linux/magic.h`.
-const MADE_UP: [u64; 16] = [
+const MADE_UP: [i128; 16] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
     0x0027_e0eb, // cgroup
