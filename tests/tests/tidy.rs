@@ -146,7 +146,8 @@ fn every_file_says_what_it_is_and_stays_readable() {
     for dir in ["protocol/src", "host-bridge/src", "guest-agent/src", "tests"] {
         for path in sources(&root().join(dir)) {
             let text = fs::read_to_string(&path).expect("a source");
-            let unit_tests = path.ends_with("tests.rs");
+            // Unit tests belong to the file that they sit beside.
+            let unit_tests = is_test(&path) && !path.starts_with(root().join("tests"));
             assert!(unit_tests || text.starts_with("//!"), "{} has no `//!`", path.display());
             let lines = text.lines().count();
             assert!(is_test(&path) || lines <= LINES_MAX, "{}: {lines} lines", path.display());
