@@ -108,10 +108,23 @@ pub fn accept(agent: &Rc<Agent>, socket: OwnedFd) {
         // Closing at once is all that can be done for it; the other end sees the end of the file.
         return;
     }
-    agent.peers.links.send_modify(|links| *links += 1);
-    let agent = agent.clone();
-    task::spawn(async move {
-        link::run(&agent, socket).await;
-        agent.peers.links.send_modify(|links| *links -= 1);
-    });
+    let counted = Counted::new(agent.clone());
+    task::spawn(async move { link::run(&counted.0, socket).await });
+}
+
+/// A link is counted for as long as its work lives, even if that ends by a panic: an agent that
+/// ends with its last link must not wait for one that is no more.
+struct Counted(Rc<Agent>);
+
+impl Counted {
+    fn new(agent: Rc<Agent>) -> Self {
+        agent.peers.links.send_modify(|links| *links += 1);
+        Self(agent)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.peers.links.send_modify(|links| *links -= 1);
+    }
 }
