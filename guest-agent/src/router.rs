@@ -193,7 +193,7 @@ fn subscribe(agent: &Agent, peer: &Peer, id: RequestId, ask: &Subscribe) -> Resu
     let session = agent.sessions.get(&ask.session)?;
     let at = session.subscription_start(ask)?;
     let tap = peer.open(id, ask.stream, Direction::Out, at.from)?;
-    let outlet = session.subscribe(ask, tap, at.from)?;
+    let outlet = session.subscribe(ask, tap, at.from, peer.client)?;
     peer.bind_outlet(ask.stream, &outlet);
     Ok(Reply::Subscribed(at))
 }

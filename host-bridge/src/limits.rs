@@ -89,7 +89,7 @@ pub const CONTROL_LINE_BYTES_MAX: usize = 1024 * 1024;
 /// One line of an answer: the records of all sandboxes together, with long environments.
 pub const CONTROL_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Connections to the control socket at once; more are told so and closed.
-pub const CONTROL_CONNECTIONS_MAX: usize = 64;
+pub const CONTROL_CONNECTIONS_MAX: usize = 512;
 /// A connection on which nothing was asked for so long is closed.
 pub const CONTROL_IDLE_MAX: Duration = Duration::from_secs(60);
 /// How long a reply may take to be written to a client that does not read.

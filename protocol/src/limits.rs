@@ -51,6 +51,9 @@ pub const SURVIVORS_LISTED_MAX: usize = 16;
 /// A command line in a record or a list: the beginning tells which it was.
 pub const COMMAND_BYTES_MAX: usize = 256;
 
+/// Holders that one start may name: a reader, a recorder, and some more.
+pub const HOLDERS_MAX: usize = 8;
+
 /// Arguments and environment of one start together: the kernel's own limit is 2 MiB by default.
 pub const ARGUMENTS_BYTES_MAX: usize = 768 * 1024;
 /// Arguments of one start.

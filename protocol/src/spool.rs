@@ -39,6 +39,11 @@ impl Budget {
         self.0.used.load(Ordering::Relaxed)
     }
 
+    /// Whether more than half of it is used.
+    pub fn is_tight(&self) -> bool {
+        self.used() > self.0.limit / 2
+    }
+
     /// Takes `bytes` if they are within the limit. `entitled` bytes are granted in any case: every
     /// spool may have its minimum.
     fn take(&self, bytes: usize, entitled: bool) -> bool {

@@ -699,3 +699,34 @@ fn a_stop_grants_its_grace_and_no_more() {
     assert!(before.elapsed() < PATIENCE / 2, "{:?}", before.elapsed());
     assert_eq!(inspect(&burrow, "deaf")["state"], "stopped");
 }
+
+#[test]
+fn clients_that_are_killed_in_a_flood_leave_no_session_and_a_finished_log() {
+    const CLIENTS: usize = 12;
+    let burrow = Burrow::serving();
+    burrow.ok(&["start", "--name", "work"]);
+    let mut clients: Vec<Child> = (0..CLIENTS)
+        .map(|_| {
+            let arguments = ["exec", "work", "--", "sh", "-c", "echo begin; exec yes"];
+            burrow.command(&arguments).stdout(Stdio::piped()).spawn().expect("it starts")
+        })
+        .collect();
+    for client in &mut clients {
+        let mut first = [0; 6];
+        client.stdout.as_mut().expect("piped").read_exact(&mut first).expect("it begins");
+        assert_eq!(&first, b"begin\n");
+    }
+    for mut client in clients {
+        client.kill().expect("it is ours");
+        client.wait().expect("it was ours");
+    }
+    eventually("every session is forgotten", || {
+        let inspected = json(&burrow.ok(&["inspect", "--json", "work"]));
+        inspected["sessions"].as_array().is_some_and(Vec::is_empty)
+    });
+    eventually("every end is in the log", || {
+        let all = burrow.run(&["logs", "--json", "--stderr", "work"]).stdout;
+        let exits = text(&all).lines().filter(|entry| entry.contains("\"exited\"")).count();
+        exits == CLIENTS
+    });
+}

@@ -148,3 +148,48 @@ fn limits_that_cannot_be_held_are_said() {
         sandbox.end().await;
     });
 }
+
+#[test]
+fn a_signal_that_ends_nothing_does_not_hide_who_sent_the_one_that_did() {
+    runtime().block_on(async {
+        let sandbox = Sandbox::start().await;
+        let ask = start("told", &["sh", "-c", "echo ready; exec sleep 1000"]);
+        sandbox.guest.start(&ask).await.expect("it starts");
+        ready(&sandbox, &ask).await;
+        for signal in [15, 18] {
+            let send = Signal { session: ask.session.clone(), signal, target: Target::Leader };
+            // The second may find it ended, which is as good.
+            sandbox.guest.signal(send).await.ok();
+        }
+        let record = sandbox.guest.wait(&ask.session).await.expect("a record");
+        assert!(matches!(record.cause, Cause::Killed { signal: 15, .. }), "{:?}", record.cause);
+        sandbox.end().await;
+    });
+}
+
+#[test]
+fn a_start_cannot_name_more_holders_than_there_is_room_for() {
+    runtime().block_on(async {
+        let sandbox = Sandbox::start().await;
+        let mut ask = start("held", &["true"]);
+        ask.holders = (0..9).map(|number| format!("holder-{number}")).collect();
+        let refused = sandbox.guest.start(&ask).await.expect_err("too many");
+        assert_eq!(code_of(&refused), Some(FaultCode::Invalid));
+        sandbox.end().await;
+    });
+}
+
+#[test]
+fn the_subject_of_a_failed_start_is_cut_to_a_bounded_text() {
+    runtime().block_on(async {
+        let sandbox = Sandbox::start().await;
+        let long = "x".repeat(100_000);
+        for number in 0..20 {
+            let ask = start(&format!("long-{number}"), &[&long]);
+            sandbox.guest.start(&ask).await.expect_err("there is none");
+        }
+        let list = sandbox.guest.sessions(0).await.expect("the list fits a frame");
+        assert_eq!(list.sessions.len(), 20);
+        sandbox.end().await;
+    });
+}

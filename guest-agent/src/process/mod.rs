@@ -20,6 +20,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::unistd::Pid;
 use protocol::Text;
 use protocol::exit::{SpawnFailure, SpawnStage};
+use protocol::fault::clip_to;
+use protocol::limits::COMMAND_BYTES_MAX;
 
 use crate::cgroup::SessionGroup;
 use crate::sys;
@@ -114,17 +116,20 @@ pub fn spawn(command: Command<'_>) -> Result<Child, SpawnFailure> {
         Err(error) => Err(SpawnFailure {
             stage: error.stage,
             errno: error.errno,
-            subject: match error.stage {
-                SpawnStage::User | SpawnStage::Identity => command.user.unwrap_or_default(),
-                SpawnStage::Stdio => subject.to_owned(),
-                SpawnStage::Terminal => "session".to_owned(),
-                SpawnStage::Cgroup => {
-                    command.group.map(|group| group.name().to_owned()).unwrap_or_default()
-                }
-                SpawnStage::WorkingDirectory => directory_name,
-                SpawnStage::Fork => name,
-                SpawnStage::Exec => explain_exec(name, error.errno, &candidates),
-            },
+            subject: clip_to(
+                match error.stage {
+                    SpawnStage::User | SpawnStage::Identity => command.user.unwrap_or_default(),
+                    SpawnStage::Stdio => subject.to_owned(),
+                    SpawnStage::Terminal => "session".to_owned(),
+                    SpawnStage::Cgroup => {
+                        command.group.map(|group| group.name().to_owned()).unwrap_or_default()
+                    }
+                    SpawnStage::WorkingDirectory => directory_name,
+                    SpawnStage::Fork => name,
+                    SpawnStage::Exec => explain_exec(name, error.errno, &candidates),
+                },
+                COMMAND_BYTES_MAX,
+            ),
         }),
     }
 }
@@ -148,7 +153,7 @@ fn c_strings(texts: Vec<Text>) -> Result<Vec<CString>, Text> {
 }
 
 fn failure(stage: SpawnStage, errno: i32, subject: &str) -> SpawnFailure {
-    SpawnFailure { stage, errno, subject: subject.to_owned() }
+    SpawnFailure { stage, errno, subject: clip_to(subject.to_owned(), COMMAND_BYTES_MAX) }
 }
 
 fn errno_of(error: &std::io::Error) -> i32 {

@@ -36,13 +36,21 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
     let Ok(Some(peer)) = timeout(HELLO_DEADLINE, link.greet(agent)).await else { return };
     agent.peers.greeted.set(true);
     let generation = peer.generation();
+    // Looked at first: not one byte of the new link may go out on this one.
     let end = tokio::select! {
-        end = link.serve(agent, &peer) => end,
+        biased;
         () = peer.replaced(generation) => {
-            link.part(GoodbyeReason::Replaced, "the same client has dialled again").await;
+            // A frame that was begun is the new link's to send again, and nothing can follow it here.
+            if link.output.unsent() == 0 {
+                link.part(GoodbyeReason::Replaced, "the same client has dialled again").await;
+            }
             return;
         }
+        end = link.serve(agent, &peer) => end,
     };
+    if peer.generation() != generation {
+        return;
+    }
     match end {
         End::Left => agent.peers.remove(agent, &peer),
         End::Cut => keep(agent, peer, generation),
@@ -177,7 +185,13 @@ impl Link {
                     peer.ping();
                     spoke = Instant::now();
                 }
-                () = sleep_until(heard + LINK_SILENCE_MAX) => return End::Cut,
+                () = sleep_until(heard + LINK_SILENCE_MAX) => {
+                    // After a pause of this process or machine, what has arrived meanwhile counts.
+                    match read(&self.socket, &mut self.input) {
+                        Go::Moved => heard = Instant::now(),
+                        Go::Stuck | Go::Ended => return End::Cut,
+                    }
+                }
             }
         }
     }

@@ -58,12 +58,16 @@ impl Peers {
     /// Forgets a client and everything that was kept for it.
     fn remove(&self, agent: &Agent, peer: &Rc<Peer>) {
         let mut by_client = self.by_client.borrow_mut();
-        if by_client.get(&peer.client).is_some_and(|known| Rc::ptr_eq(known, peer)) {
+        let is_current = by_client.get(&peer.client).is_some_and(|known| Rc::ptr_eq(known, peer));
+        if is_current {
             by_client.remove(&peer.client);
         }
         drop(by_client);
         peer.close_all();
-        agent.sessions.client_gone(peer.client);
+        // The client may be here again already, under another peer.
+        if is_current {
+            agent.sessions.client_gone(agent, peer.client);
+        }
     }
 
     /// Resolves when the last link is gone.

@@ -62,6 +62,7 @@ pub async fn run(agent: Rc<Agent>, session: Rc<Session>, mut ending: Ending) {
     let record = record(&agent, &session, &ending, exit, ended_us);
     session.exit.send_replace(Some(Rc::new(record)));
     agent.sessions.changed();
+    agent.sessions.forget_if_let_go(&agent, &session);
     agent.sessions.forget_stale(&agent);
 }
 
@@ -109,9 +110,12 @@ fn cause(agent: &Agent, session: &Session, status: Status) -> Cause {
     if signal == libc::SIGKILL && oom_kills.is_some_and(|kills| kills > 0) {
         return Cause::OutOfMemory { limit_bytes: session.memory_limit };
     }
-    match &*session.killed_by.borrow() {
-        Some((sent, by)) if *sent == signal => Cause::Killed { signal, by: by.clone() },
-        _ if agent.is_stopping() => Cause::AgentStopping,
-        _ => status.into(),
+    if let Some(by) = session.killed_by.borrow().get(&signal) {
+        return Cause::Killed { signal, by: by.clone() };
     }
+    // These are what a stop sends; a program that dies of another has done so by itself.
+    if agent.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
+        return Cause::AgentStopping;
+    }
+    status.into()
 }

@@ -82,10 +82,14 @@ pub struct Session {
     tied_to: Option<ClientId>,
     /// Holders that have not released it.
     holders: RefCell<BTreeSet<String>>,
+    /// Which client has last subscribed as which holder.
+    claims: RefCell<HashMap<String, ClientId>>,
+    /// It had holders, and all have released it, perhaps before its end.
+    let_go: Cell<bool>,
     /// How large each client that may type sees the terminal.
     views: RefCell<HashMap<ClientId, TerminalSize>>,
-    /// The last signal that a client sent to the leader, and which client.
-    killed_by: RefCell<Option<(i32, String)>>,
+    /// Signals that clients have sent to the leader, and which client did last.
+    killed_by: RefCell<HashMap<i32, String>>,
     timed_out: Cell<Option<u64>>,
     leader_reaped: Cell<bool>,
     /// All of it was killed, by a deadline or a client.
@@ -131,6 +135,12 @@ impl Sessions {
     /// Makes room for one more session: old records of ended ones go first.
     fn make_room(&self, agent: &Agent) -> Result<(), Fault> {
         self.forget_stale(agent);
+        // What ended sessions still keep must not be what a new one lacks.
+        while agent.budget.is_tight()
+            && let Some(oldest) = self.oldest_unheld(1).pop()
+        {
+            self.forget(agent, &oldest);
+        }
         if self.by_id.borrow().len() < limits::SESSIONS_MAX {
             return Ok(());
         }
@@ -177,10 +187,7 @@ impl Sessions {
             Some(name) => vec![name.clone()],
             None => session.holders.borrow().iter().cloned().collect(),
         };
-        for name in done {
-            session.holders.borrow_mut().remove(&name);
-            session.outputs.iter().for_each(|(_, outlet)| outlet.release(&name));
-        }
+        session.release(done);
         if ask.kill_survivors && session.record().is_some() {
             session.kill_tree();
         }
@@ -210,7 +217,7 @@ impl Sessions {
 
     /// A client will not come back: its views and its keyboards go, and so do the sessions that
     /// were tied to it.
-    pub fn client_gone(&self, client: ClientId) {
+    pub fn client_gone(&self, agent: &Agent, client: ClientId) {
         let sessions: Vec<_> = self.by_id.borrow().values().cloned().collect();
         for session in sessions {
             session.drop_view(client);
@@ -221,8 +228,21 @@ impl Sessions {
                 );
                 session.kill_tree();
             }
+            if session.tied_to == Some(client) {
+                // What only it wanted to have, nobody will come for.
+                session.release(session.claimed_by(client));
+                self.forget_if_let_go(agent, &session);
+            }
         }
         self.changed();
+    }
+
+    /// Forgets a session that has ended and that all its holders have let go.
+    pub fn forget_if_let_go(&self, agent: &Agent, session: &Rc<Session>) {
+        if session.let_go.get() && session.is_unheld() {
+            self.forget(agent, session);
+            self.changed();
+        }
     }
 
     /// Every session whose processes may live: for the stop of an agent that is not PID 1.
@@ -296,17 +316,41 @@ impl Session {
     }
 
     /// Attaches a tap to an output.
-    pub fn subscribe(&self, ask: &Subscribe, tap: Tap, from: u64) -> Result<Outlet, Fault> {
+    pub fn subscribe(
+        &self,
+        ask: &Subscribe,
+        tap: Tap,
+        from: u64,
+        client: ClientId,
+    ) -> Result<Outlet, Fault> {
         let outlet = self.outlet(ask.channel)?;
         let pin = match &ask.role {
             Role::Observer {} => Pin::None,
             Role::Holder { name } if self.holders.borrow().contains(name) => {
+                self.claims.borrow_mut().insert(name.clone(), client);
                 Pin::Holder(name.clone())
             }
             Role::Holder { .. } => Pin::Tap,
         };
         outlet.attach(tap, pin, from);
         Ok(outlet.clone())
+    }
+
+    /// The holders that a client was the last to subscribe as.
+    fn claimed_by(&self, client: ClientId) -> Vec<String> {
+        let claims = self.claims.borrow();
+        let own = claims.iter().filter(|(_, claimant)| **claimant == client);
+        own.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Gives up these holders.
+    fn release(&self, names: Vec<String>) {
+        for name in names {
+            if self.holders.borrow_mut().remove(&name) && self.holders.borrow().is_empty() {
+                self.let_go.set(true);
+            }
+            self.outputs.iter().for_each(|(_, outlet)| outlet.release(&name));
+        }
     }
 
     /// Sends a signal on behalf of `by`.
@@ -323,6 +367,8 @@ impl Session {
                 self.note_kill(ask.signal, by);
                 agent.reaper.signal(leader, signal)
             }
+            // A group without members may be a stranger's by now.
+            Target::Group if self.leader_reaped.get() && self.is_gone() => false,
             Target::Group => {
                 self.note_kill(ask.signal, by);
                 let group = self.terminal.as_ref().and_then(Terminal::foreground_group);
@@ -342,8 +388,8 @@ impl Session {
 
     /// Remembers who sent a signal that may end the leader, so that the record can say so.
     fn note_kill(&self, signal: i32, by: &str) {
-        if !self.leader_reaped.get() {
-            *self.killed_by.borrow_mut() = Some((signal, by.to_owned()));
+        if !self.leader_reaped.get() && !HARMLESS.contains(&signal) {
+            self.killed_by.borrow_mut().insert(signal, by.to_owned());
         }
     }
 
@@ -470,6 +516,18 @@ impl Session {
 /// Processes left behind that one list names; more are only counted there, and named in the record
 /// that `wait` gives. With it the list of [`limits::SESSIONS_MAX`] sessions fits a frame.
 const SURVIVORS_NAMED_MAX: usize = 1024;
+
+/// Signals that end nothing by themselves.
+const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGWINCH,
+];
 
 /// How often stale records are looked for.
 pub const HOUSEKEEPING: Duration = Duration::from_secs(60);

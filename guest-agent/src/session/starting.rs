@@ -99,6 +99,8 @@ impl Sessions {
             tied_to: ask.tied.then_some(by.client),
             holders: RefCell::new(ask.holders.iter().cloned().collect()),
             views: RefCell::default(),
+            claims: RefCell::default(),
+            let_go: Cell::new(false),
             killed_by: RefCell::default(),
             timed_out: Cell::new(None),
             leader_reaped: Cell::new(false),
@@ -153,6 +155,8 @@ impl Sessions {
             tied_to: None,
             holders: RefCell::new(ask.holders.iter().cloned().collect::<BTreeSet<_>>()),
             views: RefCell::new(HashMap::new()),
+            claims: RefCell::default(),
+            let_go: Cell::new(false),
             killed_by: RefCell::default(),
             timed_out: Cell::new(None),
             leader_reaped: Cell::new(true),
@@ -236,6 +240,10 @@ fn check(ask: &Start) -> Result<(), Fault> {
     }
     if let Some(holder) = ask.holders.iter().find(|name| !protocol::ids::is_name(name, b"_.-")) {
         return invalid(format!("{holder:?} is not a name of a holder"));
+    }
+    if ask.holders.len() > limits::HOLDERS_MAX {
+        let (count, max) = (ask.holders.len(), limits::HOLDERS_MAX);
+        return invalid(format!("{count} holders exceed the limit of {max}"));
     }
     if let Some(bytes) = ask.spool.bytes
         && !(limits::SPOOL_BYTES_MIN as u64..=limits::SPOOL_BYTES_MAX as u64).contains(&bytes)

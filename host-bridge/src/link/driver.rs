@@ -130,6 +130,12 @@ impl Driver {
                     Err(error) => return End::Cut(error),
                 },
                 Ok(Event::Tick) => {
+                    // After a pause of this process or machine, what has arrived meanwhile counts.
+                    match self.read(socket) {
+                        Ok(true) => arrived = self.take_frames(),
+                        Ok(false) => {}
+                        Err(error) => return End::Cut(error),
+                    }
                     if let Err(error) = self.beat() {
                         return End::Cut(error);
                     }

@@ -61,9 +61,11 @@ impl Recorder {
         let mut following = JoinSet::new();
         let mut followed = HashSet::new();
         let mut first = true;
+        // One request at a time: each that is dropped would wait at the agent for its answer.
+        let mut listing = Box::pin(self.guest.sessions(since));
         loop {
             let list = tokio::select! {
-                list = self.guest.sessions(since) => list,
+                list = &mut listing => list,
                 Some(done) = following.join_next() => {
                     if let Ok(key) = done {
                         followed.remove(&key);
@@ -77,6 +79,7 @@ impl Recorder {
                 Err(error) => {
                     self.trouble(format!("its sessions cannot be listed: {error}"));
                     tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
+                    listing = Box::pin(self.guest.sessions(since));
                     continue;
                 }
             };
@@ -90,6 +93,7 @@ impl Recorder {
             for info in list.sessions.into_iter().take(SESSIONS_MAX) {
                 let key = (info.session.clone(), run_of(&info));
                 if info.holders.iter().any(|holder| holder == HOLDER)
+                    && followed.len() < SESSIONS_MAX
                     && followed.insert(key.clone())
                 {
                     let recorder = self.clone();
@@ -100,6 +104,7 @@ impl Recorder {
                 }
             }
             tokio::time::sleep(RECORDER_LOOK_PAUSE).await;
+            listing = Box::pin(self.guest.sessions(since));
         }
         // What had arrived before the link broke is still worked off.
         while following.join_next().await.is_some() {}
