@@ -23,9 +23,9 @@ pub const PEERS_MAX: usize = 128;
 /// ended and the terminal has been silent for so long, all that it wrote has arrived.
 pub const TERMINAL_QUIET: Duration = Duration::from_millis(30);
 
-/// How long the end of a session waits for a terminal whose output nobody takes. Only then: what is
-/// left in the kernel cannot be counted, and a record would say too little.
-pub const TERMINAL_DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long the end of a session waits for a terminal whose output nobody takes. What is left in
+/// the kernel then is not counted in the record, but still comes before the stream's end.
+pub const TERMINAL_DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// How long a stopping agent waits for its links to take the last frames.
 pub const GOODBYE_FLUSH_MAX: Duration = Duration::from_secs(1);

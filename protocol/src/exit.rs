@@ -104,6 +104,19 @@ pub struct Survivor {
     pub command: String,
 }
 
+impl ExitRecord {
+    /// Where a reader of `channel` has all that the program itself has said. `None`: at the end of
+    /// the stream, which is sure to come. That is so for a terminal that nobody was left on: what
+    /// its kernel buffer held when the program ended cannot be counted.
+    pub fn complete_at(&self, channel: Channel) -> Option<u64> {
+        if channel == Channel::Terminal && self.left_behind_count == 0 {
+            return None;
+        }
+        let total = self.outputs.iter().find(|total| total.channel == channel);
+        Some(total.map_or(0, |total| total.written))
+    }
+}
+
 /// The exit code of a shell for a process that could not be executed.
 pub const EXIT_NOT_EXECUTABLE: i32 = 126;
 /// The exit code of a shell for a program that was not found.

@@ -123,15 +123,24 @@ impl Execution {
         }
         match &self.exited {
             Exit::Told => return Poll::Ready(Ok(None)),
-            Exit::Known(record) => {
-                let delivered = |tail: &Tail| tail.delivered >= written(record, tail.channel);
-                if self.outputs.iter().all(delivered) {
-                    return Poll::Ready(Ok(self.tell_exit()));
-                }
-            }
-            Exit::Awaited(_) => {}
+            Exit::Known(_) | Exit::Awaited(_) => {}
         }
-        self.poll_outputs(cx)
+        if self.has_delivered() {
+            return Poll::Ready(Ok(self.tell_exit()));
+        }
+        match self.poll_outputs(cx) {
+            // The last thing to come may have been the end of a stream, which is no event.
+            Poll::Pending if self.has_delivered() => Poll::Ready(Ok(self.tell_exit())),
+            polled => polled,
+        }
+    }
+
+    /// Whether the end is known and all that the program had written before it has been handed out.
+    fn has_delivered(&self) -> bool {
+        let Exit::Known(record) = &self.exited else { return false };
+        self.outputs.iter().all(|tail| {
+            record.complete_at(tail.channel).map_or(tail.ended, |at| tail.delivered >= at)
+        })
     }
 
     fn poll_outputs(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Event>, GuestError>> {
@@ -139,7 +148,7 @@ impl Execution {
         let first = self.turn;
         for at in (first..first + count).map(|at| at % count) {
             let written = match &self.exited {
-                Exit::Known(record) => Some(written(record, self.outputs[at].channel)),
+                Exit::Known(record) => record.complete_at(self.outputs[at].channel),
                 _ => None,
             };
             match self.outputs[at].poll_event(written, cx) {
@@ -198,11 +207,6 @@ impl Tail {
             _ => Poll::Pending,
         }
     }
-}
-
-fn written(record: &ExitRecord, channel: Channel) -> u64 {
-    let total = record.outputs.iter().find(|total| total.channel == channel);
-    total.map_or(0, |total| total.written)
 }
 
 /// How a collected program ended.

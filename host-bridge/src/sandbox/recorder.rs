@@ -339,9 +339,8 @@ impl Outputs {
     /// Whether all that the program wrote before it ended has come.
     fn have_all(&self, record: &ExitRecord) -> bool {
         self.all.iter().all(|recorded| {
-            let total = record.outputs.iter().find(|total| total.channel == recorded.channel);
-            recorded.rest == Rest::Nothing
-                || total.is_none_or(|total| recorded.reached >= total.written)
+            let complete_at = record.complete_at(recorded.channel);
+            recorded.rest == Rest::Nothing || complete_at.is_some_and(|at| recorded.reached >= at)
         })
     }
 

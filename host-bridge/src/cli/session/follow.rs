@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::super::output::Sink;
 use super::screen::Left;
-use super::show::{Shown, show, written};
+use super::show::{Shown, goal_of, show};
 use crate::guest::Guest;
 use crate::terminal::{Notice, Notices};
 
@@ -26,8 +26,8 @@ pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Resu
         tokio::select! {
             record = &mut ending => {
                 let record = record.context("the session's end is not known")?;
-                stdout.goal.send_replace(Some(written(&record, Channel::Stdout)));
-                stderr.goal.send_replace(Some(written(&record, Channel::Stderr)));
+                stdout.goal.send_replace(Some(goal_of(&record, Channel::Stdout)));
+                stderr.goal.send_replace(Some(goal_of(&record, Channel::Stderr)));
                 if !stdout_over
                     && let Shown::Unread = stdout.task.await.context("the output failed")??
                 {

@@ -19,7 +19,7 @@ use protocol::{ExitRecord, SessionId};
 use tokio::sync::{mpsc, watch};
 
 use super::super::output::{self, Sink, printable};
-use super::show::{Shown, show, written};
+use super::show::{Shown, goal_of, show};
 use super::typist::{self, Reach, Typist};
 use super::{keyboard, terminal_size};
 use crate::guest::{Guest, GuestError, Output};
@@ -141,7 +141,7 @@ impl<'a> Screen<'a> {
             tokio::select! {
                 record = &mut ending => {
                     let record = record.context("the session's end is not known")?;
-                    let _ = goal.send(Some(written(&record, Channel::Terminal)));
+                    let _ = goal.send(Some(goal_of(&record, Channel::Terminal)));
                     return match show.await.context("the screen failed")?? {
                         Shown::Everything => Ok(Left::Exited(record)),
                         Shown::Unread => Ok(Left::Unread),

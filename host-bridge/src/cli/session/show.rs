@@ -65,8 +65,7 @@ pub(super) async fn show(
     }
 }
 
-/// How much a program had written to one output when it ended.
-pub(super) fn written(record: &ExitRecord, channel: Channel) -> u64 {
-    let total = record.outputs.iter().find(|total| total.channel == channel);
-    total.map_or(0, |total| total.written)
+/// How far one output is to be shown when the program has ended.
+pub(super) fn goal_of(record: &ExitRecord, channel: Channel) -> u64 {
+    record.complete_at(channel).unwrap_or(u64::MAX)
 }
