@@ -14,8 +14,8 @@ pub struct ExitRecord {
     /// By the monotonic clock, so that a stepped wall clock does not falsify it.
     pub duration_us: u64,
     pub usage: Usage,
-    /// What had been written to each output when the leader ended. A reader that has reached
-    /// `written` has all that the program said; survivors may still add to it.
+    /// What had been written to each output when the leader ended; survivors may still add to it.
+    /// [`ExitRecord::complete_at`] says how far to read to have all that the program said.
     pub outputs: Vec<OutputTotal>,
     /// Processes of the session that live on, the first few by name.
     pub left_behind: Vec<Survivor>,

@@ -82,8 +82,6 @@ pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
     };
     // To come back later than that is to come back to nothing.
     options.dial_deadline = options.resume_window;
-    // Later there is nothing left to come back for.
-    options.dial_deadline = options.resume_window;
     Ok(Guest::connect(address, options).await?)
 }
 
