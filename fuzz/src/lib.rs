@@ -1,13 +1,12 @@
 //! What the fuzz targets share: an end that is fed arbitrary bytes.
 
-use std::collections::HashSet;
-
 use protocol::codec::{FrameBuffer, decode_body};
 use protocol::frame::{Frame, Kind};
 use protocol::hello::{Hello, StreamPosition, Welcome};
 use protocol::limits::CONTROL_BYTES_MAX;
 use protocol::message::{Answer, RequestBody};
 use protocol::mux::{Direction, Fetched, Incoming, Mux, Side, Source};
+use protocol::sorted::SortedSet;
 use protocol::{StreamId, boot::BootConfig};
 
 /// Every stream always has bytes, and ends at 1 MiB.
@@ -94,5 +93,5 @@ fn accept(mux: &mut Mux, frame: Frame<'_>) -> Option<()> {
 
 fn resume(mux: &mut Mux, theirs: &[StreamPosition]) {
     mux.positions();
-    mux.resume(theirs, &HashSet::from([StreamId(1)]));
+    mux.resume(theirs, &SortedSet::from_iter([StreamId(1)]));
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::cgroup::{CgroupSupport, Groups};
 use crate::config::Config;
 use crate::pid1::reaper::Reaper;
+use crate::repl::Contexts;
 use crate::serve::Peers;
 use crate::session::Sessions;
 use crate::sys::{clock, entropy, resource};
@@ -27,6 +28,7 @@ pub struct Agent {
     /// Control groups for sessions, where there are any.
     pub groups: RefCell<Option<Groups>>,
     pub sessions: Sessions,
+    pub contexts: Contexts,
     pub peers: Peers,
     stopping: Cell<bool>,
     /// The grace of the stop that was asked for.
@@ -68,6 +70,7 @@ impl Agent {
             budget: Budget::new(share.clamp(limits::SPOOL_BYTES_MIN, limits::SPOOLS_BYTES_MAX)),
             groups: RefCell::new(groups),
             sessions: Sessions::default(),
+            contexts: Contexts::default(),
             peers: Peers::default(),
             stopping: Cell::new(false),
             stop_grace: Cell::new(None),

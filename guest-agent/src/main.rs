@@ -13,6 +13,7 @@ mod limits;
 mod pid1;
 mod port;
 mod process;
+mod repl;
 mod router;
 mod run;
 mod serve;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use protocol::limits::STOP_GRACE_GUEST;
 use protocol::message::{InputOpened, Reply};
 use protocol::mux::Direction;
+use protocol::repl::Run;
 use protocol::requests::{Input, Subscribe};
 use protocol::{Fault, FaultCode, Request, RequestId, StreamId};
 
@@ -17,7 +18,7 @@ use crate::flow::{Inlet, Outlet};
 use crate::serve::Peer;
 use crate::session::Starter;
 use crate::task::{self, Work};
-use crate::{file, port};
+use crate::{file, port, repl};
 
 /// The kernel's largest file offset; nothing above it can be added to without care.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -101,6 +102,31 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::MakeDirectory(ask) => later(peer, id, boxed(file::make_directory(ask))),
         Request::Move(ask) => later(peer, id, boxed(file::rename(ask))),
         Request::Remove(ask) => later(peer, id, boxed(file::remove(ask))),
+        Request::OpenContext(ask) => later(peer, id, repl::open(agent, &ask)),
+        Request::Contexts {} => peer.answer(id, Ok(agent.contexts.list())),
+        Request::Run(ask) => run(agent, peer, id, ask),
+        Request::Interrupt(ask) => {
+            later(peer, id, repl::interrupt(agent, ask, peer.name.clone()));
+        }
+        Request::AnswerInput(ask) => later(peer, id, repl::answer_input(agent, ask)),
+        Request::Complete(ask) => later(peer, id, repl::complete(agent, ask)),
+        Request::CheckCode { context, code } => {
+            later(peer, id, repl::check_code(agent, &context, code));
+        }
+        Request::WatchContext { context, stream } => {
+            let opened = outlet(agent, peer, id, stream, 0);
+            let watching = opened.and_then(|outlet| agent.contexts.watch(&context, outlet));
+            if watching.is_err() {
+                peer.forget(stream);
+            }
+            peer.answer(id, watching);
+        }
+        Request::RestartContext { context } => {
+            later(peer, id, repl::restart(agent, &context, peer.name.clone()));
+        }
+        Request::CloseContext { context } => {
+            later(peer, id, repl::close(agent, &context, peer.name.clone()));
+        }
         Request::Shutdown(ask) => {
             agent.stop(ask.grace_ms.map_or(STOP_GRACE_GUEST, Duration::from_millis));
             peer.answer(id, Ok(Reply::Done {}));
@@ -180,13 +206,65 @@ fn both(
     id: RequestId,
     stream: StreamId,
 ) -> Result<(Inlet, Outlet), Fault> {
+    streams(agent, peer, id, stream, TRANSFER_BYTES)
+}
+
+fn streams(
+    agent: &Agent,
+    peer: &Peer,
+    id: RequestId,
+    stream: StreamId,
+    spool_bytes: usize,
+) -> Result<(Inlet, Outlet), Fault> {
     let tap = peer.open(id, stream, Direction::Both, 0)?;
     let inlet = Inlet::new(tap.clone());
-    let outlet = Outlet::transfer(0, TRANSFER_BYTES, &agent.budget);
+    let outlet = Outlet::transfer(0, spool_bytes, &agent.budget);
     outlet.attach(tap, crate::flow::Pin::None, 0);
     peer.bind_inlet(stream, &inlet, None);
     peer.bind_outlet(stream, &outlet);
     Ok((inlet, outlet))
+}
+
+/// Queues a run: at once when its code has come with it, so that runs keep their order.
+fn run(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, mut ask: Run) {
+    let (inlet, outlet) = match streams(agent, peer, id, ask.stream, repl::RUN_SPOOL_BYTES) {
+        Ok(opened) => opened,
+        Err(fault) => return peer.answer(id, Err(fault)),
+    };
+    if let Some(code) = ask.code.take() {
+        return queue_run(agent, peer, id, ask, Ok(code.into_bytes()), outlet);
+    }
+    let (agent, peer) = (agent.clone(), peer.clone());
+    task::spawn(async move {
+        let code = repl::streamed_code(inlet).await;
+        queue_run(&agent, &peer, id, ask, code, outlet);
+    });
+}
+
+fn queue_run(
+    agent: &Rc<Agent>,
+    peer: &Rc<Peer>,
+    id: RequestId,
+    ask: Run,
+    code: Result<Vec<u8>, Fault>,
+    outlet: Outlet,
+) {
+    let stream = ask.stream;
+    let answering = peer.clone();
+    let announce =
+        |reply| -> repl::Announcement { Box::new(move || answering.answer(id, Ok(reply))) };
+    let queued = agent
+        .check_running()
+        .and(code)
+        .and_then(|code| agent.contexts.run(agent, ask, code, outlet, announce));
+    match queued {
+        Ok(Some(reply)) => peer.answer(id, Ok(reply)),
+        Ok(None) => {}
+        Err(fault) => {
+            peer.forget(stream);
+            peer.answer(id, Err(fault));
+        }
+    }
 }
 
 fn subscribe(agent: &Agent, peer: &Peer, id: RequestId, ask: &Subscribe) -> Result<Reply, Fault> {

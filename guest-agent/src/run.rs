@@ -88,7 +88,7 @@ async fn stop(agent: &Rc<Agent>, grace: Duration) {
     shutdown::end_processes(&agent.reaper, scope, grace).await;
     // A goodbye overtakes data, as every control frame does; so it comes last.
     let flushed = async {
-        while !agent.sessions.are_settled() {
+        while !(agent.sessions.are_settled() && agent.contexts.are_settled()) {
             tokio::task::yield_now().await;
         }
         agent.peers.flush(agent).await;
@@ -105,10 +105,12 @@ impl shutdown::Sessions for Ours {
         for session in self.0.sessions.all() {
             session.signal_tree(signal);
         }
+        self.0.contexts.signal(signal);
     }
 
     fn are_gone(&mut self) -> bool {
-        self.0.sessions.all().iter().all(|session| session.is_gone())
+        let sessions = self.0.sessions.all();
+        sessions.iter().all(|session| session.is_gone()) && self.0.contexts.are_gone()
     }
 }
 

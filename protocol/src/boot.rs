@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decode_struct;
+
 /// The sandbox to become.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootConfig {
@@ -24,3 +26,5 @@ pub struct BootConfig {
     #[serde(default)]
     pub door: bool,
 }
+
+decode_struct!(BootConfig: sandbox, hostname, root, scratch_bytes, env; hide, door);

@@ -14,8 +14,6 @@
 //!  │◀───── answers that were kept ───│  before any data of streams         Answers::resend
 //! ```
 
-use std::collections::{BTreeMap, HashSet};
-
 use crate::codec::encode_body;
 use crate::fault::{Fault, FaultCode};
 use crate::frame::{HEADER_BYTES, Kind};
@@ -23,6 +21,7 @@ use crate::ids::{RequestId, StreamId};
 use crate::limits::{CONTROL_BYTES_MAX, FRAME_BYTES_MAX, REQUESTS_PENDING_MAX};
 use crate::message::{Answer, Request, RequestBody};
 use crate::mux::Mux;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// More requests await their answers than [`REQUESTS_PENDING_MAX`] allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +32,7 @@ pub struct TooManyRequests;
 #[derive(Debug, Default)]
 pub struct Calls {
     next: u64,
-    pending: BTreeMap<RequestId, Pending>,
+    pending: SortedMap<RequestId, Pending>,
     /// Answered requests that the agent has not been told of. At most as many as were pending,
     /// because each further request takes them along.
     done: Vec<RequestId>,
@@ -82,8 +81,8 @@ impl Calls {
     }
 
     /// Streams whose opening request has not arrived at the agent, which has `taken` on the rest.
-    pub fn unopened(&self, taken: &[RequestId]) -> HashSet<StreamId> {
-        let taken: HashSet<_> = taken.iter().collect();
+    pub fn unopened(&self, taken: &[RequestId]) -> SortedSet<StreamId> {
+        let taken: SortedSet<_> = taken.iter().collect();
         let lost = self.pending.iter().filter(|(id, _)| !taken.contains(id));
         lost.filter_map(|(_, pending)| pending.opens).collect()
     }
@@ -91,8 +90,8 @@ impl Calls {
     /// Queues everything again that has not arrived at the agent, in order.
     pub fn resend(&mut self, taken: &[RequestId], mux: &mut Mux) {
         self.done.clear();
-        let taken: HashSet<_> = taken.iter().collect();
-        for (id, pending) in &self.pending {
+        let taken: SortedSet<_> = taken.iter().collect();
+        for (id, pending) in self.pending.iter() {
             if !taken.contains(id) {
                 let body = RequestBody { done: Vec::new(), request: pending.request.clone() };
                 mux.control(Kind::Request, id.0, &body);
@@ -124,7 +123,7 @@ pub enum Admission {
 /// The agent's half: requests of one client that were taken on.
 #[derive(Debug, Default)]
 pub struct Answers {
-    taken: BTreeMap<RequestId, Taken>,
+    taken: SortedMap<RequestId, Taken>,
     kept_bytes: usize,
 }
 
@@ -165,7 +164,7 @@ impl Answers {
 
     /// A new link begins: only these requests still want their answers.
     pub fn retain(&mut self, unanswered: &[RequestId]) {
-        let wanted: HashSet<_> = unanswered.iter().collect();
+        let wanted: SortedSet<_> = unanswered.iter().collect();
         let done: Vec<_> = self.taken.keys().filter(|id| !wanted.contains(id)).copied().collect();
         for id in done {
             self.forget(id);
@@ -178,14 +177,14 @@ impl Answers {
     }
 
     /// Streams that the host may not have opened yet, because the answer was lost.
-    pub fn unopened(&self) -> HashSet<StreamId> {
+    pub fn unopened(&self) -> SortedSet<StreamId> {
         self.taken.values().filter_map(|taken| taken.opened).collect()
     }
 
     /// Queues all answers again that the host has not got. Control frames go before data, so that
     /// the host knows of a stream before it receives bytes of it.
     pub fn resend(&self, mux: &mut Mux) {
-        for (id, taken) in &self.taken {
+        for (id, taken) in self.taken.iter() {
             taken.repeat(*id, mux);
         }
     }

@@ -7,14 +7,13 @@
 use std::ops::Range;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::fault;
 use crate::frame::{self, Frame, FrameError, Kind};
 #[cfg(test)]
 use crate::limits::BODY_DEPTH_MAX;
 use crate::limits::FRAME_BYTES_MAX;
-use crate::msgpack;
+use crate::msgpack::{self, Decode};
 
 /// Why a body is not what its kind promises. It costs the sender its link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,7 +126,7 @@ pub fn encode_body<T: Serialize>(body: &T) -> Vec<u8> {
 }
 
 /// Reads a body; trailing bytes are an error, because they mean that the ends disagree.
-pub fn decode_body<T: DeserializeOwned>(kind: Kind, body: &[u8]) -> Result<T, BodyError> {
+pub fn decode_body<T: Decode>(kind: Kind, body: &[u8]) -> Result<T, BodyError> {
     msgpack::decode(body)
         .map_err(|error| BodyError { kind: kind.name(), reason: fault::clip(error.to_string()) })
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::message::Channel;
+use crate::{decode_enum, decode_struct};
 
 /// The end of a session's leader, kept by the agent until every holder has released the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,11 @@ pub struct ExitRecord {
     /// Processes of the session that live on, the first few by name.
     pub left_behind: Vec<Survivor>,
     pub left_behind_count: u32,
+}
+
+decode_struct! {
+    ExitRecord:
+    cause, started_at_ms, ended_at_ms, duration_us, usage, outputs, left_behind, left_behind_count
 }
 
 /// Why a session's leader is no more.
@@ -42,6 +48,12 @@ pub enum Cause {
     SpawnFailed { failure: SpawnFailure },
 }
 
+decode_enum! {
+    Cause:
+    Exited { code }, Signaled { signal, core_dumped }, Killed { signal, by }, TimedOut { limit_ms },
+    OutOfMemory { ; limit_bytes }, AgentStopping, SpawnFailed { failure }
+}
+
 /// The step of a start that failed, and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnFailure {
@@ -50,6 +62,8 @@ pub struct SpawnFailure {
     /// What the step was about: the program, the directory, the user.
     pub subject: String,
 }
+
+decode_struct!(SpawnFailure: stage, errno, subject);
 
 /// The steps between a start and the first instruction of the program, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +86,8 @@ pub enum SpawnStage {
     Exec,
 }
 
+decode_enum!(SpawnStage: User, Stdio, Cgroup, Fork, Terminal, Identity, WorkingDirectory, Exec);
+
 /// What the kernel accounted to the leader and the children it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -86,6 +102,12 @@ pub struct Usage {
     pub switches_forced: u64,
 }
 
+decode_struct! {
+    Usage:
+    user_us, system_us, resident_bytes_max, block_reads, block_writes, switches_voluntary,
+    switches_forced; memory_bytes_peak
+}
+
 /// The sum of one output at the leader's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputTotal {
@@ -96,6 +118,8 @@ pub struct OutputTotal {
     pub dropped: u64,
 }
 
+decode_struct!(OutputTotal: channel, written, dropped);
+
 /// A process that outlived the leader of its session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
@@ -103,6 +127,8 @@ pub struct Survivor {
     /// Its command line, cut to `COMMAND_BYTES_MAX`.
     pub command: String,
 }
+
+decode_struct!(Survivor: pid, command);
 
 impl ExitRecord {
     /// Where a reader of `channel` has all that the program itself has said. `None`: at the end of

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::SpawnFailure;
 use crate::limits::TEXT_BYTES_MAX;
+use crate::{decode_enum, decode_struct};
 
 /// What went wrong with one request, for programs (`code`) and for people (`message`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -21,6 +22,8 @@ pub struct Fault {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<SpawnFailure>,
 }
+
+decode_struct!(Fault: code, message; errno, spawn);
 
 /// The kinds of refusal that a program may want to tell apart. Codes are only ever added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,6 +51,11 @@ pub enum FaultCode {
     Denied,
     /// The agent is stopping and takes no new work.
     Stopping,
+}
+
+decode_enum! {
+    FaultCode:
+    Invalid, NotFound, Exists, Conflict, Limit, SpawnFailed, Io, Gone, Unsupported, Denied, Stopping
 }
 
 impl FaultCode {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::ids::{AgentId, ClientId, RequestId, StreamId, Token};
+use crate::{decode_enum, decode_struct};
 
 /// The oldest and the newest version of the messages that this code speaks.
 pub const VERSION_MIN: u32 = 1;
@@ -39,6 +40,8 @@ pub struct Hello {
     pub resume_window_ms: u64,
 }
 
+decode_struct!(Hello: version_min, version_max, client, name; dial, resume, resume_window_ms);
+
 /// What a client has of an earlier link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
@@ -47,6 +50,8 @@ pub struct Resume {
     /// Requests that still want their answers; the agent forgets all others.
     pub unanswered: Vec<RequestId>,
 }
+
+decode_struct!(Resume: token, streams, unanswered);
 
 /// How far the receiver of a stream has come, when a link begins anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +67,8 @@ pub struct StreamPosition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<Fault>,
 }
+
+decode_struct!(StreamPosition: stream, next, up_to, finished; gone);
 
 /// The agent's answer to a hello that it accepts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +87,8 @@ pub struct Welcome {
     pub taken: Vec<RequestId>,
     pub info: AgentInfo,
 }
+
+decode_struct!(Welcome: version, agent, token, resumed, streams, info; taken);
 
 /// What an agent says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +122,12 @@ pub struct AgentInfo {
     pub boot: Vec<BootStep>,
 }
 
+decode_struct! {
+    AgentInfo:
+    release, pid, init, hostname, time_ms, uptime_ms, ready_cpu_us, ready_us, memory_bytes, cpus;
+    cgroup_missing, controllers, processes_reaped, boot
+}
+
 /// One step of a boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootStep {
@@ -123,12 +138,16 @@ pub struct BootStep {
     pub problem: Option<String>,
 }
 
+decode_struct!(BootStep: name, micros; problem);
+
 /// The last frame of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodbye {
     pub reason: GoodbyeReason,
     pub message: String,
 }
+
+decode_struct!(Goodbye: reason, message);
 
 /// Why an end closes the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +168,8 @@ pub enum GoodbyeReason {
     /// The sandbox could not be set up.
     BootFailed,
 }
+
+decode_enum!(GoodbyeReason: Finished, Stopping, Version, Protocol, Limit, Replaced, BootFailed);
 
 /// The highest version that both ranges contain.
 pub fn common_version(ours: (u32, u32), theirs: (u32, u32)) -> Option<u32> {

@@ -20,7 +20,9 @@ pub mod limits;
 pub mod message;
 pub mod msgpack;
 pub mod mux;
+pub mod repl;
 pub mod requests;
+pub mod sorted;
 pub mod spool;
 pub mod stream;
 pub mod tar;
@@ -29,6 +31,6 @@ pub mod watch;
 
 pub use exit::{Cause, ExitRecord};
 pub use fault::{Fault, FaultCode};
-pub use ids::{AgentId, ClientId, RequestId, SessionId, StreamId, Token};
+pub use ids::{AgentId, ClientId, ContextName, RequestId, SessionId, StreamId, Token};
 pub use message::{Reply, Request};
 pub use text::Text;

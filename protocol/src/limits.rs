@@ -68,6 +68,22 @@ pub const TEXT_BYTES_MAX: usize = 1024;
 /// [`FRAME_BYTES_MAX`].
 pub const ENTRIES_PAGE_MAX: usize = 1024;
 
+/// Contexts of one agent: each may be an interpreter of some tens of megabytes.
+pub const CONTEXTS_MAX: usize = 64;
+/// Runs of one context that may wait for their turn.
+pub const RUNS_QUEUED_MAX: usize = 512;
+/// The code of one run.
+pub const CODE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The code of all runs of a context that wait for their turn.
+pub const CODE_QUEUED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Code that travels in its request; longer code takes the run's stream.
+pub const CODE_INLINE_BYTES_MAX: usize = 256 * 1024;
+/// One event of a run: an image or a table in all its forms. What is larger is left out with a
+/// word; code that has more to give writes a file.
+pub const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What each rung of the ladder that ends a run is given before the next one is tried.
+pub const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+
 /// Each end sends a ping when it has sent nothing for so long.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A link on which nothing arrived for so long is dead.
@@ -100,3 +116,6 @@ const _: () =
     assert!(STOP_MARGIN_HOST.as_secs() > STOP_GRACE_GUEST.as_secs(), "the host outwaits the guest");
 const _: () = assert!(ARGUMENTS_BYTES_MAX < FRAME_BYTES_MAX, "a start fits a frame");
 const _: () = assert!(EXIT_RECORDS_MAX < SESSIONS_MAX, "ended sessions leave room for living ones");
+const _: () =
+    assert!(CODE_INLINE_BYTES_MAX + ARGUMENTS_BYTES_MAX <= FRAME_BYTES_MAX, "a run fits a frame");
+const _: () = assert!(CODE_BYTES_MAX <= CODE_QUEUED_BYTES_MAX, "the longest code can wait");

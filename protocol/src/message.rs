@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 use crate::exit::ExitRecord;
 use crate::fault::Fault;
 use crate::hello::AgentInfo;
-use crate::ids::{RequestId, SessionId};
+use crate::ids::{ContextName, RequestId, SessionId, StreamId};
+use crate::repl;
 use crate::requests as ask;
 use crate::text::Text;
+use crate::{decode_enum, decode_struct};
 
 /// The body of a request frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +19,8 @@ pub struct RequestBody {
     pub done: Vec<RequestId>,
     pub request: Request,
 }
+
+decode_struct!(RequestBody: request; done);
 
 /// What a host asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +55,40 @@ pub enum Request {
     TarPut(ask::TarPut),
     Watch(ask::Watch),
     Forward(ask::Forward),
+    OpenContext(repl::OpenContext),
+    Contexts {},
+    Run(repl::Run),
+    Interrupt(repl::Interrupt),
+    AnswerInput(repl::AnswerInput),
+    Complete(repl::Complete),
+    /// Whether some code is all there, or more lines are wanted.
+    CheckCode {
+        context: ContextName,
+        code: String,
+    },
+    /// Opens a stream of all that happens in a context. It never holds anybody up.
+    WatchContext {
+        context: ContextName,
+        stream: StreamId,
+    },
+    /// A new interpreter for a context, answered when it is ready. What runs is killed.
+    RestartContext {
+        context: ContextName,
+    },
+    /// The end of a context and of all that it has started.
+    CloseContext {
+        context: ContextName,
+    },
     Shutdown(ask::Shutdown),
+}
+
+decode_enum! {
+    Request:
+    Info {}, Start(), Sessions { since }, Wait { session }, Signal(), Resize(), Subscribe(),
+    Input(), Release(), ReadFile(), WriteFile(), Stat { path, follow }, List(), MakeDirectory(),
+    Move(), Remove(), TarGet(), TarPut(), Watch(), Forward(), OpenContext(), Contexts {}, Run(),
+    Interrupt(), AnswerInput(), Complete(), CheckCode { context, code }, WatchContext { context,
+    stream }, RestartContext { context }, CloseContext { context }, Shutdown()
 }
 
 /// The body of a reply frame.
@@ -61,6 +98,8 @@ pub enum Answer {
     Ok(Reply),
     Fault(Fault),
 }
+
+decode_enum!(Answer: Ok(), Fault());
 
 /// What an agent answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +124,28 @@ pub enum Reply {
     },
     Stat(FileInfo),
     Entries(Entries),
+    Context(repl::ContextInfo),
+    Contexts {
+        contexts: Vec<repl::ContextInfo>,
+    },
+    /// The run has its number and its place, `ahead` others before it.
+    Queued {
+        run: u64,
+        ahead: u32,
+    },
+    /// The ladder has begun for this run; none when nothing ran.
+    Interrupting {
+        run: Option<u64>,
+    },
+    Completions(repl::Completions),
+    Completeness(repl::Completeness),
+}
+
+decode_enum! {
+    Reply:
+    Done {}, Info(), Started(), Sessions(), Exited(), Subscribed(), Input(), Reading { info; bytes
+    }, Written { bytes, entries }, Stat(), Entries(), Context(), Contexts { contexts }, Queued {
+    run, ahead }, Interrupting { ; run }, Completions(), Completeness()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +158,8 @@ pub struct Started {
     pub warnings: Vec<String>,
 }
 
+decode_struct!(Started: pid, repeated; warnings);
+
 /// One output of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,6 +169,8 @@ pub enum Channel {
     /// A terminal has one output for both.
     Terminal,
 }
+
+decode_enum!(Channel: Stdout, Stderr, Terminal);
 
 impl Channel {
     pub fn name(self) -> &'static str {
@@ -127,11 +192,15 @@ pub struct Subscribed {
     pub end: u64,
 }
 
+decode_struct!(Subscribed: from, oldest, end);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputOpened {
     /// The offset of the next byte that the session takes.
     pub at: u64,
 }
+
+decode_struct!(InputOpened: at);
 
 /// The sessions of an agent at one version of its registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +208,8 @@ pub struct SessionList {
     pub version: u64,
     pub sessions: Vec<SessionInfo>,
 }
+
+decode_struct!(SessionList: version, sessions);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
@@ -160,6 +231,11 @@ pub struct SessionInfo {
     pub keyboard: Option<String>,
 }
 
+decode_struct! {
+    SessionInfo:
+    session, pid, command, terminal, started_at_ms, holders, viewers; exit, keyboard
+}
+
 /// What a file is, from `lstat` or `stat`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
@@ -177,6 +253,8 @@ pub struct FileInfo {
     pub target: Option<Text>,
 }
 
+decode_struct!(FileInfo: name, kind, bytes, permissions, uid, gid, modified_ms; target);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
@@ -189,6 +267,8 @@ pub enum FileKind {
     CharDevice,
 }
 
+decode_enum!(FileKind: File, Directory, Symlink, Fifo, Socket, BlockDevice, CharDevice);
+
 /// One page of a directory, in byte order of the names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entries {
@@ -196,6 +276,8 @@ pub struct Entries {
     /// Whether names follow that are not on this page.
     pub more: bool,
 }
+
+decode_struct!(Entries: entries, more);
 
 /// One record of a watch stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,6 +289,8 @@ pub struct WatchEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Text>,
 }
+
+decode_struct!(WatchEvent: change, path; from);
 
 /// What happened to a watched path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,6 +305,8 @@ pub enum Change {
     /// Events were lost: look at everything again.
     Overflow,
 }
+
+decode_enum!(Change: Created, Modified, Attributes, Removed, Moved, Overflow);
 
 impl Request {
     /// The word on the wire.
@@ -246,6 +332,16 @@ impl Request {
             Self::TarPut(_) => "tar_put",
             Self::Watch(_) => "watch",
             Self::Forward(_) => "forward",
+            Self::OpenContext(_) => "open_context",
+            Self::Contexts {} => "contexts",
+            Self::Run(_) => "run",
+            Self::Interrupt(_) => "interrupt",
+            Self::AnswerInput(_) => "answer_input",
+            Self::Complete(_) => "complete",
+            Self::CheckCode { .. } => "check_code",
+            Self::WatchContext { .. } => "watch_context",
+            Self::RestartContext { .. } => "restart_context",
+            Self::CloseContext { .. } => "close_context",
             Self::Shutdown(_) => "shutdown",
         }
     }
@@ -266,6 +362,12 @@ impl Reply {
             Self::Written { .. } => "written",
             Self::Stat(_) => "stat",
             Self::Entries(_) => "entries",
+            Self::Context(_) => "context",
+            Self::Contexts { .. } => "contexts",
+            Self::Queued { .. } => "queued",
+            Self::Interrupting { .. } => "interrupting",
+            Self::Completions(_) => "completions",
+            Self::Completeness(_) => "completeness",
         }
     }
 }

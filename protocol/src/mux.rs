@@ -9,7 +9,7 @@
 mod entry;
 mod error;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use crate::codec::{BodyError, decode_body, encode_message};
 use crate::data;
@@ -18,6 +18,7 @@ use crate::frame::{self, Frame, HEADER_BYTES, Kind};
 use crate::hello::{Goodbye, StreamPosition};
 use crate::ids::{RequestId, StreamId};
 use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, STREAMS_MAX};
+use crate::sorted::{SortedMap, SortedSet};
 use crate::stream::{Ack, Fin, Gap, Receiver, Sender, StreamError};
 
 pub use entry::Ended;
@@ -110,7 +111,7 @@ pub trait Source {
 #[derive(Debug)]
 pub struct Mux {
     side: Side,
-    streams: HashMap<StreamId, Stream>,
+    streams: SortedMap<StreamId, Stream>,
     /// Encoded control frames, oldest first.
     control: VecDeque<u8>,
     /// Streams that may have something to send, in turn.
@@ -127,7 +128,7 @@ impl Mux {
     pub fn new(side: Side) -> Self {
         Self {
             side,
-            streams: HashMap::new(),
+            streams: SortedMap::new(),
             control: VecDeque::new(),
             ready: VecDeque::new(),
             owed: VecDeque::new(),
@@ -342,10 +343,10 @@ impl Mux {
     pub fn resume(
         &mut self,
         theirs: &[StreamPosition],
-        unopened: &HashSet<StreamId>,
+        unopened: &SortedSet<StreamId>,
     ) -> Vec<(StreamId, Ended)> {
         self.cut();
-        let theirs: BTreeMap<StreamId, &StreamPosition> =
+        let theirs: SortedMap<StreamId, &StreamPosition> =
             theirs.iter().map(|position| (position.stream, position)).collect();
         // A fault was heard when the peer no longer counts on the stream, nor will after a request
         // or an answer that is still to come. That it was told is not enough: the link may be cut

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{SessionId, StreamId};
 use crate::text::Text;
+use crate::{decode_enum, decode_struct};
 
 /// Starts a process as a session. Repeated with the same session id and the same content it is the
 /// same process; with other content it is a `conflict`.
@@ -36,6 +37,11 @@ pub struct Start {
     pub limits: GroupLimits,
 }
 
+decode_struct! {
+    Start:
+    session, program, stdio; cwd, env, user, deadline_ms, spool, holders, tied, limits
+}
+
 /// What is executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,6 +58,8 @@ pub enum Program {
     LoginShell {},
 }
 
+decode_enum!(Program: Argv { argv }, Script { script; shell }, LoginShell {});
+
 /// What the program's descriptors 0 to 2 are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,11 +70,15 @@ pub enum Stdio {
     Pty { size: TerminalSize },
 }
 
+decode_enum!(Stdio: Pipes { stdin }, Pty { size });
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
     pub rows: u16,
     pub columns: u16,
 }
+
+decode_struct!(TerminalSize: rows, columns);
 
 /// How much output waits for readers, and what happens when it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +90,8 @@ pub struct SpoolSpec {
     pub policy: SpoolPolicy,
 }
 
+decode_struct!(SpoolSpec: ; bytes, policy);
+
 /// What a full spool does with the program that fills it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,6 +102,8 @@ pub enum SpoolPolicy {
     /// Discards the oldest bytes and tells each reader which.
     DropOldest,
 }
+
+decode_enum!(SpoolPolicy: Block, DropOldest);
 
 /// Bounds of a session's control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +117,8 @@ pub struct GroupLimits {
     pub cpu_millis: Option<u64>,
 }
 
+decode_struct!(GroupLimits: ; memory_bytes, processes, cpu_millis);
+
 /// Which processes of a session a signal reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,12 +130,16 @@ pub enum Target {
     Tree,
 }
 
+decode_enum!(Target: Leader, Group, Tree);
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal {
     pub session: SessionId,
     pub signal: i32,
     pub target: Target,
 }
+
+decode_struct!(Signal: session, signal, target);
 
 /// Opens a stream of a session's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +150,8 @@ pub struct Subscribe {
     pub from: Origin,
     pub role: Role,
 }
+
+decode_struct!(Subscribe: session, channel, stream, from, role);
 
 /// Where a subscription begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +165,8 @@ pub enum Origin {
     Offset { offset: u64 },
 }
 
+decode_enum!(Origin: Oldest {}, Tail { bytes }, Offset { offset });
+
 /// What a subscription does to the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -151,6 +177,8 @@ pub enum Role {
     /// Never in anybody's way; told of gaps.
     Observer {},
 }
+
+decode_enum!(Role: Holder { name }, Observer {});
 
 /// Opens the stream into a session's stdin or terminal. A session has one writer at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +194,8 @@ pub struct Input {
     pub take: bool,
 }
 
+decode_struct!(Input: session, stream; from, take);
+
 /// Says how large this client's view of a terminal is. The terminal gets the smallest of all
 /// views whose clients may type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +206,8 @@ pub struct Resize {
     #[serde(default)]
     pub redraw: bool,
 }
+
+decode_struct!(Resize: session, size; redraw);
 
 /// Gives up a holder of a session; an ended session without holders is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,6 +221,8 @@ pub struct Release {
     pub kill_survivors: bool,
 }
 
+decode_struct!(Release: session; holder, kill_survivors);
+
 /// Opens a stream of a file's bytes; the stream's offsets are the file's, counted from `offset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadFile {
@@ -200,6 +234,8 @@ pub struct ReadFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
 }
+
+decode_struct!(ReadFile: path, stream; offset, length);
 
 /// Opens a stream into a file. The answer comes when the stream has ended and the file is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,6 +255,8 @@ pub struct WriteFile {
     pub parents: bool,
 }
 
+decode_struct!(WriteFile: path, stream, mode; permissions, uid, gid, parents);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteMode {
@@ -233,6 +271,8 @@ pub enum WriteMode {
     Append {},
 }
 
+decode_enum!(WriteMode: Replace {}, Create {}, At { offset }, Append {});
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
     pub path: Text,
@@ -240,6 +280,8 @@ pub struct List {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Text>,
 }
+
+decode_struct!(List: path; after);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MakeDirectory {
@@ -251,6 +293,8 @@ pub struct MakeDirectory {
     pub parents: bool,
 }
 
+decode_struct!(MakeDirectory: path; permissions, parents);
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     pub from: Text,
@@ -260,6 +304,8 @@ pub struct Move {
     pub replace: bool,
 }
 
+decode_struct!(Move: from, to; replace);
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remove {
     pub path: Text,
@@ -267,6 +313,8 @@ pub struct Remove {
     #[serde(default)]
     pub recursive: bool,
 }
+
+decode_struct!(Remove: path; recursive);
 
 /// Opens a stream of a tar archive of `path`; its entries are named from the last component on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,6 +325,8 @@ pub struct TarGet {
     #[serde(default)]
     pub follow: bool,
 }
+
+decode_struct!(TarGet: path, stream; follow);
 
 /// Opens a stream of a tar archive that is unpacked into the directory `path`. The answer comes
 /// when all of it is there. Nothing is ever written outside `path`.
@@ -292,6 +342,8 @@ pub struct TarPut {
     pub parents: bool,
 }
 
+decode_struct!(TarPut: path, stream; owners, parents);
+
 /// Opens a stream of [`crate::message::WatchEvent`]s, each a MessagePack map with a `u32` length
 /// before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -301,6 +353,8 @@ pub struct Watch {
     #[serde(default)]
     pub recursive: bool,
 }
+
+decode_struct!(Watch: path, stream; recursive);
 
 /// Opens a two-way stream to a TCP port inside the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -312,9 +366,13 @@ pub struct Forward {
     pub port: u16,
 }
 
+decode_struct!(Forward: stream, port; address);
+
 /// Stops the agent and all that it runs: TERM, a grace, KILL, reap, sync, end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shutdown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
 }
+
+decode_struct!(Shutdown: ; grace_ms);

@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decode_struct;
 use crate::ids::StreamId;
 use crate::limits::{CREDIT_BYTES_INITIAL, SPOOL_BYTES_MIN};
 
@@ -50,11 +51,15 @@ pub struct Ack {
     pub finished: bool,
 }
 
+decode_struct!(Ack: consumed, up_to, finished);
+
 /// The body of a fin frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fin {
     pub offset: u64,
 }
+
+decode_struct!(Fin: offset);
 
 /// The body of a gap frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +67,8 @@ pub struct Gap {
     pub from: u64,
     pub to: u64,
 }
+
+decode_struct!(Gap: from, to);
 
 /// The sending half.
 #[derive(Clone, Debug)]

@@ -8,6 +8,8 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::msgpack::{Decode, Error, Input};
+
 /// Bytes that are meant to be read.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Vec<u8>);
@@ -73,6 +75,17 @@ impl Serialize for Text {
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+impl Decode for Text {
+    fn blank() -> Self {
+        Self(Vec::new())
+    }
+
+    fn read(&mut self, input: &mut Input<'_>) -> Result<(), Error> {
+        self.0.extend_from_slice(input.parse_text()?);
+        Ok(())
     }
 }
 

@@ -53,8 +53,15 @@ fn the_kinds_are_those_of_the_frame() {
 }
 
 #[test]
-fn requests_replies_and_causes_have_the_fields_that_are_written() {
-    for (heading, group) in [("request", "requests"), ("reply", "replies"), ("cause", "causes")] {
+fn messages_have_the_fields_that_are_written() {
+    let tables = [
+        ("request", "requests"),
+        ("reply", "replies"),
+        ("cause", "causes"),
+        ("event", "happenings"),
+        ("end", "run_ends"),
+    ];
+    for (heading, group) in tables {
         let frozen = frozen(group);
         let rows = table(heading);
         let written: Vec<&String> = rows.iter().map(|row| &row[0]).collect();
@@ -131,7 +138,8 @@ fn the_limits_have_the_values_that_are_written() {
         SPOOL_BYTES_MAX SPOOLS_BYTES_MAX SPOOLS_MEMORY_SHARE REQUESTS_PENDING_MAX STREAMS_MAX
         CONTROL_BYTES_MAX BODY_DEPTH_MAX SESSIONS_MAX EXIT_RECORD_KEPT EXIT_RECORDS_MAX
         SURVIVORS_LISTED_MAX COMMAND_BYTES_MAX HOLDERS_MAX ARGUMENTS_BYTES_MAX ARGUMENTS_MAX PATH_BYTES_MAX NAME_BYTES_MAX
-        TEXT_BYTES_MAX ENTRIES_PAGE_MAX HEARTBEAT LINK_SILENCE_MAX HELLO_DEADLINE RESUME_WINDOW
+        TEXT_BYTES_MAX ENTRIES_PAGE_MAX CONTEXTS_MAX RUNS_QUEUED_MAX CODE_BYTES_MAX
+        CODE_QUEUED_BYTES_MAX CODE_INLINE_BYTES_MAX EVENT_BYTES_MAX INTERRUPT_GRACE HEARTBEAT LINK_SILENCE_MAX HELLO_DEADLINE RESUME_WINDOW
         STOP_GRACE_GUEST STOP_MARGIN_HOST
     ];
     let source = read("src/limits.rs");

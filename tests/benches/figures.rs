@@ -5,6 +5,8 @@
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
+mod repl;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -51,6 +53,9 @@ fn main() {
     if takes("many") {
         many(&mut report);
     }
+    if takes("repl") {
+        runtime.block_on(repl::figures(&mut report));
+    }
     if report.missed > 0 {
         println!("{} figures missed their target by more than {NOISE} times", report.missed);
         std::process::exit(1);
@@ -87,6 +92,12 @@ impl Report {
         self.missed += 1;
         "MISSED"
     }
+}
+
+/// A figure of which nothing is promised, beside what it is judged by.
+fn beside(name: &str, measured: Duration, floor: Duration) {
+    let ratio = measured.as_secs_f64() / floor.as_secs_f64();
+    println!("{name:<52} {measured:>12.1?} {floor:>12.1?} {ratio:>8.2}");
 }
 
 /// The floor program at the other end of a socket.

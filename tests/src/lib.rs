@@ -3,8 +3,10 @@
 //!
 //! Nothing here asserts anything about Burrow; each test says itself what must hold.
 
+pub mod contexts;
 pub mod sandbox;
 pub mod tmux;
+pub mod torture;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -416,7 +416,7 @@ fn a_bridge_killed_again_and_again_loses_nothing_of_any_session() {
     let mut chance = Chance(0x5eed);
     let mut kills = 0;
     while log_bytes(&burrow) < total {
-        let growth = chance.below(5_000_000);
+        let growth = chance.below(2_000_000);
         await_growth(&burrow, growth, || log_bytes(&burrow) >= total);
         burrow.kill_daemon();
         kills += 1;

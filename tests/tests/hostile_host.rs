@@ -101,7 +101,7 @@ impl Link {
         }
     }
 
-    fn expect<T: serde::de::DeserializeOwned>(&mut self, kind: Kind) -> T {
+    fn expect<T: protocol::msgpack::Decode>(&mut self, kind: Kind) -> T {
         let (got, body) = self.next().expect("an answer");
         assert_eq!(got, kind);
         decode_body(kind, &body).expect("a valid body")

@@ -90,7 +90,9 @@ fn a_kill_of_the_tree_leaves_nothing_and_says_who_asked() {
 fn a_kill_of_the_leader_leaves_its_children_and_names_them() {
     runtime().block_on(async {
         let sandbox = Sandbox::start().await;
-        let ask = start("parent", &["sh", "-c", "sleep 1000 & echo ready; wait"]);
+        // Until it has executed, the child is another shell.
+        let child = "sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done; echo ready; wait";
+        let ask = start("parent", &["sh", "-c", child]);
         sandbox.guest.start(&ask).await.expect("it starts");
         ready(&sandbox, &ask).await;
         let kill = Signal { session: ask.session.clone(), signal: 9, target: Target::Leader };

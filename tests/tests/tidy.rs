@@ -22,10 +22,11 @@ const AGENT: &[Imports] = &[
     ("boot", &["sys", "cgroup"]),
     ("file", &["sys", "flow", "limits", "task"]),
     ("port", &["sys", "flow", "limits", "task"]),
+    ("repl", &["sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent", "session"]),
     ("session", &["sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent"]),
     // One value that all parts share, by design.
-    ("agent", &["sys", "config", "cgroup", "pid1", "session", "serve"]),
-    ("router", &["agent", "flow", "task", "file", "port", "session", "serve"]),
+    ("agent", &["sys", "config", "cgroup", "pid1", "session", "repl", "serve"]),
+    ("router", &["agent", "flow", "task", "file", "port", "session", "repl", "serve"]),
     ("serve", &["sys", "flow", "limits", "task", "session", "agent", "router"]),
     (
         "run",

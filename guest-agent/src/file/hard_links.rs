@@ -3,7 +3,7 @@
 //! Pure, and bounded: a file is forgotten when all its names have been seen, and when there are
 //! too many to remember, further ones are archived as files of their own.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::limits::HARD_LINKS_BYTES_MAX;
 
@@ -11,7 +11,7 @@ use super::limits::HARD_LINKS_BYTES_MAX;
 const FILE_BYTES: usize = 64;
 
 /// A file, whatever it is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     pub device: u64,
     pub inode: u64,
@@ -20,7 +20,7 @@ pub struct FileId {
 /// See the module's description.
 #[derive(Debug, Default)]
 pub struct HardLinks {
-    files: BTreeMap<FileId, Seen>,
+    files: HashMap<FileId, Seen>,
     bytes: usize,
 }
 

@@ -12,7 +12,7 @@
 
 mod emitted;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -59,7 +59,7 @@ pub struct Watcher {
     /// Which file the root is, to tell when its name belongs to another.
     root_file: (u64, u64),
     /// Where each watched directory is, relative to the root.
-    directories: BTreeMap<WatchDescriptor, Vec<u8>>,
+    directories: HashMap<WatchDescriptor, Vec<u8>>,
     moving: Option<Moving>,
     emitted: Emitted,
 }
@@ -99,7 +99,7 @@ impl Watcher {
             queue,
             root_watch,
             root_file,
-            directories: BTreeMap::new(),
+            directories: HashMap::new(),
             moving: None,
             emitted: Emitted::default(),
         };

@@ -4,12 +4,12 @@
 //! acknowledged.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use protocol::Fault;
 use protocol::mux::Fetched;
 use protocol::requests::SpoolPolicy;
+use protocol::sorted::SortedMap;
 use protocol::spool::{Budget, Spool};
 use tokio::sync::Notify;
 
@@ -43,7 +43,7 @@ struct Inner {
 struct State {
     spool: Spool,
     readers: Vec<Reader>,
-    holders: BTreeMap<String, u64>,
+    holders: SortedMap<String, u64>,
     kind: Kind,
     closed: bool,
 }
@@ -75,10 +75,10 @@ impl Outlet {
     /// A transfer whose first byte is at offset `at`.
     pub fn transfer(at: u64, bytes: usize, budget: &Budget) -> Self {
         let spool = Spool::new(at, bytes, SpoolPolicy::Block, budget.clone());
-        Self::new(spool, BTreeMap::new(), Kind::Transfer { abandoned: false })
+        Self::new(spool, SortedMap::new(), Kind::Transfer { abandoned: false })
     }
 
-    fn new(spool: Spool, holders: BTreeMap<String, u64>, kind: Kind) -> Self {
+    fn new(spool: Spool, holders: SortedMap<String, u64>, kind: Kind) -> Self {
         let state = State { spool, readers: Vec::new(), holders, kind, closed: false };
         Self(Rc::new(Inner { state: RefCell::new(state), room: Notify::new() }))
     }
@@ -128,6 +128,34 @@ impl Outlet {
             bytes = &bytes[count..];
         }
         Ok(())
+    }
+
+    /// Writes as much of `bytes` as there is room for, and says how much. All of it, when nobody
+    /// will read it.
+    pub fn push(&self, bytes: &[u8]) -> usize {
+        if self.is_abandoned() {
+            return bytes.len();
+        }
+        let mut state = self.0.state.borrow_mut();
+        let pin = state.pin();
+        let count = state.spool.push(bytes, pin);
+        if count > 0 {
+            state.drop_unwanted();
+            state.wake_readers();
+        }
+        count
+    }
+
+    /// Whether nobody will read the rest of a transfer.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.state.borrow().kind == (Kind::Transfer { abandoned: true })
+    }
+
+    /// Resolves when nobody will read the rest of a transfer.
+    pub async fn abandoned(&self) {
+        while !self.is_abandoned() {
+            self.0.room.notified().await;
+        }
     }
 
     /// No byte will follow.

@@ -7,13 +7,13 @@
 //! And no signal can hit a stranger: [`Reaper::signal`] takes the same lock, and a child that has
 //! not been collected keeps its number.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::exit::{SpawnFailure, Usage};
+use protocol::sorted::SortedMap;
 use tokio::sync::{oneshot, watch};
 
 use crate::process::{self, Child, Command};
@@ -71,7 +71,7 @@ pub struct Reaper {
 
 #[derive(Default)]
 struct State {
-    registered: HashMap<Pid, oneshot::Sender<Exit>>,
+    registered: SortedMap<Pid, oneshot::Sender<Exit>>,
     counts: Counts,
 }
 
@@ -131,6 +131,22 @@ impl Reaper {
     pub fn signal(&self, pid: Pid, signal: Signal) -> bool {
         let state = self.lock();
         state.registered.contains_key(&pid) && kill(pid, signal).is_ok()
+    }
+
+    /// The same by number, real-time signals included.
+    pub fn send(&self, pid: Pid, number: i32) {
+        let state = self.lock();
+        if state.registered.contains_key(&pid) {
+            crate::sys::signal::send(pid, number);
+        }
+    }
+
+    /// Sends a signal to the process group that a registered process leads.
+    pub fn send_group(&self, leader: Pid, number: i32) {
+        let state = self.lock();
+        if state.registered.contains_key(&leader) {
+            crate::sys::signal::send(Pid::from_raw(-leader.as_raw()), number);
+        }
     }
 
     /// Whether a registered process has not been collected yet.

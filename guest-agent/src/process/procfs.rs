@@ -3,13 +3,13 @@
 //! `process::tree` and `metrics` read it. Everything here may have changed when it is returned: a
 //! process that has gone meanwhile is left out, never an error.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 
 use nix::unistd::Pid;
 use protocol::fault::clip_to;
 use protocol::limits::COMMAND_BYTES_MAX;
+use protocol::sorted::SortedMap;
 
 /// Processes that are looked at in one scan; a machine of ours has far fewer, and a fork bomb must
 /// not make the scan endless.
@@ -31,9 +31,9 @@ pub struct Process {
 }
 
 /// Every process that this agent can see.
-pub fn processes() -> HashMap<Pid, Process> {
+pub fn processes() -> SortedMap<Pid, Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
-        return HashMap::new();
+        return SortedMap::new();
     };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

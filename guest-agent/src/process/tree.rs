@@ -6,12 +6,11 @@
 //! environment. What escapes then is a process that has done all of this at once: lost its
 //! ancestors, left the terminal's session, and cleared its environment.
 
-use std::collections::{HashMap, HashSet};
-
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::exit::Survivor;
 use protocol::limits::SURVIVORS_LISTED_MAX;
+use protocol::sorted::{SortedMap, SortedSet};
 
 use super::environment::SESSION_VARIABLE;
 use super::procfs::{self, Process};
@@ -53,7 +52,7 @@ impl Tree<'_> {
                 return count;
             }
         }
-        let mut reached = HashSet::new();
+        let mut reached = SortedSet::new();
         for _ in 0..ROUNDS_MAX {
             let fresh: Vec<Pid> =
                 self.pids().into_iter().filter(|pid| !reached.contains(pid)).collect();
@@ -100,7 +99,7 @@ impl Tree<'_> {
     }
 
     /// The living members. Never PID 1 and never the agent, whatever their environment says.
-    fn pids(&self) -> Vec<Pid> {
+    pub fn pids(&self) -> Vec<Pid> {
         // Group 0 is everybody's whom the kernel started, and the agent's own to `killpg`.
         assert!(self.leader.as_raw() > 1, "a session's leader is a process of its own");
         let listed = self.group.map(SessionGroup::pids);
@@ -123,7 +122,7 @@ impl Tree<'_> {
 
 /// The members of a session among all processes, zombies included, because they may have children.
 fn members_among(
-    processes: &HashMap<Pid, Process>,
+    processes: &SortedMap<Pid, Process>,
     leader: Pid,
     leader_reaped: bool,
     marked: impl Fn(Pid) -> bool,
@@ -132,7 +131,7 @@ fn members_among(
     // a dead leader's number is a process again, nothing that is ours bears it.
     let number_is_ours = !(leader_reaped && processes.contains_key(&leader));
     let me = Pid::this();
-    let mut found: HashSet<Pid> = processes
+    let mut found: SortedSet<Pid> = processes
         .values()
         .filter(|process| process.pid != me)
         .filter(|process| {
@@ -158,17 +157,19 @@ fn members_among(
             }
         };
         if belongs {
-            found.extend(line);
+            for pid in line {
+                found.insert(pid);
+            }
         }
     }
-    found.into_iter().collect()
+    found.into_vec()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn table(rows: &[(i32, i32, i32, i32)]) -> HashMap<Pid, Process> {
+    fn table(rows: &[(i32, i32, i32, i32)]) -> SortedMap<Pid, Process> {
         let id = Pid::from_raw;
         rows.iter()
             .map(|(pid, parent, group, session)| {

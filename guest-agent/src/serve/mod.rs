@@ -8,13 +8,13 @@ mod link;
 mod peer;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use protocol::ClientId;
 use protocol::hello::GoodbyeReason;
+use protocol::sorted::SortedMap;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -26,7 +26,7 @@ use crate::task;
 
 /// All clients, and the number of links.
 pub struct Peers {
-    by_client: RefCell<HashMap<ClientId, Rc<Peer>>>,
+    by_client: RefCell<SortedMap<ClientId, Rc<Peer>>>,
     links: watch::Sender<usize>,
     /// Whether any link has ever said hello.
     greeted: Cell<bool>,

@@ -1,7 +1,6 @@
 //! One client: its streams, its requests, and the bytes that wait for its link.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use protocol::message::{Answer, RequestBody};
 use protocol::mux::{
     Direction, Ended, Fetched, Incoming, Mux, OpenError, ProtocolError, Side, Source,
 };
+use protocol::sorted::SortedMap;
 use protocol::{ClientId, Fault, FaultCode, Reply, Request, RequestId, StreamId, Token};
 use tokio::sync::Notify;
 
@@ -28,7 +28,7 @@ pub struct Peer {
     this: Weak<Peer>,
     mux: RefCell<Mux>,
     answers: RefCell<Answers>,
-    streams: RefCell<HashMap<StreamId, Binding>>,
+    streams: RefCell<SortedMap<StreamId, Binding>>,
     /// Told when there is something to send.
     wake: Notify,
     /// Grows with every link, so that an older one knows that it was replaced.
@@ -357,7 +357,7 @@ impl Wire for Peer {
 }
 
 /// The outlets of a peer's streams, as the source of its link.
-struct Outlets<'a>(&'a HashMap<StreamId, Binding>);
+struct Outlets<'a>(&'a SortedMap<StreamId, Binding>);
 
 impl Source for Outlets<'_> {
     fn fetch(&mut self, stream: StreamId, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched {

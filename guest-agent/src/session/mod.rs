@@ -19,7 +19,6 @@ mod pump;
 mod starting;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -31,6 +30,7 @@ use protocol::message::{Channel, SessionInfo, SessionList, Subscribed};
 use protocol::requests::{
     Input, Origin, Release, Resize, Role, Signal, Subscribe, Target, TerminalSize,
 };
+use protocol::sorted::{SortedMap, SortedSet};
 use protocol::{ClientId, Fault, FaultCode, SessionId};
 use tokio::sync::watch;
 
@@ -42,11 +42,11 @@ use crate::session::input::Keyboard;
 use crate::session::pump::Terminal;
 use crate::sys::clock;
 
-pub use starting::Starter;
+pub use starting::{Starter, spawn_fault};
 
 /// The registry.
 pub struct Sessions {
-    by_id: RefCell<BTreeMap<SessionId, Rc<Session>>>,
+    by_id: RefCell<SortedMap<SessionId, Rc<Session>>>,
     /// Released sessions whose survivors live on, for the stop of an agent that is not PID 1.
     released: RefCell<Vec<Weak<Session>>>,
     /// Grows with every change that the list shows.
@@ -81,15 +81,15 @@ pub struct Session {
     /// The client that the session dies with.
     tied_to: Option<ClientId>,
     /// Holders that have not released it.
-    holders: RefCell<BTreeSet<String>>,
+    holders: RefCell<SortedSet<String>>,
     /// Which client has last subscribed as which holder.
-    claims: RefCell<HashMap<String, ClientId>>,
+    claims: RefCell<SortedMap<String, ClientId>>,
     /// It had holders, and all have released it, perhaps before its end.
     let_go: Cell<bool>,
     /// How large each client that may type sees the terminal.
-    views: RefCell<HashMap<ClientId, TerminalSize>>,
+    views: RefCell<SortedMap<ClientId, TerminalSize>>,
     /// Signals that clients have sent to the leader, and which client did last.
-    killed_by: RefCell<HashMap<i32, String>>,
+    killed_by: RefCell<SortedMap<i32, String>>,
     timed_out: Cell<Option<u64>>,
     leader_reaped: Cell<bool>,
     /// All of it was killed, by a deadline or a client.

@@ -1,7 +1,6 @@
 //! From a start request to a running session.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::rc::Rc;
@@ -10,6 +9,7 @@ use protocol::exit::{Cause, ExitRecord, SpawnFailure, SpawnStage, Usage};
 use protocol::limits;
 use protocol::message::{Channel, Started};
 use protocol::requests::{Program, Start, Stdio};
+use protocol::sorted::{SortedMap, SortedSet};
 use protocol::{ClientId, Fault, FaultCode, Text};
 use tokio::io::Interest;
 use tokio::sync::watch;
@@ -153,8 +153,8 @@ impl Sessions {
             group: RefCell::new(None),
             memory_limit: None,
             tied_to: None,
-            holders: RefCell::new(ask.holders.iter().cloned().collect::<BTreeSet<_>>()),
-            views: RefCell::new(HashMap::new()),
+            holders: RefCell::new(ask.holders.iter().cloned().collect::<SortedSet<_>>()),
+            views: RefCell::new(SortedMap::new()),
             claims: RefCell::default(),
             let_go: Cell::new(false),
             killed_by: RefCell::default(),
@@ -187,7 +187,7 @@ impl Session {
     }
 }
 
-fn spawn_fault(failure: SpawnFailure) -> Fault {
+pub fn spawn_fault(failure: SpawnFailure) -> Fault {
     let why = nix::errno::Errno::from_raw(failure.errno).desc();
     let subject = &failure.subject;
     let message = match failure.stage {

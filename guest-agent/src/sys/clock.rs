@@ -3,6 +3,7 @@
 //! Everything of the agent that needs the time asks here. Nothing here keeps state.
 
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 
 /// Microseconds since some fixed moment; never steps, stops while the machine is suspended.
 pub fn monotonic_us() -> u64 {
@@ -14,4 +15,19 @@ pub fn monotonic_us() -> u64 {
 pub fn wall_ms() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME");
     u64::try_from(now.tv_sec()).map_or(0, |sec| sec * 1_000 + now.tv_nsec() as u64 / 1_000_000)
+}
+
+/// Microseconds since 1970 as the guest believes; 0 when its clock stands before that.
+pub fn wall_us() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME");
+    u64::try_from(now.tv_sec()).map_or(0, |sec| sec * 1_000_000 + now.tv_nsec() as u64 / 1_000)
+}
+
+/// CPU time of a process and all its threads; `None` when it is gone.
+pub fn process_cpu_us(pid: Pid) -> Option<u64> {
+    // The kernel's own form of such a clock's id. The C library makes the same, and asks the kernel
+    // whether there is one, which reading it does too.
+    const SCHEDULER_CLOCK: i32 = 2;
+    let used = clock_gettime(ClockId::from_raw((!pid.as_raw() << 3) | SCHEDULER_CLOCK)).ok()?;
+    Some(used.tv_sec() as u64 * 1_000_000 + used.tv_nsec() as u64 / 1_000)
 }

@@ -22,5 +22,8 @@ pub mod pty;
 pub mod ready;
 pub mod rename;
 pub mod resource;
+pub mod signal;
 pub mod spawn;
+#[cfg(all(target_env = "musl", not(test)))]
+mod stdio;
 pub mod wait;

@@ -9,15 +9,17 @@ use clap::{ArgGroup, Args};
 use protocol::requests::{
     GroupLimits, Origin, Program, Role, SpoolPolicy, SpoolSpec, Start, Stdio,
 };
-use protocol::{ExitRecord, SessionId};
+use protocol::{ContextName, ExitRecord, SessionId};
 
 use super::context::{self, Context};
 use super::exit::Exit;
 use super::failure::CliError;
 use super::output;
+use super::prompt::{self, Prompt};
+use super::repl::language::Language;
 use super::session::screen::{self, Keyboard, Left, Seat};
 use super::session::{self, LOG_HOLDER, follow, pipes, terminal_size, terminal_variable};
-use crate::guest::Guest;
+use crate::guest::{Guest, contexts};
 use crate::link::Address;
 use crate::sandbox::SandboxRef;
 use crate::terminal::Keys;
@@ -33,6 +35,7 @@ const SCROLL_BACK_BYTES: u64 = 64 * 1024;
   host-bridge attach work                              a new login shell, which survives detaching
   host-bridge attach work --session build              a running session (the start of its id will do)
   host-bridge attach work --session build --read-only  only look
+  host-bridge attach --repl python work                a Python prompt, whose state outlives it
   host-bridge attach --uds /run/agent.sock             an agent on a Unix socket, with no daemon
   host-bridge attach --hybrid /srv/vm/v.sock --port 1024
   host-bridge attach --cid 3 --port 1024
@@ -44,7 +47,10 @@ While attached:
 
 Several people may look at one session, and one of them types. The smallest window of those who
 may type decides the size; --read-only has no say in it, and there ctrl-c leaves, too. The exit code
-is the session's own when it ends while we look."
+is the session's own when it ends while we look.
+
+With --repl, ctrl-c interrupts the code (again: by force), and ctrl-d leaves; the interpreter and its
+state stay. The exit code is that of the code's exit(), if that is how you leave."
 )]
 pub struct Attach {
     /// The box: NAME or NAMESPACE/NAME
@@ -54,6 +60,18 @@ pub struct Attach {
     /// The session to attach to (default: a new login shell)
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+
+    /// Talk to a living interpreter of this language, which programs may be using, too
+    #[arg(
+        long,
+        value_name = "LANGUAGE",
+        conflicts_with_all = ["session", "read_only", "take", "detach_keys"]
+    )]
+    repl: Option<Language>,
+
+    /// With --repl: the context (default: the language's name)
+    #[arg(long, value_name = "NAME", requires = "repl")]
+    context: Option<ContextName>,
 
     /// Only look
     #[arg(long, requires = "session")]
@@ -90,13 +108,14 @@ pub struct Attach {
 
 impl Attach {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        if self.session.is_none() && !stdin().is_terminal() {
+        if self.session.is_none() && self.repl.is_none() && !stdin().is_terminal() {
             return Err(CliError::NoTerminalForShell.into());
         }
         let guest = self.connect(context).await?;
-        let exit = match &self.session {
-            Some(wanted) => self.to_session(&guest, wanted).await,
-            None => self.to_shell(&guest).await,
+        let exit = match (&self.session, &self.repl) {
+            (Some(wanted), _) => self.to_session(&guest, wanted).await,
+            (None, Some(language)) => self.to_interpreter(&guest, context, language).await,
+            (None, None) => self.to_shell(&guest).await,
         };
         guest.close().await;
         exit
@@ -144,6 +163,32 @@ impl Attach {
         };
         let left = screen::sit(guest, seat).await?;
         Ok(self.leave(left, &info.session, &command))
+    }
+
+    async fn to_interpreter(
+        &self,
+        guest: &Guest,
+        context: &Context,
+        language: &Language,
+    ) -> Result<Exit> {
+        let name = match &self.context {
+            Some(name) => name.clone(),
+            None => language.context()?,
+        };
+        let own_name = self.context.as_ref().map(|name| format!(" --context {name}"));
+        let mut open = contexts::open(name, language.as_str());
+        open.user.clone_from(&self.user);
+        let prompt = Prompt {
+            context: open,
+            place: self.door(),
+            way_back: Some(format!(
+                "host-bridge attach --repl {}{} {}",
+                language.as_str(),
+                own_name.unwrap_or_default(),
+                self.door()
+            )),
+        };
+        prompt::hold(guest, &context.paths, prompt).await
     }
 
     async fn to_shell(&self, guest: &Guest) -> Result<Exit> {
@@ -211,7 +256,12 @@ impl Attach {
     }
 
     fn way_back(&self, session: &SessionId) -> String {
-        let door = if let Some(path) = &self.uds {
+        format!("host-bridge attach {} --session {session}", self.door())
+    }
+
+    /// How the command line says where to go.
+    fn door(&self) -> String {
+        if let Some(path) = &self.uds {
             format!("--uds {}", path.display())
         } else if let (Some(path), Some(port)) = (&self.hybrid, self.port) {
             format!("--hybrid {} --port {port}", path.display())
@@ -219,7 +269,6 @@ impl Attach {
             format!("--cid {cid} --port {port}")
         } else {
             self.which.as_ref().map(ToString::to_string).unwrap_or_default()
-        };
-        format!("host-bridge attach {door} --session {session}")
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::config::AgentMissing;
 use crate::control::{ClientError, Code};
 use crate::guest::GuestError;
 use crate::link::LinkError;
-use crate::sandbox::{SandboxError, SandboxRef};
+use crate::sandbox::{InvalidName, SandboxError, SandboxRef};
 use crate::terminal::TerminalError;
 
 /// Failures that are the command line's own.
@@ -52,8 +52,27 @@ pub enum CliError {
     RootHasNoName,
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: std::io::Error },
+    #[error("{word:?} is no file's name (./{word} would be), and as a box's {reason}")]
+    NeitherBoxNorFile { word: String, reason: InvalidName },
+    #[error("-c gives the code, and so does {0}")]
+    TwoCodes(String),
+    #[error("--image and --scratch make a box, and {0} is one that is there already")]
+    BoxIsMadeAlready(SandboxRef),
+    #[error("the code has more than {limit} bytes, which is the limit")]
+    CodeTooLong { limit: usize },
+    #[error("a line of stdin has more than {limit} bytes, which is the limit for input")]
+    LineTooLong { limit: usize },
+    /// The agent has no interpreter to run code with; it says which it has looked for and where.
+    #[error("{}", .0.message)]
+    NoInterpreter(protocol::Fault),
+    #[error("box {0} has no contexts")]
+    NoContexts(SandboxRef),
+    #[error("box {which} has several contexts: {}", names.join(", "))]
+    SeveralContexts { which: SandboxRef, names: Vec<String> },
+    #[error(transparent)]
+    ContextName(protocol::ids::InvalidName),
     #[error("a session cannot be named {0:?}: {1}")]
-    SessionName(String, protocol::ids::InvalidSessionId),
+    SessionName(String, protocol::ids::InvalidName),
 }
 
 /// Says why we failed and gives the code to end with.
@@ -98,7 +117,11 @@ fn on_one_line(text: &str) -> String {
 }
 
 fn code(error: &Error) -> Exit {
-    spawn_failure(error)
+    let missing = match find::<CliError>(error) {
+        Some(CliError::NoInterpreter(fault)) => fault.spawn.as_ref(),
+        _ => spawn_failure(error),
+    };
+    missing
         .and_then(|failure| u8::try_from(failure.shell_code()).ok())
         .map_or(Exit::FAILED_ITSELF, Exit)
 }
@@ -169,6 +192,14 @@ impl CliError {
             Self::NoGuestDirectory(_) => "make it first, or copy with --parents",
             Self::RootHasNoName => "name a new directory for it, or write BOX:/. for its contents",
             Self::Listen { .. } => "choose another port, or 0 for any that is free",
+            Self::TwoCodes(_) => "leave one of them out",
+            Self::BoxIsMadeAlready(_) => "leave them out, or leave the box out for one of its own",
+            Self::NoInterpreter(_) => {
+                "`--program PATH` names another; `host-bridge exec` can install one in a box"
+            }
+            Self::ContextName(_) => "name the context with --context",
+            Self::NoContexts(_) => "`host-bridge context open` makes one, and so does a first run",
+            Self::SeveralContexts { .. } => "name one",
             _ => return None,
         };
         Some(hint.to_owned())

@@ -8,6 +8,7 @@
 mod attach;
 mod completions;
 mod context;
+mod contexts;
 mod cp;
 mod doctor;
 mod exec;
@@ -19,7 +20,9 @@ mod kill;
 mod logs;
 mod output;
 mod port_forward;
+mod prompt;
 mod ps;
+mod repl;
 mod rm;
 mod run;
 mod serve;
@@ -70,6 +73,8 @@ enum Verb {
     Run(run::Run),
     Start(start::Start),
     Exec(exec::Exec),
+    Repl(repl::Repl),
+    Context(contexts::Contexts),
     Attach(attach::Attach),
     Ps(ps::Ps),
     Inspect(inspect::Inspect),
@@ -128,6 +133,8 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Run(verb) => verb.run(&context).await,
         Verb::Start(verb) => verb.run(&context).await,
         Verb::Exec(verb) => verb.run(&context).await,
+        Verb::Repl(verb) => verb.run(&context).await,
+        Verb::Context(verb) => verb.run(&context).await,
         Verb::Attach(verb) => verb.run(&context).await,
         Verb::Ps(verb) => verb.run(&context).await,
         Verb::Inspect(verb) => verb.run(&context).await,
@@ -184,6 +191,15 @@ mod tests {
             "host-bridge run --name x --image /srv/root --machine process --scratch 64M -- ls -i",
             "host-bridge exec -i -t -d box ls -d -i --env",
             "host-bridge exec --env A=1 --env-file f --cwd / --user 1:1 --timeout 5 ns/box -- ls",
+            "host-bridge repl",
+            "host-bridge repl work a.py --lang node --context x --program /usr/bin/node22",
+            "host-bridge repl work -c -1 -e A=1 -w / -u 1:1 --timeout 5s --json",
+            "host-bridge repl --save-displays out --image /srv/root --scratch 64M -",
+            "host-bridge context ls work --json",
+            "host-bridge context open work py2 --lang python --program python3.12 -e A=1",
+            "host-bridge context restart work",
+            "host-bridge context interrupt work python --run 7 --now",
+            "host-bridge context close work python",
             "host-bridge attach box --session abc --read-only --detach-keys ctrl-x,x",
             "host-bridge attach --uds /run/agent.sock",
             "host-bridge attach --hybrid /run/v.sock --port 1024",
@@ -209,6 +225,13 @@ mod tests {
             "host-bridge attach --hybrid /run/v.sock",
             "host-bridge attach --cid 3",
             "host-bridge attach box --take --read-only",
+            "host-bridge repl a b c",
+            "host-bridge repl --lang",
+            "host-bridge repl --context a/b",
+            "host-bridge repl --json --save-displays out",
+            "host-bridge context",
+            "host-bridge context ls",
+            "host-bridge context open work",
             "host-bridge logs --stdout --stderr box",
             "host-bridge cp onlyone",
             "host-bridge port-forward box",

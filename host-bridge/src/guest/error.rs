@@ -2,7 +2,6 @@
 
 use protocol::calls::TooManyRequests;
 use protocol::mux::OpenError;
-use protocol::watch::RecordError;
 use protocol::{Fault, FaultCode};
 
 use super::limits::LIST_ENTRIES_MAX;
@@ -27,7 +26,9 @@ pub enum GuestError {
     #[error("the directory has more than {LIST_ENTRIES_MAX} entries, which is the limit")]
     TooManyEntries,
     #[error(transparent)]
-    Watch(#[from] RecordError),
+    Watch(#[from] protocol::watch::RecordError),
+    #[error(transparent)]
+    Run(#[from] protocol::repl::RecordError),
     /// The guest sent what the protocol lets pass and this request does not.
     #[error("the guest sent {what}")]
     Malformed { what: &'static str },

@@ -5,6 +5,7 @@
 
 use protocol::Text;
 use protocol::limits::{ARGUMENTS_BYTES_MAX, ARGUMENTS_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX};
+use protocol::repl::OpenContext;
 use protocol::requests::{Program, Start};
 
 use super::GuestError;
@@ -33,8 +34,7 @@ pub fn check_start(start: &Start) -> Result<(), GuestError> {
         }
         Program::LoginShell {} => (0, 0),
     };
-    let environment: usize =
-        start.env.iter().map(|(name, value)| name.as_bytes().len() + value.as_bytes().len()).sum();
+    let environment = variables_bytes(&start.env);
     let user = start.user.as_ref().map_or(0, String::len);
     check("the number of arguments", count, ARGUMENTS_MAX)?;
     check("the number of variables", start.env.len(), ARGUMENTS_MAX)?;
@@ -46,4 +46,22 @@ pub fn check_start(start: &Start) -> Result<(), GuestError> {
     check("the number of holders", start.holders.len(), NAME_BYTES_MAX)?;
     start.holders.iter().try_for_each(|holder| check_name(holder))?;
     start.cwd.as_ref().map_or(Ok(()), check_path)
+}
+
+/// How many bytes of its request a context's description takes, roughly.
+pub fn check_context(open: &OpenContext) -> Result<usize, GuestError> {
+    check_name(&open.language)?;
+    open.program.as_ref().map_or(Ok(()), check_path)?;
+    open.cwd.as_ref().map_or(Ok(()), check_path)?;
+    check("the number of variables", open.env.len(), ARGUMENTS_MAX)?;
+    let bytes = variables_bytes(&open.env) + open.user.as_ref().map_or(0, String::len);
+    check("the bytes of the environment", bytes, ARGUMENTS_BYTES_MAX)?;
+    Ok(bytes + open.env.len() * VARIABLE_FRAME_BYTES)
+}
+
+/// What the encoding of one variable adds to its name and value: the heads of a pair and two texts.
+const VARIABLE_FRAME_BYTES: usize = 11;
+
+fn variables_bytes(variables: &[(Text, Text)]) -> usize {
+    variables.iter().map(|(name, value)| name.as_bytes().len() + value.as_bytes().len()).sum()
 }

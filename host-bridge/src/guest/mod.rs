@@ -7,12 +7,14 @@
 //! Methods whose name ends in `_now` queue their request and return at once, so that several go out
 //! in one write; the others wait for the answer.
 
+pub mod contexts;
 mod error;
 pub mod exec;
 mod fit;
 pub mod limits;
 mod output;
 mod pending;
+mod records;
 mod requests;
 mod streams;
 mod watcher;
@@ -23,6 +25,7 @@ use std::os::unix::net::UnixStream;
 use protocol::AgentId;
 use protocol::hello::AgentInfo;
 
+pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
 pub use output::{Output, Piece};
 pub use pending::Pending;

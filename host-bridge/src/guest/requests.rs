@@ -138,7 +138,7 @@ impl Guest {
     }
 
     /// Queues a request that opens no stream.
-    fn ask<T>(
+    pub(super) fn ask<T>(
         &self,
         request: Request,
         expects: &'static str,
@@ -149,7 +149,7 @@ impl Guest {
     }
 
     /// Queues a request whose answer says only that it was done.
-    fn order(&self, request: Request) -> Result<Pending<()>, GuestError> {
+    pub(super) fn order(&self, request: Request) -> Result<Pending<()>, GuestError> {
         self.ask(request, "done", pick!(Reply::Done {} => ()))
     }
 }

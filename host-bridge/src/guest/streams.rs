@@ -165,7 +165,10 @@ impl Guest {
         Ok(halves)
     }
 
-    async fn download(&self, make: impl FnOnce(StreamId) -> Request) -> Result<Output, GuestError> {
+    pub(super) async fn download(
+        &self,
+        make: impl FnOnce(StreamId) -> Request,
+    ) -> Result<Output, GuestError> {
         let pick = pick!(Reply::Done {} => ());
         let (stream, pending) = self.open(Direction::In, Begins::At(0), make, "done", pick)?;
         let output = self.output(stream);
@@ -181,7 +184,7 @@ impl Guest {
 
     /// Queues a request that opens a stream. Its ends must be taken from the answer at once: they
     /// are what closes it again.
-    fn open<T>(
+    pub(super) fn open<T>(
         &self,
         direction: Direction,
         begins: Begins,
@@ -195,11 +198,11 @@ impl Guest {
         Ok((stream, Pending::new(self.link.clone(), id, pick)))
     }
 
-    fn output(&self, stream: StreamId) -> Output {
+    pub(super) fn output(&self, stream: StreamId) -> Output {
         Output::new(self.link.clone(), stream)
     }
 
-    fn writer(&self, stream: StreamId) -> Writer {
+    pub(super) fn writer(&self, stream: StreamId) -> Writer {
         Writer::new(self.link.clone(), stream)
     }
 }

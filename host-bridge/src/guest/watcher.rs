@@ -1,8 +1,9 @@
 //! Changes under a path of the guest, as they are reported.
 
 use protocol::message::WatchEvent;
-use protocol::watch::{RecordError, parse_record};
+use protocol::watch::parse_record;
 
+use super::records::Records;
 use super::{GuestError, Output, Piece};
 
 /// A stream of changes. Dropping it ends the watch.
@@ -20,7 +21,7 @@ impl Watcher {
     /// The next change; `None` when the watched path is gone. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>, GuestError> {
         loop {
-            if let Some(event) = self.records.take()? {
+            if let Some(event) = self.records.take(parse_record)? {
                 return Ok(Some(event));
             }
             match self.output.next().await {
@@ -31,34 +32,6 @@ impl Watcher {
                 Piece::Failed(error) => return Err(error),
             }
         }
-    }
-}
-
-/// Bytes that are not yet records: at most one record and one piece.
-#[derive(Debug, Default)]
-pub(super) struct Records {
-    bytes: Vec<u8>,
-    taken: usize,
-}
-
-impl Records {
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..self.taken);
-        self.taken = 0;
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.taken == self.bytes.len()
-    }
-
-    /// The next whole record.
-    pub(super) fn take(&mut self) -> Result<Option<WatchEvent>, RecordError> {
-        let Some((event, length)) = parse_record(&self.bytes[self.taken..])? else {
-            return Ok(None);
-        };
-        self.taken += length;
-        Ok(Some(event))
     }
 }
 

@@ -6,7 +6,7 @@
 use protocol::codec::decode_body;
 use protocol::frame::{Frame, Kind};
 use protocol::message::{Answer, Reply};
-use protocol::mux::{Incoming, ProtocolError};
+use protocol::mux::{Direction, Incoming, ProtocolError};
 use protocol::stream::StreamError;
 use protocol::{Fault, FaultCode, RequestId, StreamId};
 
@@ -97,6 +97,8 @@ fn accept_reply(state: &mut State, id: RequestId, body: &[u8]) -> Result<(), Lin
 fn opened(state: &mut State, opening: Opening, reply: &Reply) -> Result<(), LinkError> {
     let stream = opening.stream;
     let at = match (opening.begins, reply) {
+        // All has arrived that was to arrive; what comes the other way goes on.
+        (Begins::Now, _) if opening.direction == Direction::Both => return Ok(()),
         (Begins::Now, _) => {
             // The answer says that all has arrived; the acknowledgement that says the same may have
             // been lost with a link.

@@ -44,7 +44,8 @@ pub enum Begins {
     /// At 0 or another known offset. It is read from there, and written to once the request has
     /// been answered.
     At(u64),
-    /// At 0, and the bytes follow the request at once: the answer comes when all has arrived.
+    /// At 0, and the bytes follow the request at once: the answer comes when all has arrived. A
+    /// stream of both directions goes on from the agent.
     Now,
 }
 

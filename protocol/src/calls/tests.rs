@@ -256,8 +256,8 @@ fn only_streams_of_requests_that_never_arrived_begin_anew() {
         ends.host.open(stream, Direction::Out, 0).expect("few streams");
         ends.calls.send(Request::Info {}, Some(stream), &mut ends.host).expect("few requests");
     }
-    assert_eq!(ends.calls.unopened(&[]), HashSet::from([StreamId(2), StreamId(4)]));
-    assert_eq!(ends.calls.unopened(&[RequestId(0)]), HashSet::from([StreamId(4)]));
+    assert_eq!(ends.calls.unopened(&[]), SortedSet::from_iter([StreamId(2), StreamId(4)]));
+    assert_eq!(ends.calls.unopened(&[RequestId(0)]), SortedSet::from_iter([StreamId(4)]));
 }
 
 #[test]

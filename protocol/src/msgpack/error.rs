@@ -2,8 +2,6 @@
 
 use std::fmt::Display;
 
-use serde::de::{Expected, Unexpected};
-
 use crate::fault;
 use crate::limits::BODY_DEPTH_MAX;
 
@@ -33,8 +31,6 @@ pub enum Reason {
     DuplicateField(&'static str),
     #[error("there is no variant {0:?}")]
     UnknownVariant(String),
-    #[error("{0} cannot be read here")]
-    Unsupported(&'static str),
     #[error("{0} bytes follow the message")]
     Trailing(usize),
     /// What a type's own check says.
@@ -49,7 +45,7 @@ impl Error {
 
     #[cold]
     #[inline(never)]
-    fn invalid(reason: &dyn Display) -> Self {
+    pub(crate) fn invalid(reason: &dyn Display) -> Self {
         Reason::Invalid(fault::clip(reason.to_string())).into()
     }
 }
@@ -59,55 +55,5 @@ impl From<Reason> for Error {
     #[inline(never)]
     fn from(reason: Reason) -> Self {
         Self(Box::new(reason))
-    }
-}
-
-/// The provided methods would print what was found, floats among it, and what each visitor had
-/// expected, which takes more code than the decoder has. These say less, and are called.
-impl serde::de::Error for Error {
-    fn custom<T: Display>(reason: T) -> Self {
-        Self::invalid(&reason)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn invalid_type(_: Unexpected<'_>, _: &dyn Expected) -> Self {
-        Reason::Unsupported("a value of this type").into()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn invalid_value(_: Unexpected<'_>, _: &dyn Expected) -> Self {
-        Reason::Unsupported("this value").into()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn invalid_length(_: usize, _: &dyn Expected) -> Self {
-        Reason::Length.into()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn unknown_variant(name: &str, _: &'static [&'static str]) -> Self {
-        Reason::UnknownVariant(fault::clip(name.to_owned())).into()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn unknown_field(_: &str, _: &'static [&'static str]) -> Self {
-        Reason::Unsupported("an unknown field").into()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn missing_field(name: &'static str) -> Self {
-        Reason::MissingField(name).into()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn duplicate_field(name: &'static str) -> Self {
-        Reason::DuplicateField(name).into()
     }
 }

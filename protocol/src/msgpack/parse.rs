@@ -173,26 +173,20 @@ impl<'de> Input<'de> {
     }
 
     #[inline(never)]
-    pub(super) fn parse_str(&mut self) -> Result<&'de str, Error> {
+    pub(crate) fn parse_str(&mut self) -> Result<&'de str, Error> {
         match self.parse_head()? {
             Head::String(bytes) => utf8(bytes),
             other => Err(other.unexpected("a string")),
         }
     }
 
+    /// A string or a binary: either form of a [`Text`](crate::Text).
     #[inline(never)]
-    pub(super) fn parse_binary(&mut self) -> Result<&'de [u8], Error> {
+    pub(crate) fn parse_text(&mut self) -> Result<&'de [u8], Error> {
         match self.parse_head()? {
+            Head::String(bytes) => Ok(utf8(bytes)?.as_bytes()),
             Head::Binary(bytes) => Ok(bytes),
-            other => Err(other.unexpected("a binary")),
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn parse_nil(&mut self) -> Result<(), Error> {
-        match self.parse_head()? {
-            Head::Nil => Ok(()),
-            other => Err(other.unexpected("nil")),
+            other => Err(other.unexpected("a string or a binary")),
         }
     }
 
@@ -239,25 +233,15 @@ impl<'de> Input<'de> {
         if left == 0 { Ok(()) } else { Err(Reason::Length.into()) }
     }
 
-    /// The next key of a struct's map, of which `left` pairs have not been read; its end when
-    /// there is none.
-    #[inline(never)]
-    pub(super) fn parse_field(&mut self, left: &mut usize) -> Result<Option<&'de str>, Error> {
-        match left.checked_sub(1) {
-            Some(rest) => {
-                *left = rest;
-                self.parse_str().map(Some)
-            }
-            None => self.leave(0).map(|()| None),
-        }
-    }
-
-    /// Begins an enum: the variant's name, and whether content follows. Content is in a map of
-    /// its own, which the caller leaves.
+    /// Begins an enum: the variant's name, and whether content follows. Either way it is left by
+    /// [`Input::leave`].
     #[inline(never)]
     pub(super) fn enter_variant(&mut self) -> Result<(&'de str, bool), Error> {
         match self.parse_head()? {
-            Head::String(name) => Ok((utf8(name)?, false)),
+            Head::String(name) => {
+                self.depth += 1;
+                Ok((utf8(name)?, false))
+            }
             Head::Map(1) => {
                 self.enter(1)?;
                 Ok((self.parse_str()?, true))
@@ -302,16 +286,4 @@ fn signed(value: i64) -> Head<'static> {
         Ok(value) => Head::Unsigned(value),
         Err(_) => Head::Negative(value),
     }
-}
-
-#[cold]
-#[inline(never)]
-pub(super) fn content_missing() -> Error {
-    Reason::Type { wanted: "content of a variant", found: "nothing" }.into()
-}
-
-#[cold]
-#[inline(never)]
-pub(super) fn content_unexpected() -> Error {
-    Reason::Type { wanted: "nothing", found: "content of a variant" }.into()
 }

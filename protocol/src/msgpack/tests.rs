@@ -1,14 +1,15 @@
 //! What is written is what rmp-serde writes, and read unchanged; nothing is accepted that rmp-serde's own
 //! decoder reads otherwise; and bytes of an enemy cost neither stack nor memory.
 
-mod samples;
+pub(crate) mod samples;
 
 use std::fmt::Debug;
 
 use proptest::prelude::*;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use self::samples::{Draw, REPLIES, REQUESTS};
+use self::samples::{Draw, HAPPENINGS, REPLIES, REQUESTS, numbers};
 use super::*;
 use crate::boot::BootConfig;
 use crate::exit::{Cause, ExitRecord, SpawnFailure, SpawnStage};
@@ -16,8 +17,10 @@ use crate::fault::Fault;
 use crate::hello::{Goodbye, Hello, Welcome};
 use crate::limits::{BODY_DEPTH_MAX, FRAME_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::message::{Answer, Reply, Request, RequestBody, SessionInfo, SessionList, WatchEvent};
+use crate::repl::Event;
 use crate::stream::{Ack, Fin, Gap};
 use crate::text::Text;
+use crate::{decode_enum, decode_struct};
 
 /// What rmp-serde makes of a body, under the same depth limit.
 fn reference<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
@@ -27,11 +30,11 @@ fn reference<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     (decoder.position() == body.len() as u64).then_some(value)
 }
 
-fn reason<T: DeserializeOwned + Debug>(body: &[u8]) -> Reason {
+fn reason<T: Decode + Debug>(body: &[u8]) -> Reason {
     decode::<T>(body).expect_err("a body that is not valid").reason().clone()
 }
 
-fn agrees<T: DeserializeOwned + PartialEq + Debug>(body: &[u8]) {
+fn agrees<T: Decode + DeserializeOwned + PartialEq + Debug>(body: &[u8]) {
     if let Ok(ours) = decode::<T>(body) {
         assert_eq!(Some(ours), reference(body), "{body:x?}");
     }
@@ -49,9 +52,11 @@ fn all_types_agree(body: &[u8]) {
     agrees::<Gap>(body);
     agrees::<BootConfig>(body);
     agrees::<WatchEvent>(body);
+    agrees::<Event>(body);
     agrees::<Vec<Option<Text>>>(body);
-    agrees::<(i8, i16, i64, u8, u16)>(body);
-    agrees::<()>(body);
+    agrees::<Vec<(i8, i16)>>(body);
+    agrees::<(i64, u16)>(body);
+    agrees::<[u8; 3]>(body);
 }
 
 fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
@@ -60,7 +65,7 @@ fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
     body
 }
 
-fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> Vec<u8> {
+fn survives<T: Serialize + Decode + PartialEq + Debug>(value: &T) -> Vec<u8> {
     let body = rmp_serde::to_vec_named(value).expect("to memory");
     assert_eq!(decode::<T>(&body).as_ref(), Ok(value));
     assert_eq!(encoded(value), body, "what is written here is what rmp-serde writes");
@@ -80,14 +85,9 @@ fn bodies(draw: &mut Draw<'_>) -> Vec<Vec<u8>> {
         survives(&draw.fin()),
         survives(&draw.gap()),
         survives(&draw.boot()),
+        survives(&draw.watch_event()),
         survives(&draw.event()),
     ]
-}
-
-/// Numbers with every width of integer, plain ones most often.
-fn numbers() -> impl Strategy<Value = Vec<u64>> {
-    let number = (any::<u64>(), 0..64_u32).prop_map(|(number, shift)| number >> shift);
-    prop::collection::vec(prop_oneof![3 => 0..8_u64, 1 => number], 0..400)
 }
 
 proptest! {
@@ -99,12 +99,15 @@ proptest! {
     }
 
     #[test]
-    fn every_request_and_every_reply_is_read_unchanged(numbers in numbers()) {
+    fn every_request_reply_and_happening_is_read_unchanged(numbers in numbers()) {
         for number in 0..REQUESTS {
             survives(&Draw(&numbers).request_number(number));
         }
         for number in 0..REPLIES {
             survives(&Draw(&numbers).reply_number(number));
+        }
+        for number in 0..HAPPENINGS {
+            survives(&Draw(&numbers).happening_number(number));
         }
     }
 
@@ -211,10 +214,13 @@ fn memory_grows_with_the_elements_and_not_with_the_claim() {
 
 /// Types that lead as deep as the bytes say.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Chain {
     End,
     Link(Box<Self>),
 }
+
+decode_enum!(Chain: End, Link());
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Node {
@@ -222,12 +228,34 @@ struct Node {
     next: Option<Box<Self>>,
 }
 
+decode_struct!(Node: ; next);
+
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Nest(Vec<Self>);
 
+impl Decode for Nest {
+    fn blank() -> Self {
+        Self(Vec::new())
+    }
+
+    fn read(&mut self, input: &mut Input<'_>) -> Result<(), Error> {
+        self.0.read(input)
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    fn blank() -> Self {
+        Self::new(T::blank())
+    }
+
+    fn read(&mut self, input: &mut Input<'_>) -> Result<(), Error> {
+        T::read(self, input)
+    }
+}
+
 #[test]
 fn types_that_nest_are_read_to_the_depth_limit_and_not_beyond() {
-    let chain = |links: usize| [b"\x81\xa4Link".repeat(links), b"\xa3End".to_vec()].concat();
+    let chain = |links: usize| [b"\x81\xa4link".repeat(links), b"\xa3end".to_vec()].concat();
     let node = |links: usize| [b"\x81\xa4next".repeat(links), b"\x80".to_vec()].concat();
     let nest = |links: usize| [b"\x91".repeat(links), b"\x90".to_vec()].concat();
     survives(&decode::<Chain>(&chain(BODY_DEPTH_MAX - 1)).expect("a chain"));
@@ -285,7 +313,7 @@ fn unknown_fields_of_every_kind_are_passed_over() {
 /// What rmp-serde's decoder accepts and this one does not, none of which rmp-serde writes.
 #[test]
 fn what_only_rmp_serde_reads() {
-    fn only_rmp_serde<T: DeserializeOwned + Debug>(body: &[u8]) {
+    fn only_rmp_serde<T: Decode + DeserializeOwned + Debug>(body: &[u8]) {
         assert!(reference::<T>(body).is_some(), "{body:x?}");
         assert!(decode::<T>(body).is_err(), "{body:x?}");
     }
@@ -293,7 +321,7 @@ fn what_only_rmp_serde_reads() {
     only_rmp_serde::<Fin>(b"\x81\x00\x01"); // a field by its number
     only_rmp_serde::<Fin>(b"\x81\xc4\x06offset\x01"); // a field's name as a binary
     only_rmp_serde::<Fin>(b"\x82\xa6offset\x01\xa1\xff\x01"); // an unknown one beyond UTF-8
-    only_rmp_serde::<Chain>(b"\x81\xa3End\xc0"); // nil as the content of a bare variant
+    only_rmp_serde::<Chain>(b"\x81\xa3end\xc0"); // nil as the content of a bare variant
     only_rmp_serde::<Chain>(b"\x00"); // a variant by its number
     only_rmp_serde::<String>(b"\xc4\x01x"); // a string as a binary
     only_rmp_serde::<[u8; 2]>(b"\xc4\x02xy"); // numbers as a binary
@@ -311,7 +339,7 @@ fn text_is_a_string_or_a_binary() {
 
 #[test]
 fn errors_say_what_is_wrong_in_few_words() {
-    let cases: [(Error, &str); 12] = [
+    let cases: [(Error, &str); 13] = [
         (decode::<Fin>(b"").unwrap_err(), "it ends within a value"),
         (decode::<Fin>(b"\xa1x").unwrap_err(), "a string where a map belongs"),
         (decode::<Fin>(b"\x81\xa6offset\xff").unwrap_err(), "a number is out of its range"),
@@ -321,17 +349,24 @@ fn errors_say_what_is_wrong_in_few_words() {
             "the field offset is there twice",
         ),
         (decode::<Chain>(b"\xa1x").unwrap_err(), "there is no variant \"x\""),
-        (decode::<Chain>(b"\xa4Link").unwrap_err(), "nothing where content of a variant belongs"),
+        (decode::<Chain>(b"\xa4link").unwrap_err(), "nothing where content of a variant belongs"),
+        (
+            decode::<Chain>(b"\x81\xa3end\xc0").unwrap_err(),
+            "content of a variant where nothing belongs",
+        ),
         (
             decode::<[u8; 2]>(b"\x91\x01").unwrap_err(),
             "a list has more or fewer values than its type",
         ),
         (
-            decode::<(u8,)>(b"\x92\x01\x01").unwrap_err(),
+            decode::<(u8, u8)>(b"\x93\x01\x01\x01").unwrap_err(),
             "a list has more or fewer values than its type",
         ),
         (decode::<String>(b"\xa1\xff").unwrap_err(), "a string is not UTF-8"),
-        (decode::<f64>(b"\xca\0\0\0\0").unwrap_err(), "a float cannot be read here"),
+        (
+            decode::<u64>(b"\xca\0\0\0\0").unwrap_err(),
+            "a float or an extension where an integer belongs",
+        ),
         (decode::<bool>(b"\xc3\xc3").unwrap_err(), "1 bytes follow the message"),
     ];
     for (error, text) in cases {

@@ -455,7 +455,7 @@ fn a_reset_closes_the_stream_at_both_ends_and_tells_why() {
 fn a_reset_that_was_lost_with_the_link_is_told_on_the_next() {
     let (mut agent, mut host) = pair();
     agent.reset(STREAM, Fault::new(FaultCode::Io, "the disk broke"));
-    let none = HashSet::new();
+    let none = SortedSet::new();
     assert!(agent.resume(&host.positions(), &none).is_empty());
     let ended = host.resume(&agent.positions(), &none);
     let fault = Fault::new(FaultCode::Io, "the disk broke");
@@ -470,7 +470,7 @@ fn a_reset_that_was_lost_with_the_link_is_told_on_the_next() {
 fn a_reset_is_told_again_when_the_welcome_that_told_it_was_lost() {
     let (mut agent, mut host) = pair();
     agent.reset(STREAM, Fault::new(FaultCode::Io, "the disk broke"));
-    let none = HashSet::new();
+    let none = SortedSet::new();
     let told = host.positions();
     agent.resume(&told, &none);
     agent.cut();
@@ -482,7 +482,7 @@ fn a_reset_is_told_again_when_the_welcome_that_told_it_was_lost() {
 #[test]
 fn a_stream_given_up_during_the_handshake_is_reset_behind_it() {
     let (mut agent, mut host) = pair();
-    let none = HashSet::new();
+    let none = SortedSet::new();
     let hello = host.positions();
     host.reset(STREAM, Fault::new(FaultCode::Gone, "no more interest"));
     agent.resume(&hello, &none);
@@ -543,7 +543,7 @@ fn a_new_link_goes_on_where_the_receiver_stands() {
     // Of data and fin only the data arrived.
     deliver(&mut host, &sent[..1].to_vec());
     host.consumed(STREAM, 100);
-    let none = HashSet::new();
+    let none = SortedSet::new();
     assert!(agent.resume(&host.positions(), &none).is_empty());
     assert!(host.resume(&agent.positions(), &none).is_empty());
     let told = transmit(&mut host, &mut Zeros::default());
@@ -565,7 +565,7 @@ fn the_end_is_acknowledged_on_the_new_link_before_the_stream_is_forgotten() {
     // Both acknowledge the other's end, and neither hears it.
     transmit(&mut agent, &mut source);
     transmit(&mut host, &mut source);
-    let none = HashSet::new();
+    let none = SortedSet::new();
     let hello = host.positions();
     assert!(agent.resume(&hello, &none).is_empty());
     assert!(host.resume(&agent.positions(), &none).is_empty());
@@ -578,7 +578,7 @@ fn the_end_is_acknowledged_on_the_new_link_before_the_stream_is_forgotten() {
 
 #[test]
 fn streams_that_only_one_end_still_has_end_honestly() {
-    let none = HashSet::new();
+    let none = SortedSet::new();
     let (mut agent, _) = pair();
     transmit(&mut agent, &mut Zeros::with(STREAM, 10, false));
     assert_eq!(agent.resume(&[], &none), [(STREAM, Ended::Lost)], "its end was never sent");
@@ -602,7 +602,7 @@ fn a_position_that_cannot_be_true_ends_the_stream() {
         let (mut agent, _) = pair();
         transmit(&mut agent, &mut Zeros::with(STREAM, 100, true));
         accept(&mut agent, Kind::Ack, 2, &ack(20, 0, false)).expect("twenty were taken");
-        let ended = agent.resume(&[position(next, finished)], &HashSet::new());
+        let ended = agent.resume(&[position(next, finished)], &SortedSet::new());
         assert_eq!(ended, [(STREAM, Ended::Lost)], "{next} {finished}");
     }
 }
@@ -612,7 +612,7 @@ fn a_stream_whose_request_was_lost_begins_anew() {
     let mut host = end(Side::Host, Direction::Out);
     let mut source = Zeros::with(STREAM, 100, true);
     transmit(&mut host, &mut source);
-    assert!(host.resume(&[], &HashSet::from([STREAM])).is_empty());
+    assert!(host.resume(&[], &SortedSet::from_iter([STREAM])).is_empty());
     let sent = transmit(&mut host, &mut source);
     assert_eq!(deliver(&mut end(Side::Agent, Direction::In), &sent), ["data 2 0+100", "fin 2"]);
 }
@@ -623,6 +623,6 @@ fn a_stream_of_which_the_peer_has_spoken_does_not_begin_anew() {
     let mut source = Zeros::with(STREAM, 0, true);
     transmit(&mut agent, &mut source);
     deliver(&mut agent, &vec![(Kind::Fin, 2, body(&Fin { offset: 0 }))]);
-    let ended = agent.resume(&[], &HashSet::from([STREAM]));
+    let ended = agent.resume(&[], &SortedSet::from_iter([STREAM]));
     assert_eq!(ended, [(STREAM, Ended::Complete)], "the host was done before its answer came");
 }

@@ -12,6 +12,7 @@ use protocol::message::{
     Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, RequestBody, SessionInfo,
     SessionList, Started, Subscribed, WatchEvent,
 };
+use protocol::msgpack::Decode;
 use protocol::requests as ask;
 use protocol::requests::{Origin, Program, Role, SpoolPolicy, Stdio, Target, WriteMode};
 use protocol::stream::{Ack, Fin, Gap};
@@ -20,7 +21,6 @@ use protocol::{
     StreamId, Text, Token,
 };
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// A message as bytes, and its type as a function.
 pub struct Sample {
@@ -36,7 +36,7 @@ const ANY_KIND: Kind = Kind::Request;
 
 fn sample<T>(group: &'static str, name: impl Into<String>, message: &T) -> Sample
 where
-    T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+    T: Serialize + Decode + PartialEq + std::fmt::Debug,
 {
     let body = encode_body(message);
     let decoded: T = decode_body(ANY_KIND, &body).expect("a message decodes");
@@ -60,6 +60,8 @@ macro_rules! variants {
         all
     }};
 }
+
+mod repl;
 
 /// The variants of an enum under its name, each called by its word on the wire.
 macro_rules! words {
@@ -89,6 +91,7 @@ pub fn all_samples() -> Vec<Sample> {
         sample("records", "exit_record", &exit_record()),
         sample("records", "file_info", &file_info()),
         sample("records", "watch_event", &watch_event()),
+        sample("records", "event", &repl::event()),
     ];
     words!(all, "answers", answers());
     words!(all, "requests", requests());
@@ -107,6 +110,12 @@ pub fn all_samples() -> Vec<Sample> {
     words!(all, "origins", origins());
     words!(all, "roles", roles());
     words!(all, "write_modes", write_modes());
+    words!(all, "happenings", repl::happenings());
+    words!(all, "run_ends", repl::run_ends());
+    words!(all, "rungs", repl::rungs());
+    words!(all, "display_roles", repl::display_roles());
+    words!(all, "context_states", repl::context_states());
+    words!(all, "code_states", repl::code_states());
     all
 }
 
@@ -303,6 +312,22 @@ pub fn requests() -> Vec<Request> {
             address: Some(text()),
             port: u16::MAX,
         }),
+        Request::OpenContext(_) => Request::OpenContext(repl::open_context()),
+        Request::Contexts {} => Request::Contexts {},
+        Request::Run(_) => Request::Run(repl::run()),
+        Request::Interrupt(_) => Request::Interrupt(repl::interrupt()),
+        Request::AnswerInput(_) => Request::AnswerInput(repl::answer_input()),
+        Request::Complete(_) => Request::Complete(repl::complete()),
+        Request::CheckCode { .. } => Request::CheckCode {
+            context: repl::context(),
+            code: text(),
+        },
+        Request::WatchContext { .. } => Request::WatchContext {
+            context: repl::context(),
+            stream: stream(),
+        },
+        Request::RestartContext { .. } => Request::RestartContext { context: repl::context() },
+        Request::CloseContext { .. } => Request::CloseContext { context: repl::context() },
         Request::Shutdown(_) => Request::Shutdown(ask::Shutdown { grace_ms: Some(u64::MAX) }),
     })
 }
@@ -319,11 +344,15 @@ fn start() -> ask::Start {
         spool: ask::SpoolSpec { bytes: Some(u64::MAX), policy: SpoolPolicy::Block },
         holders: vec![text()],
         tied: true,
-        limits: ask::GroupLimits {
-            memory_bytes: Some(u64::MAX),
-            processes: Some(u64::MAX),
-            cpu_millis: Some(u64::MAX),
-        },
+        limits: group_limits(),
+    }
+}
+
+fn group_limits() -> ask::GroupLimits {
+    ask::GroupLimits {
+        memory_bytes: Some(u64::MAX),
+        processes: Some(u64::MAX),
+        cpu_millis: Some(u64::MAX),
     }
 }
 
@@ -351,6 +380,12 @@ pub fn replies() -> Vec<Reply> {
         Reply::Written { .. } => Reply::Written { bytes: u64::MAX, entries: u64::MAX },
         Reply::Stat(_) => Reply::Stat(file_info()),
         Reply::Entries(_) => Reply::Entries(Entries { entries: vec![file_info()], more: true }),
+        Reply::Context(_) => Reply::Context(repl::context_info()),
+        Reply::Contexts { .. } => Reply::Contexts { contexts: vec![repl::context_info()] },
+        Reply::Queued { .. } => Reply::Queued { run: u64::MAX, ahead: u32::MAX },
+        Reply::Interrupting { .. } => Reply::Interrupting { run: Some(u64::MAX) },
+        Reply::Completions(_) => Reply::Completions(repl::completions()),
+        Reply::Completeness(_) => Reply::Completeness(repl::completeness()),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The host as a bridge would write it: it asks for everything in its plan, re-dials whenever the
 //! link breaks, and checks all that comes back.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use protocol::calls::Calls;
@@ -15,6 +15,7 @@ use protocol::requests::{
     Forward, Input, Program, ReadFile, Release, Role, SpoolPolicy, SpoolSpec, Start, Stdio,
     Subscribe, WriteFile, WriteMode,
 };
+use protocol::sorted::SortedSet;
 use protocol::spool::Budget;
 use protocol::{AgentId, ClientId, Fault, FaultCode, RequestId, SessionId, StreamId, Token};
 
@@ -417,7 +418,7 @@ impl Host {
     /// The agent has forgotten this client: all that was under way is lost, and nobody pretends
     /// otherwise.
     fn start_over(&mut self) {
-        for (stream, _) in self.mux.resume(&[], &HashSet::new()) {
+        for (stream, _) in self.mux.resume(&[], &SortedSet::new()) {
             self.telling.say(|| format!("host: stream {} is lost with its agent", stream.0));
         }
         self.calls.abandon();

@@ -5,7 +5,7 @@
 //! then may be both found and told by an event; what was found is remembered until the queue has
 //! been read to its end.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use protocol::message::{Change, WatchEvent};
 use protocol::watch::encode_record;
@@ -18,7 +18,7 @@ pub struct Emitted {
     records: Vec<u8>,
     count: usize,
     overflowed: bool,
-    found: BTreeSet<Vec<u8>>,
+    found: HashSet<Vec<u8>>,
 }
 
 impl Emitted {

@@ -7,7 +7,7 @@ use protocol::requests::{Origin, Role};
 
 use super::agent::{Agent, pattern};
 use super::{id, quick, soon, start, until};
-use crate::guest::{FileTarget, Guest, GuestError, Output, Piece};
+use crate::guest::{FileTarget, Guest, GuestError, Output, Piece, RunCode, contexts};
 use crate::link::{LinkError, Options};
 
 /// Reads an output to its end and checks every byte.
@@ -72,6 +72,37 @@ async fn an_upload_goes_on_byte_for_byte_over_many_cuts() {
     let world = agent.world();
     assert!(world.received == content, "every byte arrived once");
     assert!(world.links > 3, "{} links", world.links);
+}
+
+#[tokio::test]
+async fn a_run_is_whole_however_often_the_link_is_cut() {
+    for (length, link_bytes_max) in [(100, 900), (200_000, 70_001), (2_000_000, 300_001)] {
+        let agent = Agent::listen();
+        let guest = soon(Guest::connect(agent.address(), quick())).await.unwrap();
+        agent.world().link_bytes_max = Some(link_bytes_max);
+        let code: Vec<u8> = (0..length).map(pattern).collect();
+        let context = contexts::open("python".parse().unwrap(), "python");
+        let run = guest.run_code_now(RunCode::new(context, code.clone())).unwrap();
+        let cutter = agent.clone();
+        let cutting = async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(9)).await;
+                cutter.cut();
+            }
+        };
+        let ran = soon(async {
+            tokio::select! {
+                ran = run.collect(usize::MAX) => ran.unwrap(),
+                () = cutting => unreachable!("it cuts for ever"),
+            }
+        })
+        .await;
+        assert!(ran.stdout() == code, "{length} bytes of code");
+        let world = agent.world();
+        let runs = world.carried_out.iter().filter(|request| **request == "run").count();
+        assert_eq!(runs, 1, "{} links", world.links);
+        assert!(length < 1000 || world.links > 2, "{} links", world.links);
+    }
 }
 
 #[tokio::test]

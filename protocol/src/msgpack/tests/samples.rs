@@ -1,6 +1,11 @@
 //! Messages of every type, drawn from a list of numbers: each number decides one thing, and a list
 //! that is used up goes on with zeros, so that proptest shrinks towards the plainest message.
 
+mod repl;
+
+use proptest::prelude::*;
+
+pub use self::repl::HAPPENINGS;
 use crate::boot::BootConfig;
 use crate::exit::{Cause, ExitRecord, OutputTotal, SpawnFailure, SpawnStage, Survivor, Usage};
 use crate::fault::{Fault, FaultCode};
@@ -18,8 +23,14 @@ use crate::text::Text;
 
 pub struct Draw<'a>(pub &'a [u64]);
 
-pub const REQUESTS: u64 = 21;
-pub const REPLIES: u64 = 11;
+pub const REQUESTS: u64 = 31;
+pub const REPLIES: u64 = 17;
+
+/// Numbers with every width of integer, plain ones most often.
+pub fn numbers() -> impl Strategy<Value = Vec<u64>> {
+    let number = (any::<u64>(), 0..64_u32).prop_map(|(number, shift)| number >> shift);
+    prop::collection::vec(prop_oneof![3 => 0..8_u64, 1 => number], 0..400)
+}
 
 impl Draw<'_> {
     fn number(&mut self) -> u64 {
@@ -201,8 +212,8 @@ impl Draw<'_> {
         }
     }
 
-    pub fn exit(&mut self) -> ExitRecord {
-        let cause = match self.below(7) {
+    fn cause(&mut self) -> Cause {
+        match self.below(7) {
             0 => Cause::Exited { code: self.signed() as i32 },
             1 => Cause::Signaled { signal: self.signed() as i32, core_dumped: self.yes() },
             2 => Cause::Killed { signal: self.signed() as i32, by: self.string() },
@@ -210,9 +221,12 @@ impl Draw<'_> {
             4 => Cause::OutOfMemory { limit_bytes: self.maybe(Self::number) },
             5 => Cause::AgentStopping,
             _ => Cause::SpawnFailed { failure: self.failure() },
-        };
+        }
+    }
+
+    pub fn exit(&mut self) -> ExitRecord {
         ExitRecord {
-            cause,
+            cause: self.cause(),
             started_at_ms: self.number(),
             ended_at_ms: self.number(),
             duration_us: self.number(),
@@ -289,11 +303,15 @@ impl Draw<'_> {
             },
             holders: self.some(Self::string),
             tied: self.yes(),
-            limits: ask::GroupLimits {
-                memory_bytes: self.maybe(Self::number),
-                processes: self.maybe(Self::number),
-                cpu_millis: self.maybe(Self::number),
-            },
+            limits: self.group_limits(),
+        }
+    }
+
+    fn group_limits(&mut self) -> ask::GroupLimits {
+        ask::GroupLimits {
+            memory_bytes: self.maybe(Self::number),
+            processes: self.maybe(Self::number),
+            cpu_millis: self.maybe(Self::number),
         }
     }
 
@@ -399,6 +417,7 @@ impl Draw<'_> {
                 address: self.maybe(Self::string),
                 port: self.number() as u16,
             }),
+            20..30 => self.context_request_number(number - 20),
             _ => Request::Shutdown(ask::Shutdown { grace_ms: self.maybe(Self::number) }),
         }
     }
@@ -433,7 +452,8 @@ impl Draw<'_> {
             7 => Reply::Reading { bytes: self.maybe(Self::number), info: self.file() },
             8 => Reply::Written { bytes: self.number(), entries: self.number() },
             9 => Reply::Stat(self.file()),
-            _ => Reply::Entries(Entries { entries: self.some(Self::file), more: self.yes() }),
+            10 => Reply::Entries(Entries { entries: self.some(Self::file), more: self.yes() }),
+            _ => self.context_reply_number(number - 11),
         }
     }
 
@@ -461,7 +481,7 @@ impl Draw<'_> {
         }
     }
 
-    pub fn event(&mut self) -> WatchEvent {
+    pub fn watch_event(&mut self) -> WatchEvent {
         use Change as C;
         let changes = [C::Created, C::Modified, C::Attributes, C::Removed, C::Moved, C::Overflow];
         WatchEvent {

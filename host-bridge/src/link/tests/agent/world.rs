@@ -12,6 +12,7 @@ use protocol::message::{
     SessionList, Started, Subscribed, WatchEvent,
 };
 use protocol::mux::{Direction, Fetched, Incoming, Mux, Side, Source};
+use protocol::repl::{self, Event, Finished, Happening, RunEnd, encode_record};
 use protocol::requests::{Origin, Program, Subscribe};
 use protocol::{AgentId, Fault, FaultCode, RequestId, SessionId, StreamId, Text, Token};
 
@@ -60,6 +61,8 @@ pub struct Inlet {
     pub at: u64,
     /// Answered with what has arrived, at the end.
     upload: Option<RequestId>,
+    /// Answered with the run of what has arrived, at the end.
+    run: Option<RequestId>,
     echo: bool,
 }
 
@@ -174,6 +177,11 @@ impl World {
                     outlet.closed = true;
                     self.mux.wake(stream);
                 }
+                if let Some(request) = inlet.run {
+                    let code = std::mem::take(&mut self.received);
+                    self.run(request, stream, &code);
+                    return;
+                }
                 if let Some(request) = inlet.upload {
                     let reply = Reply::Written { bytes: inlet.at, entries: 1 };
                     self.answer(request, &Answer::Ok(reply));
@@ -225,7 +233,7 @@ impl World {
             Request::Input(ask) => {
                 self.mux.open(ask.stream, Direction::In, 1000).unwrap();
                 self.answers.opened(id, ask.stream);
-                let inlet = Inlet { at: 1000, upload: None, echo: false };
+                let inlet = Inlet { at: 1000, upload: None, run: None, echo: false };
                 self.inlets.insert(ask.stream, inlet);
                 Ok(Reply::Input(InputOpened { at: 1000 }))
             }
@@ -235,7 +243,7 @@ impl World {
                 } else {
                     self.mux.open(ask.stream, Direction::In, 0).unwrap();
                     self.answers.opened(id, ask.stream);
-                    let inlet = Inlet { at: 0, upload: Some(id), echo: false };
+                    let inlet = Inlet { at: 0, upload: Some(id), run: None, echo: false };
                     self.inlets.insert(ask.stream, inlet);
                     return;
                 }
@@ -254,8 +262,22 @@ impl World {
                 let echo = Some(Vec::new());
                 let outlet = Outlet { echo, closed: false, ..Outlet::pattern(None) };
                 self.outlets.insert(ask.stream, outlet);
-                self.inlets.insert(ask.stream, Inlet { at: 0, upload: None, echo: true });
+                self.inlets
+                    .insert(ask.stream, Inlet { at: 0, upload: None, run: None, echo: true });
                 Ok(Reply::Done {})
+            }
+            Request::Run(ask) => {
+                self.mux.open(ask.stream, Direction::Both, 0).unwrap();
+                self.answers.opened(id, ask.stream);
+                let outlet = Outlet { echo: Some(Vec::new()), ..Outlet::pattern(None) };
+                self.outlets.insert(ask.stream, Outlet { closed: false, ..outlet });
+                let run = ask.code.is_none().then_some(id);
+                let inlet = Inlet { at: 0, upload: None, run, echo: false };
+                self.inlets.insert(ask.stream, inlet);
+                if let Some(code) = ask.code {
+                    self.run(id, ask.stream, code.as_bytes());
+                }
+                return;
             }
             Request::Watch(ask) => {
                 self.mux.open(ask.stream, Direction::Out, 0).unwrap();
@@ -287,6 +309,32 @@ impl World {
             Err(fault) => Answer::Fault(fault),
         };
         self.answer(id, &answer);
+    }
+
+    /// A run that prints its code.
+    fn run(&mut self, id: RequestId, stream: StreamId, code: &[u8]) {
+        self.answer(id, &Answer::Ok(Reply::Queued { run: 1, ahead: 0 }));
+        let outlet = self.outlets.get_mut(&stream).unwrap();
+        let records = outlet.echo.get_or_insert_default();
+        let event = |what| Event { run: 1, at_us: 0, what };
+        encode_record(&event(Happening::Started(repl::Started { count: 1, lost: None })), records);
+        for piece in code.chunks(10_000) {
+            let bytes = Text::from(piece.to_vec());
+            encode_record(&event(Happening::Stdout { bytes }), records);
+        }
+        let finished = Finished {
+            end: RunEnd::Ok {},
+            duration_us: 0,
+            cpu_us: None,
+            memory_bytes_peak: None,
+            state_kept: true,
+            rung: None,
+            stdout_bytes: code.len() as u64,
+            stderr_bytes: 0,
+        };
+        encode_record(&event(Happening::Finished(finished)), records);
+        outlet.closed = true;
+        self.mux.wake(stream);
     }
 
     /// `stdout <bytes> stderr <bytes> exit <code>|run [survivors]`, all as separate arguments.

@@ -1,0 +1,446 @@
+//! The one who owns a context's interpreter, and all changes of its state.
+//!
+//! A loop over everything that can happen: an order or a run was left, the driver has spoken, a pipe
+//! has something, the reader of the run has room, a time has come, the interpreter has ended. Nothing
+//! else waits, so that a slow reader, a silent driver or a run without end hold up nobody but their
+//! own run. What each of these means is in files of its own: [`orders`](mod@super::orders),
+//! [`hearing`](mod@super::hearing), [`telling`](mod@super::telling), [`ladder`](mod@super::ladder) and
+//! [`ending`](mod@super::ending).
+
+use std::cell::Cell;
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+use protocol::message::Reply;
+use protocol::repl::{self, ContextState, Happening, RunEnd, Started};
+use protocol::{Fault, FaultCode};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::context::{Answer, Context};
+use super::current::Current;
+use super::interpreter::{Begun, Interpreter};
+use super::language::Outputs;
+use super::late::LateOutput;
+use super::limits::{READ_BYTES, SOURCES_MAX, STARTUP_MAX, TAILS_MAX};
+use super::source::{NO_RUN, Source};
+use crate::agent::Agent;
+use crate::pid1::reaper::Exit;
+
+/// See the module's description.
+pub struct Actor {
+    pub agent: Rc<Agent>,
+    pub context: Rc<Context>,
+    pub interpreter: Option<Interpreter>,
+    pub phase: Phase,
+    /// The interpreter has been ready once.
+    pub was_ready: bool,
+    pub exit: Option<oneshot::Receiver<Exit>>,
+    pub sources: Vec<Source>,
+    pub current: Option<Current>,
+    /// The run that began last.
+    pub begun: u64,
+    /// Runs of this interpreter.
+    count: u64,
+    /// The pipes of the next run are made.
+    prepared: bool,
+    pub late: LateOutput,
+    pub late_rests_until: Option<Instant>,
+    pub asks: Vec<Ask>,
+    pub asked: u64,
+    /// Who waits for an interpreter that is ready.
+    pub warming: Vec<Answer>,
+    pub closing: Option<Closing>,
+    tails: Rc<Cell<usize>>,
+    /// What the last interpreter's loss was, until a run has been told.
+    pub lost: Option<String>,
+    /// Why the agent has killed it.
+    pub killed_because: String,
+    /// What an interpreter that is not ready has said.
+    pub startup_words: Vec<u8>,
+    pub buffer: Vec<u8>,
+    pub record: Vec<u8>,
+    pub over: bool,
+}
+
+/// Where the interpreter is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has until then to say that it is ready.
+    Starting(Instant),
+    Ready,
+    /// Its control channel is closed; it has until then to end by itself.
+    Silent(Instant),
+    /// It was killed, and has not been reaped yet.
+    Killed,
+}
+
+/// A completion or a check under way.
+pub struct Ask {
+    pub id: u64,
+    pub answer: Answer,
+    pub until: Instant,
+}
+
+/// The end of a context under way.
+pub struct Closing {
+    pub answer: Answer,
+    pub kill_at: Option<Instant>,
+}
+
+/// The pipes that are made for the run that comes next, before it has a number.
+const NEXT_RUN: u64 = u64::MAX;
+
+/// What can happen.
+enum Occurrence {
+    /// Something was left with the context, there is room, or a time has come.
+    Woken,
+    /// The driver may have spoken.
+    Spoken,
+    /// The source at this index may have something.
+    Written(usize),
+    Ended(Exit),
+    /// Nobody reads the current run any more.
+    Abandoned,
+}
+
+impl Actor {
+    pub fn new(agent: Rc<Agent>, context: Rc<Context>, begun: Begun) -> Self {
+        let mut actor = Self {
+            agent,
+            context,
+            interpreter: None,
+            phase: Phase::Killed,
+            was_ready: false,
+            exit: None,
+            sources: Vec::new(),
+            current: None,
+            begun: 0,
+            count: 0,
+            prepared: false,
+            late: LateOutput::default(),
+            late_rests_until: None,
+            asks: Vec::new(),
+            asked: 0,
+            warming: Vec::new(),
+            closing: None,
+            tails: Rc::default(),
+            lost: None,
+            killed_because: String::new(),
+            startup_words: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            record: Vec::new(),
+            over: false,
+        };
+        actor.take_over(begun);
+        actor
+    }
+
+    /// Runs until the context is closed.
+    pub async fn run(mut self) {
+        while !self.over {
+            while let Some(order) = self.context.take_order() {
+                self.obey(order);
+            }
+            // Not only when nothing else happens: a flood must not put a deadline off.
+            self.due();
+            self.advance().await;
+            self.publish();
+            match self.next().await {
+                Occurrence::Woken => {}
+                Occurrence::Spoken => self.hear(),
+                Occurrence::Written(source) => self.read(source),
+                Occurrence::Ended(exit) => self.bury(exit),
+                Occurrence::Abandoned => {
+                    let by = "the client that asked for it, by leaving".to_owned();
+                    self.climb(RunEnd::Interrupted { by }, repl::Grace::default());
+                }
+            }
+        }
+    }
+
+    /// An interpreter begins.
+    pub fn take_over(&mut self, begun: Begun) {
+        let Begun { mut interpreter, sources } = begun;
+        let (unused, exit) = oneshot::channel();
+        drop(unused);
+        self.exit = Some(std::mem::replace(&mut interpreter.exit, exit));
+        self.interpreter = Some(interpreter);
+        self.phase = Phase::Starting(Instant::now() + STARTUP_MAX);
+        self.sources.extend(sources);
+        self.was_ready = false;
+        self.count = 0;
+        self.prepared = false;
+        self.startup_words.clear();
+        self.context.publish(|view| view.interpreters += 1);
+    }
+
+    /// What can go on without anything happening.
+    async fn advance(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.flush(Instant::now());
+            self.tell_late();
+            return;
+        }
+        if self.closing.is_some() && self.interpreter.is_none() {
+            return self.end();
+        }
+        let wanted = self.context.has_queued() || !self.warming.is_empty();
+        if self.interpreter.is_none() && wanted && self.closing.is_none() {
+            self.start_again();
+        }
+        if self.phase != Phase::Ready || self.interpreter.is_none() || self.closing.is_some() {
+            return;
+        }
+        if !self.warming.is_empty() {
+            self.publish();
+            let warmed = std::mem::take(&mut self.warming);
+            for answer in warmed {
+                answer.send(Ok(Reply::Context(self.context.info()))).ok();
+            }
+        }
+        if !self.prepared {
+            // What the last run has said is on its way first.
+            tokio::task::yield_now().await;
+            self.prepare();
+        }
+        if self.phase == Phase::Ready && self.context.has_queued() && self.tails.get() < TAILS_MAX {
+            self.begin();
+        }
+    }
+
+    fn start_again(&mut self) {
+        let generation = self.context.info().interpreters + 1;
+        let (ask, language) = (&self.context.ask, self.context.language);
+        match Interpreter::start(&self.agent, language, ask, generation) {
+            Ok(begun) => self.take_over(begun),
+            Err(fault) => self.refuse(&fault),
+        }
+    }
+
+    /// There is no interpreter for those who wait for one.
+    pub fn refuse(&mut self, fault: &Fault) {
+        self.warming.drain(..).for_each(|answer| {
+            answer.send(Err(fault.clone())).ok();
+        });
+        self.context.cancel_all(&fault.message);
+    }
+
+    /// Makes the pipes of the run that comes next.
+    fn prepare(&mut self) {
+        let Some(interpreter) = &mut self.interpreter else { return };
+        match interpreter.prepare_outputs(NEXT_RUN) {
+            Ok(sources) => self.sources.extend(sources),
+            // Code can take its own directory away, and then there is nothing to run in.
+            Err(error) => {
+                return self.kill(&format!("because its outputs cannot be made: {error}"));
+            }
+        }
+        self.prepared = true;
+        let excess = self.sources.len().saturating_sub(SOURCES_MAX);
+        let mut oldest =
+            self.sources.iter().map(|source| source.run).filter(|run| is_a_run(*run)).min();
+        for _ in 0..excess {
+            if let Some(run) = oldest {
+                self.sources.retain(|source| source.run != run);
+                oldest =
+                    self.sources.iter().map(|source| source.run).filter(|run| is_a_run(*run)).min();
+            }
+        }
+    }
+
+    /// The pipes of a run that has ended serve the next one too, because nobody else has them.
+    pub fn keep_outputs(&mut self, number: u64) {
+        if self.context.language.outputs == Outputs::Passed {
+            for source in self.sources.iter_mut().filter(|source| source.run == number) {
+                source.run = NEXT_RUN;
+                self.prepared = true;
+            }
+        }
+    }
+
+    /// The next run's turn has come.
+    fn begin(&mut self) {
+        let Some(run) = self.context.take_run() else { return };
+        let number = run.number;
+        // What was said before it is not its own.
+        self.drain(|source| !is_a_run(source.run));
+        for source in self.sources.iter_mut().filter(|source| source.run == NEXT_RUN) {
+            source.run = number;
+        }
+        self.prepared = false;
+        self.count += 1;
+        let Some(interpreter) = &mut self.interpreter else { return };
+        interpreter.begin_accounts();
+        let cpu_began_us = interpreter.cpu_us();
+        let ordered = interpreter.order(&run);
+        self.begun = number;
+        self.current = Some(Current::new(run, cpu_began_us));
+        if let Err(error) = ordered {
+            let reason = format!("the code could not be handed over: {error}");
+            self.kill(&format!("because {reason}"));
+            return self.finish(RunEnd::Cancelled { reason }, false, None);
+        }
+        self.context.publish(|view| view.runs += 1);
+        let lost = self.lost.take();
+        self.emit(number, Happening::Started(Started { count: self.count, lost }));
+        self.tell_late();
+    }
+
+    pub fn publish(&self) {
+        let state = match (&self.interpreter, self.phase, &self.current) {
+            (None, ..) => ContextState::Cold,
+            (_, Phase::Starting(_), _) => ContextState::Starting,
+            (_, _, Some(current)) if current.ladder.is_some() => ContextState::Interrupting,
+            (_, _, Some(_)) => ContextState::Running,
+            (_, _, None) => ContextState::Idle,
+        };
+        self.context.publish(|view| {
+            view.state = state;
+            view.running = self.current.as_ref().map(|current| current.number);
+            if view.lost != self.lost {
+                view.lost.clone_from(&self.lost);
+            }
+            if state == ContextState::Cold {
+                view.interpreter = None;
+            }
+        });
+    }
+
+    /// Waits for the next thing that happens.
+    async fn next(&mut self) -> Occurrence {
+        let due = self.next_due();
+        let Self { context, interpreter, exit, sources, current, late_rests_until, phase, .. } =
+            self;
+        let interpreter = interpreter.as_ref();
+        let current = current.as_ref();
+        let may_read = current.is_none_or(Current::may_read);
+        let hears = may_read && !matches!(phase, Phase::Silent(_) | Phase::Killed);
+        let number = current.map(|current| current.number);
+        // What a run says that has only just begun is read with its end.
+        let is_quiet = current.is_some_and(Current::is_quiet);
+        let written = poll_fn(|cx| {
+            for (index, source) in sources.iter_mut().enumerate() {
+                let own = source.run == NO_RUN || Some(source.run) == number;
+                let open = if own && number.is_some() {
+                    may_read && !is_quiet
+                } else {
+                    late_rests_until.is_none()
+                };
+                if open && source.poll_readable(cx).is_ready() {
+                    return Poll::Ready(index);
+                }
+            }
+            Poll::Pending
+        });
+        let ended = async {
+            match exit {
+                // The reaper outlives every interpreter.
+                Some(exit) => match exit.await {
+                    Ok(exit) => exit,
+                    Err(_) => pending().await,
+                },
+                None => pending().await,
+            }
+        };
+        let spoken = async {
+            match interpreter {
+                Some(interpreter) if hears => interpreter.channel.readable().await,
+                _ => pending().await,
+            }
+        };
+        let sendable = async {
+            match interpreter {
+                Some(interpreter) if !interpreter.channel.is_flushed() => {
+                    interpreter.channel.writable().await;
+                }
+                _ => pending().await,
+            }
+        };
+        let room = async {
+            match current {
+                Some(current) if current.has_backlog() => current.outlet.room().await.ok(),
+                _ => pending().await,
+            };
+        };
+        let abandoned = async {
+            match current {
+                Some(current) if current.tied && current.ladder.is_none() => {
+                    current.outlet.abandoned().await;
+                }
+                _ => pending().await,
+            }
+        };
+        let time = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = context.woken.notified() => Occurrence::Woken,
+            // What was said before the end is still there afterwards.
+            exit = ended => Occurrence::Ended(exit),
+            () = spoken => Occurrence::Spoken,
+            index = written => Occurrence::Written(index),
+            () = sendable => {
+                if let Some(interpreter) = &mut self.interpreter {
+                    interpreter.channel.flush();
+                }
+                Occurrence::Woken
+            }
+            () = room => Occurrence::Woken,
+            () = abandoned => Occurrence::Abandoned,
+            () = time => Occurrence::Woken,
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let phase = match self.phase {
+            Phase::Starting(until) | Phase::Silent(until) => Some(until),
+            Phase::Ready | Phase::Killed => None,
+        };
+        let phase = phase.filter(|_| self.interpreter.is_some());
+        let closing = self.closing.as_ref().and_then(|closing| closing.kill_at);
+        let asks = self.asks.first().map(|ask| ask.until);
+        let current = self.current.as_ref().and_then(Current::due);
+        [phase, closing, asks, current, self.late_rests_until].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    fn due(&mut self) {
+        let now = Instant::now();
+        if self.late_rests_until.is_some_and(|until| until <= now) {
+            self.late_rests_until = None;
+        }
+        match self.phase {
+            Phase::Starting(until) if until <= now => self.kill("because it took too long"),
+            Phase::Silent(until) if until <= now => {
+                self.kill("because its control channel was closed");
+            }
+            _ => {}
+        }
+        if let Some(closing) = &mut self.closing
+            && closing.kill_at.is_some_and(|at| at <= now)
+        {
+            closing.kill_at = None;
+            self.kill("because it did not end when its context was closed");
+        }
+        // They are in the order in which their times come.
+        while self.asks.first().is_some_and(|ask| ask.until <= now) {
+            let message = "the interpreter does not answer";
+            let _ = self.asks.remove(0).answer.send(Err(Fault::new(FaultCode::Gone, message)));
+        }
+        self.climb_on(now);
+    }
+
+    pub fn tails(&self) -> &Rc<Cell<usize>> {
+        &self.tails
+    }
+}
+
+pub fn is_a_run(number: u64) -> bool {
+    number != NO_RUN && number != NEXT_RUN
+}

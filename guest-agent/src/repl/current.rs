@@ -1,0 +1,167 @@
+//! The run that is on: its stream, its ladder, and what it has used.
+//!
+//! [`actor`](super::actor) owns it. Nothing here waits: what the reader has not room for waits in a
+//! backlog, and as long as there is one, the actor reads nothing more of this run.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use protocol::limits::INTERRUPT_GRACE;
+use protocol::repl::{Grace, RunEnd, Rung};
+use tokio::time::Instant;
+
+use super::context::{Announcement, QueuedRun};
+use super::limits::{INTERRUPTED_BYTES_MAX, QUIET, WAIT_MS_MAX};
+use crate::flow::Outlet;
+use crate::sys::clock;
+use crate::task;
+
+/// See the module's description.
+pub struct Current {
+    pub number: u64,
+    pub outlet: Outlet,
+    /// Answers the request, if that has waited for the first event.
+    announce: Option<Announcement>,
+    pub tied: bool,
+    pub input: bool,
+    pub grace: Grace,
+    pub started_us: u64,
+    pub cpu_began_us: Option<u64>,
+    pub deadline: Option<(Instant, u64)>,
+    pub ladder: Option<Ladder>,
+    /// What it ends with when its interpreter dies, if that was our doing.
+    pub doom: Option<RunEnd>,
+    /// Requests for input that have no answer yet.
+    pub inputs: Vec<u64>,
+    pub stdout_bytes: u64,
+    pub stderr_bytes: u64,
+    /// Late bytes that were told in this run's stream.
+    pub late_told: usize,
+    /// Nothing is sent before then, unless it is all.
+    quiet_until: Option<Instant>,
+    backlog: Vec<u8>,
+}
+
+/// How far an interrupt has come.
+pub struct Ladder {
+    pub rung: Rung,
+    /// What the run has ended by, when it ends.
+    pub end: RunEnd,
+    /// When the next rung is pressed.
+    pub next_rung: Instant,
+    /// When this one is pressed again.
+    pub again: Option<Instant>,
+    pub firm: Duration,
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms.min(WAIT_MS_MAX))
+}
+
+impl Current {
+    pub fn new(run: QueuedRun, cpu_began_us: Option<u64>) -> Self {
+        let deadline = run.deadline_ms.map(|ms| (Instant::now() + millis(ms), ms));
+        Self {
+            number: run.number,
+            outlet: run.outlet,
+            announce: run.announce,
+            tied: run.tied,
+            input: run.input,
+            grace: run.grace,
+            started_us: clock::monotonic_us(),
+            cpu_began_us,
+            deadline,
+            ladder: None,
+            doom: None,
+            inputs: Vec::new(),
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+            late_told: 0,
+            quiet_until: Some(Instant::now() + QUIET),
+            backlog: Vec::new(),
+        }
+    }
+
+    /// Sends a record, or keeps it behind those that wait.
+    pub fn deliver(&mut self, record: &[u8]) {
+        let at_once = self.backlog.is_empty() && self.quiet_until.is_none();
+        let sent = if at_once { self.outlet.push(record) } else { 0 };
+        self.backlog.extend_from_slice(&record[sent..]);
+    }
+
+    /// Sends what waits, as far as it may and there is room.
+    pub fn flush(&mut self, now: Instant) {
+        if self.quiet_until.is_some_and(|until| until > now) {
+            return;
+        }
+        self.quiet_until = None;
+        if let Some(announce) = self.announce.take() {
+            announce();
+        }
+        let sent = self.outlet.push(&self.backlog);
+        self.backlog.drain(..sent);
+    }
+
+    /// Whether something waits for room.
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty() && !self.is_quiet()
+    }
+
+    /// Whether it has only just begun.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet_until.is_some()
+    }
+
+    /// Whether more of what the run says may be read now. A run that is being ended must get
+    /// through to its end even when its reader stands still.
+    pub fn may_read(&self) -> bool {
+        self.backlog.is_empty()
+            || self.is_quiet()
+            || (self.ladder.is_some() && self.backlog.len() < INTERRUPTED_BYTES_MAX)
+    }
+
+    /// When something is due.
+    pub fn due(&self) -> Option<Instant> {
+        let quiet = self.quiet_until;
+        let end = match &self.ladder {
+            Some(ladder) if ladder.rung == Rung::Killed => None,
+            Some(ladder) => {
+                Some(ladder.again.map_or(ladder.next_rung, |again| again.min(ladder.next_rung)))
+            }
+            None => self.deadline.map(|(deadline, _)| deadline),
+        };
+        quiet.into_iter().chain(end).min()
+    }
+
+    /// How long the two rungs are given, by the asker's word, the run's, or the usual one.
+    pub fn graces(&self, asked: Grace) -> (Duration, Duration) {
+        let usual = |first: Option<u64>, second: Option<u64>| {
+            first.or(second).map_or(INTERRUPT_GRACE, millis)
+        };
+        (usual(asked.polite_ms, self.grace.polite_ms), usual(asked.firm_ms, self.grace.firm_ms))
+    }
+
+    /// Lets go of the stream: what waits is still delivered, by a task of its own, which `tails`
+    /// counts.
+    pub fn end(self, tails: &Rc<Cell<usize>>) {
+        let Self { outlet, announce, mut backlog, .. } = self;
+        if let Some(announce) = announce {
+            announce();
+        }
+        let sent = outlet.push(&backlog);
+        backlog.drain(..sent);
+        if backlog.is_empty() {
+            outlet.close();
+            return;
+        }
+        tails.set(tails.get() + 1);
+        let tails = tails.clone();
+        task::spawn(async move {
+            // Whoever gave the stream up wants nothing of it.
+            outlet.write(&backlog).await.ok();
+            outlet.close();
+            tails.set(tails.get() - 1);
+        });
+    }
+}

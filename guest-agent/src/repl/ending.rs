@@ -1,0 +1,164 @@
+//! How runs and interpreters end.
+
+use protocol::exit::Cause;
+use protocol::repl::{Finished, Happening, RunEnd, Rung};
+use protocol::{Fault, FaultCode};
+
+use super::actor::{Actor, Phase, is_a_run};
+use super::interpreter::Interpreter;
+use super::message::Said;
+use crate::pid1::reaper::{Exit, Status};
+use crate::sys::clock;
+
+/// Packets that are still taken from an interpreter that has ended: more than its socket can hold.
+const LAST_PACKETS_MAX: usize = 4096;
+
+impl Actor {
+    /// The current run is over. All that it has written so far goes out before its last event.
+    pub fn finish(&mut self, end: RunEnd, state_kept: bool, done: Option<&Said>) {
+        self.drain_current();
+        let Some(current) = &self.current else { return };
+        let number = current.number;
+        let duration_us = clock::monotonic_us() - current.started_us;
+        let now_us = self.interpreter.as_ref().and_then(Interpreter::cpu_us);
+        let own = now_us.zip(current.cpu_began_us).map(|(now, began)| now.saturating_sub(began));
+        let told = done.and_then(|done| done.cpu_us);
+        let finished = Finished {
+            end,
+            duration_us,
+            // The driver knows of children that were waited for; it can't know of less than the
+            // kernel does.
+            cpu_us: own.max(told),
+            memory_bytes_peak: done.and_then(|done| done.memory_bytes_peak),
+            state_kept,
+            rung: current.ladder.as_ref().map(|ladder| ladder.rung),
+            stdout_bytes: current.stdout_bytes,
+            stderr_bytes: current.stderr_bytes,
+        };
+        if done.is_some_and(|done| done.alone) {
+            self.keep_outputs(number);
+        }
+        self.end_run(number, finished);
+        // Before anybody has heard of the end and asks for more.
+        self.publish();
+    }
+
+    fn end_run(&mut self, number: u64, finished: Finished) {
+        self.emit(number, Happening::Finished(finished));
+        if let Some(interpreter) = &self.interpreter {
+            interpreter.forget_outputs();
+        }
+        if let Some(current) = self.current.take() {
+            current.end(self.tails());
+        }
+        self.settle_late(number);
+    }
+
+    /// The interpreter has ended. What it said last still counts.
+    pub fn bury(&mut self, exit: Exit) {
+        self.exit = None;
+        if let Some(interpreter) = &mut self.interpreter {
+            interpreter.reaped = true;
+        }
+        for _ in 0..LAST_PACKETS_MAX {
+            if !self.hear_last() {
+                break;
+            }
+        }
+        self.drain_current();
+        let was_ready = self.was_ready;
+        let cause = self.cause(exit.status);
+        let words = reason(&cause);
+        if let Some(current) = &self.current {
+            let number = current.number;
+            let usage = exit.usage;
+            let (end, rung) = match (&current.doom, &current.ladder) {
+                (Some(doom), _) => (doom.clone(), Some(Rung::Killed)),
+                (None, Some(ladder)) => (ladder.end.clone(), Some(ladder.rung)),
+                (None, None) => (RunEnd::Died { cause }, None),
+            };
+            let used_us = usage.user_us + usage.system_us;
+            let finished = Finished {
+                end,
+                duration_us: clock::monotonic_us() - current.started_us,
+                cpu_us: current.cpu_began_us.map(|began| used_us.saturating_sub(began)),
+                memory_bytes_peak: Some(usage.resident_bytes_max),
+                state_kept: false,
+                rung,
+                stdout_bytes: current.stdout_bytes,
+                stderr_bytes: current.stderr_bytes,
+            };
+            self.lost.get_or_insert_with(|| format!("the interpreter of run {number} {words}"));
+            self.end_run(number, finished);
+        } else if was_ready && self.closing.is_none() {
+            let reason = self
+                .lost
+                .get_or_insert_with(|| format!("the interpreter {words} between runs"))
+                .clone();
+            self.emit(0, Happening::Lost { reason });
+        }
+        // Dropping it ends what it has left behind; what that still says is late.
+        self.interpreter = None;
+        let last = self.begun.max(1);
+        for source in self.sources.iter_mut().filter(|source| !is_a_run(source.run)) {
+            source.run = last;
+        }
+        self.forget_asks();
+        if !was_ready {
+            let said = String::from_utf8_lossy(&self.startup_words);
+            let said = said.trim();
+            let language = self.context.language.name;
+            let mut message = format!("the {language} interpreter {words} before it was ready");
+            if !said.is_empty() {
+                message = format!("{message}: {said}");
+            }
+            self.refuse(&Fault::new(FaultCode::SpawnFailed, message));
+        }
+    }
+
+    /// Takes one of the last packets, whatever the reader of the run has room for.
+    fn hear_last(&mut self) -> bool {
+        let ladder_stays = self.phase;
+        let heard = self.hear_one();
+        // A closed channel is no news now.
+        if matches!(self.phase, Phase::Silent(_)) {
+            self.phase = ladder_stays;
+        }
+        heard
+    }
+
+    fn cause(&self, status: Status) -> Cause {
+        let Status::Signaled { signal, .. } = status else { return status.into() };
+        let out_of_memory = self.interpreter.as_ref().is_some_and(Interpreter::ran_out_of_memory);
+        if signal == libc::SIGKILL && out_of_memory {
+            return Cause::OutOfMemory { limit_bytes: self.context.ask.limits.memory_bytes };
+        }
+        if self.agent.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
+            return Cause::AgentStopping;
+        }
+        if signal == libc::SIGKILL && self.phase == Phase::Killed {
+            let by = format!("the agent, {}", self.killed_because);
+            return Cause::Killed { signal, by };
+        }
+        status.into()
+    }
+}
+
+/// How an interpreter ended, for the sentence "the interpreter …".
+fn reason(cause: &Cause) -> String {
+    match cause {
+        Cause::Exited { code } => format!("exited with code {code}"),
+        Cause::Signaled { signal, .. } => {
+            let name = nix::sys::signal::Signal::try_from(*signal)
+                .map_or_else(|_| format!("signal {signal}"), |signal| signal.to_string());
+            format!("was ended by {name}")
+        }
+        Cause::OutOfMemory { limit_bytes: Some(bytes) } => {
+            format!("ran out of its {bytes} bytes of memory")
+        }
+        Cause::OutOfMemory { .. } => "ran out of memory".to_owned(),
+        Cause::Killed { by, .. } => format!("was killed by {by}"),
+        Cause::AgentStopping => "was ended because the sandbox is stopping".to_owned(),
+        Cause::TimedOut { .. } | Cause::SpawnFailed { .. } => "ended".to_owned(),
+    }
+}

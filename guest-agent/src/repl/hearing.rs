@@ -1,0 +1,191 @@
+//! What a driver's messages mean. Each may be a lie about its own context, so each is bounded here,
+//! and none is believed about anything else.
+
+use protocol::fault::clip_to;
+use protocol::limits::{EVENT_BYTES_MAX, PATH_BYTES_MAX, TEXT_BYTES_MAX};
+use protocol::message::{Channel as Output, Reply};
+use protocol::repl::{
+    Artifact, CodeState, Completeness, Completions, Display, DisplayRole, ErrorReport, Happening,
+    Interpreter, RunEnd,
+};
+use tokio::time::Instant;
+
+use super::actor::{Actor, Phase};
+use super::channel::Received;
+use super::limits::{
+    ERROR_BYTES_MAX, FORMS_MAX, FRAMES_MAX, PACKETS_PER_TURN, SILENT_GRACE, WORD_BYTES_MAX,
+};
+use super::message::{FromDriver, Said, Status, ToDriver};
+
+/// Requests for input of one run that may wait for their answers.
+const INPUTS_MAX: usize = 64;
+/// A display in all its forms: an event without the words around it.
+const DISPLAY_BYTES_MAX: usize = EVENT_BYTES_MAX - 64 * 1024;
+/// Matches of a completion.
+const MATCHES_MAX: usize = 512;
+
+impl Actor {
+    /// Takes what the driver has said.
+    pub fn hear(&mut self) {
+        let was_on = self.current.is_some();
+        for _ in 0..PACKETS_PER_TURN {
+            // The end of a run is passed on before anything else is looked for.
+            if !self.hear_one() || (was_on && self.current.is_none()) {
+                return;
+            }
+        }
+    }
+
+    /// Takes one packet; false when there is nothing more to take now.
+    pub fn hear_one(&mut self) -> bool {
+        let Some(interpreter) = &mut self.interpreter else { return false };
+        match interpreter.channel.receive() {
+            Received::Message(message) => self.take(*message),
+            Received::Nothing => {}
+            Received::Drained => return false,
+            Received::Closed => {
+                if !matches!(self.phase, Phase::Killed | Phase::Silent(_)) {
+                    self.phase = Phase::Silent(Instant::now() + SILENT_GRACE);
+                }
+                return false;
+            }
+            Received::Broken => {
+                self.kill("because its control channel was abused");
+                return false;
+            }
+        }
+        self.current.as_ref().is_none_or(super::current::Current::may_read)
+    }
+
+    fn take(&mut self, message: FromDriver) {
+        match message {
+            FromDriver::Ready(said) => self.be_ready(said),
+            FromDriver::Display(said) => self.show(said),
+            FromDriver::Artifact(said) => self.offer(said),
+            FromDriver::Error(said) => self.report(said),
+            FromDriver::Input(said) => self.want_input(&said),
+            FromDriver::Late(said) => {
+                let channel = if said.stderr { Output::Stderr } else { Output::Stdout };
+                self.say(said.run, channel, said.bytes.as_bytes());
+            }
+            FromDriver::Done(said) => self.be_done(&said),
+            FromDriver::Completions(Said { ask, start, end, mut matches, .. }) => {
+                matches.truncate(MATCHES_MAX);
+                self.answered(ask, Reply::Completions(Completions { start, end, matches }));
+            }
+            FromDriver::Checked(Said { ask, state, indent, .. }) => {
+                let state = state.unwrap_or(CodeState::Complete);
+                let indent = clip_to(indent, WORD_BYTES_MAX);
+                self.answered(ask, Reply::Completeness(Completeness { state, indent }));
+            }
+        }
+    }
+
+    fn be_ready(&mut self, said: Said) {
+        let Some(interpreter) = &mut self.interpreter else { return };
+        if !matches!(self.phase, Phase::Starting(_)) {
+            return;
+        }
+        self.phase = Phase::Ready;
+        self.was_ready = true;
+        self.startup_words = Vec::new();
+        let own = Interpreter {
+            pid: interpreter.pid.as_raw() as u32,
+            program: clip_to(said.program, TEXT_BYTES_MAX),
+            version: clip_to(said.version, WORD_BYTES_MAX),
+        };
+        self.context.publish(|view| view.interpreter = Some(own));
+    }
+
+    fn show(&mut self, said: Said) {
+        let Said { run, role, id, mut data, metadata, sync, .. } = said;
+        self.drain_current();
+        data.truncate(FORMS_MAX);
+        for datum in &mut data {
+            datum.mime = clip_to(std::mem::take(&mut datum.mime), WORD_BYTES_MAX);
+        }
+        let bytes: usize = data.iter().map(|datum| datum.data.as_bytes().len()).sum();
+        if bytes + metadata.as_ref().map_or(0, String::len) > DISPLAY_BYTES_MAX {
+            let words = format!("[a display of {bytes} bytes is too large to be shown]\n");
+            self.say(run, Output::Stderr, words.as_bytes());
+        } else {
+            let id = id.map(|id| clip_to(id, WORD_BYTES_MAX));
+            let role = role.unwrap_or(DisplayRole::Shown);
+            self.emit(run, Happening::Display(Display { role, id, data, metadata }));
+        }
+        self.acknowledge(sync);
+    }
+
+    fn offer(&mut self, said: Said) {
+        let Said { run, path, name, mime, size, sync, .. } = said;
+        self.drain_current();
+        let last = path.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
+        let name = clip_to(name.unwrap_or(last), WORD_BYTES_MAX);
+        let mime = mime.unwrap_or_else(|| "application/octet-stream".to_owned());
+        let mime = clip_to(mime, WORD_BYTES_MAX);
+        if path.as_bytes().len() <= PATH_BYTES_MAX {
+            self.emit(run, Happening::Artifact(Artifact { path, name, mime, bytes: size }));
+        }
+        self.acknowledge(sync);
+    }
+
+    fn report(&mut self, said: Said) {
+        let Said { run, kind, message, traceback, mut frames, sync, .. } = said;
+        self.drain_current();
+        frames.truncate(FRAMES_MAX);
+        for frame in &mut frames {
+            for text in [&mut frame.file, &mut frame.function, &mut frame.source] {
+                *text = clip_to(std::mem::take(text), TEXT_BYTES_MAX);
+            }
+        }
+        let report = ErrorReport {
+            kind: clip_to(kind, WORD_BYTES_MAX),
+            message: clip_to(message, ERROR_BYTES_MAX),
+            traceback: clip_to(traceback, ERROR_BYTES_MAX),
+            frames,
+        };
+        self.emit(run, Happening::Error(report));
+        self.acknowledge(sync);
+    }
+
+    fn acknowledge(&mut self, sync: bool) {
+        if let Some(interpreter) = &mut self.interpreter
+            && sync
+        {
+            interpreter.channel.send(&ToDriver::Seen {});
+        }
+    }
+
+    fn want_input(&mut self, said: &Said) {
+        self.drain_current();
+        let &Said { run, request, secret, .. } = said;
+        if let Some(current) = &mut self.current
+            && current.number == run
+            && current.input
+            && current.inputs.len() < INPUTS_MAX
+        {
+            current.inputs.push(request);
+            let prompt = clip_to(said.prompt.to_string_lossy().into_owned(), TEXT_BYTES_MAX);
+            self.emit(run, Happening::InputRequest { request, prompt, secret });
+        } else if let Some(interpreter) = &mut self.interpreter {
+            interpreter.channel.send(&ToDriver::Input { request, line: None });
+        }
+    }
+
+    fn be_done(&mut self, said: &Said) {
+        let Some(current) = &self.current else { return };
+        // A shell does not count its runs.
+        if said.run != 0 && said.run != current.number {
+            return;
+        }
+        let end = match (&current.ladder, said.status) {
+            // It may have ended by itself in the same moment; its caller was promised an end, and
+            // nobody can tell how much of it the interrupt has cost.
+            (Some(ladder), _) => ladder.end.clone(),
+            (None, Status::Ok) => RunEnd::Ok {},
+            (None, Status::Error) => RunEnd::Error {},
+            (None, Status::Exit) => RunEnd::Exited { code: said.code.unwrap_or(0) },
+        };
+        self.finish(end, true, Some(said));
+    }
+}

@@ -1,0 +1,362 @@
+//! One living interpreter: its process, its control channel, its pipes, and its end.
+//!
+//! [`actor`](super::actor) owns it. Dropping it ends the process and everything that it has started.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, pipe2};
+use protocol::exit::{SpawnFailure, SpawnStage};
+use protocol::message::Channel as Output;
+use protocol::repl::OpenContext;
+use protocol::{Fault, FaultCode, Text};
+use tokio::sync::oneshot;
+
+use super::channel::{Channel, hex};
+use super::context::QueuedRun;
+use super::directory::{self, Directory};
+use super::language::{Act, Driver, Language, Outputs, Press};
+use super::message::{Binary, ToDriver};
+use super::source::{NO_RUN, Source};
+use crate::agent::Agent;
+use crate::cgroup::{GroupLimits, SessionGroup};
+use crate::pid1::reaper::{self, Exit};
+use crate::process::tree::Tree;
+use crate::process::{Command, Stdio, StdioPlan, user};
+use crate::sys::clock;
+
+/// See the module's description.
+pub struct Interpreter {
+    agent: Rc<Agent>,
+    language: &'static Language,
+    session: String,
+    pub pid: Pid,
+    pub channel: Channel,
+    pub exit: oneshot::Receiver<Exit>,
+    pub reaped: bool,
+    directory: Option<Directory>,
+    /// The program's ends of the pipes of the run that comes next.
+    handed: Vec<OwnedFd>,
+    group: Option<SessionGroup>,
+    /// Resets the kernel's peak of resident memory.
+    peak: Option<File>,
+    /// It has a limit of memory of its own.
+    is_limited: bool,
+    oom_kills_before: u64,
+}
+
+/// An interpreter that has begun to start, and the pipes that it was given.
+pub struct Begun {
+    pub interpreter: Interpreter,
+    pub sources: [Source; 2],
+}
+
+impl Interpreter {
+    /// Starts the first of the language's programs that there is.
+    pub fn start(
+        agent: &Rc<Agent>,
+        language: &'static Language,
+        ask: &OpenContext,
+        generation: u64,
+    ) -> Result<Begun, Fault> {
+        agent.check_running()?;
+        let asked: Vec<String> = match &ask.program {
+            Some(program) => vec![program.to_string()],
+            None => language.programs.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let session = format!("repl.{}.{generation}", ask.context);
+        for program in &asked {
+            match begin(agent, language, ask, &session, program) {
+                Ok(begun) => return Ok(begun),
+                Err(Refusal::Spawn(failure)) if failure.is_not_found() => {}
+                Err(Refusal::Spawn(failure)) => {
+                    return Err(crate::session::spawn_fault(failure));
+                }
+                Err(Refusal::Io(error)) => {
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    return Err(Fault::io(format!("cannot prepare {program}: {error}"), errno));
+                }
+            }
+        }
+        Err(missing(agent, language, ask, &asked))
+    }
+
+    /// Sends a signal to the interpreter, unless it has been reaped.
+    fn signal(&self, number: i32) {
+        self.agent.reaper.send(self.pid, number);
+    }
+
+    /// Presses a rung of the ladder.
+    pub fn press(&mut self, press: &Press, run: u64, firm: bool) {
+        for act in press.acts {
+            match *act {
+                Act::Group(number) => self.agent.reaper.send_group(self.pid, number),
+                Act::Interpreter(number) => self.signal(number),
+                Act::Others(number) => self.signal_others(number),
+                Act::Message => self.channel.send(&ToDriver::Interrupt { run, firm }),
+            }
+        }
+    }
+
+    fn signal_others(&self, number: i32) {
+        let Ok(signal) = Signal::try_from(number) else { return };
+        for pid in self.tree().pids().into_iter().filter(|pid| *pid != self.pid) {
+            // It may have ended meanwhile.
+            kill(pid, signal).ok();
+        }
+    }
+
+    fn tree(&self) -> Tree<'_> {
+        Tree {
+            session: &self.session,
+            leader: self.pid,
+            leader_reaped: self.reaped,
+            group: self.group.as_ref(),
+        }
+    }
+
+    /// Sends a signal to the interpreter and to all that it has started.
+    pub fn signal_tree(&self, signal: Signal) {
+        self.tree().signal(signal);
+    }
+
+    /// Whether the kernel has killed something of the current run for want of memory.
+    pub fn ran_out_of_memory(&self) -> bool {
+        self.oom_kills() > self.oom_kills_before
+    }
+
+    fn oom_kills(&self) -> u64 {
+        self.group.as_ref().and_then(SessionGroup::oom_kills).unwrap_or(0)
+    }
+
+    /// CPU time that the interpreter has used so far, without its children.
+    pub fn cpu_us(&self) -> Option<u64> {
+        clock::process_cpu_us(self.pid)
+    }
+
+    /// A run begins: with a peak of resident memory of its own, where the kernel can, and without
+    /// the blame for what ran out of memory before.
+    pub fn begin_accounts(&mut self) {
+        // It is a file to be read for each run, so only where it can matter.
+        if self.is_limited {
+            self.oom_kills_before = self.oom_kills();
+        }
+        if let Some(file) = &mut self.peak
+            && file.write_all(b"5").is_err()
+        {
+            self.peak = None;
+        }
+    }
+
+    /// Makes the pipes of a run, which go out with its order.
+    pub fn prepare_outputs(&mut self, run: u64) -> io::Result<[Source; 2]> {
+        let (stdout, stderr) = match (self.language.outputs, &self.directory) {
+            (Outputs::Named, Some(directory)) => {
+                (directory.fifo(directory::STDOUT)?, directory.fifo(directory::STDERR)?)
+            }
+            (Outputs::Passed | Outputs::Named, _) => {
+                let (stdout, their_stdout) = output_pipe()?;
+                let (stderr, their_stderr) = output_pipe()?;
+                self.handed = vec![their_stdout, their_stderr];
+                (stdout, stderr)
+            }
+        };
+        Ok([Source::new(stdout, run, Output::Stdout), Source::new(stderr, run, Output::Stderr)])
+    }
+
+    /// Tells the driver to run something.
+    pub fn order(&mut self, run: &QueuedRun) -> io::Result<()> {
+        if !self.handed.is_empty() {
+            self.channel.send_with(&ToDriver::Outputs {}, std::mem::take(&mut self.handed));
+        }
+        match (self.language.driver, &self.directory) {
+            (Driver::File(_), Some(directory)) => {
+                directory.write(directory::CODE, &run.code)?;
+                directory.write(directory::RUN, run.number.to_string().as_bytes())?;
+                self.channel.send_byte(b'\n');
+            }
+            _ => self.channel.send(&ToDriver::Run {
+                run: run.number,
+                code: Binary(&run.code),
+                name: &run.name,
+                input: run.input,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Whether completions and checks can be asked of it.
+    pub fn can_be_asked(&self) -> bool {
+        matches!(self.language.driver, Driver::Channel(_))
+    }
+
+    /// Asks it to end by itself.
+    pub fn close(&mut self) {
+        match self.language.driver {
+            Driver::Channel(_) => self.channel.send(&ToDriver::Close {}),
+            Driver::File(_) => self.signal(libc::SIGHUP),
+        }
+    }
+
+    /// The FIFOs of a run that has begun need no names any more.
+    pub fn forget_outputs(&self) {
+        if self.language.outputs == Outputs::Named
+            && let Some(directory) = &self.directory
+        {
+            directory.forget(directory::STDOUT);
+            directory.forget(directory::STDERR);
+        }
+    }
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        self.signal_tree(Signal::SIGKILL);
+        if let Some(group) = self.group.take()
+            && let Some(groups) = self.agent.groups.borrow_mut().as_mut()
+        {
+            groups.retire(group);
+        }
+    }
+}
+
+enum Refusal {
+    Spawn(SpawnFailure),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn begin(
+    agent: &Rc<Agent>,
+    language: &'static Language,
+    ask: &OpenContext,
+    session: &str,
+    program: &str,
+) -> Result<Begun, Refusal> {
+    let (mut channel, theirs) = Channel::open()?;
+    let directory = match language.outputs {
+        Outputs::Passed => None,
+        Outputs::Named => Some(make_directory(ask)?),
+    };
+    let mut argv: Vec<Text> = vec![program.into()];
+    argv.extend(language.arguments.iter().map(|word| Text::from(*word)));
+    let mut env = environment(agent, language, ask);
+    if let Driver::File(driver) = language.driver
+        && let Some(directory) = &directory
+    {
+        directory.write(directory::DRIVER, driver)?;
+        let path = directory.file(directory::DRIVER);
+        argv.push(path.to_string_lossy().into_owned().into());
+        env.push(("BURROW_REPL".into(), directory.path().into()));
+        let token = hex(channel.token());
+        env.push(("BURROW_TOKEN".into(), token.into()));
+    }
+    let wanted = GroupLimits {
+        memory_bytes: ask.limits.memory_bytes,
+        pids: ask.limits.processes.map(|count| count.min(u64::from(u32::MAX)) as u32),
+        cpu_millis: ask.limits.cpu_millis.map(|millis| millis.min(u64::from(u32::MAX)) as u32),
+    };
+    // Without a group it works too, as sessions do.
+    let group = agent.groups.borrow_mut().as_mut().and_then(|groups| groups.take(&wanted).ok());
+    let command = Command {
+        session,
+        argv,
+        env,
+        cwd: ask.cwd.clone(),
+        user: ask.user.clone(),
+        stdio: StdioPlan::Pipes { stdin: false },
+        control: Some(theirs),
+        group: group.as_ref(),
+    };
+    let started = match agent.reaper.spawn(command) {
+        Ok(started) => started,
+        Err(failure) => {
+            if let (Some(group), Some(groups)) = (group, agent.groups.borrow_mut().as_mut()) {
+                groups.retire(group);
+            }
+            return Err(Refusal::Spawn(failure));
+        }
+    };
+    let reaper::Started { child, exit } = started;
+    if let Driver::Channel(driver) = language.driver {
+        channel.send_raw(driver, Vec::new());
+        let token = *channel.token();
+        channel.send(&ToDriver::Open {
+            token: Binary(&token),
+            context: ask.context.as_str(),
+            directory: directory.as_ref().map(Directory::path),
+        });
+    }
+    let interpreter = Interpreter {
+        agent: agent.clone(),
+        language,
+        session: session.to_owned(),
+        pid: child.pid,
+        channel,
+        exit,
+        reaped: false,
+        directory,
+        handed: Vec::new(),
+        group,
+        is_limited: ask.limits.memory_bytes.is_some(),
+        oom_kills_before: 0,
+        peak: File::options().write(true).open(format!("/proc/{}/clear_refs", child.pid)).ok(),
+    };
+    let Stdio::Pipes { stdout, stderr, .. } = child.stdio else {
+        unreachable!("pipes were planned")
+    };
+    let sources =
+        [Source::new(stdout, NO_RUN, Output::Stdout), Source::new(stderr, NO_RUN, Output::Stderr)];
+    Ok(Begun { interpreter, sources })
+}
+
+fn make_directory(ask: &OpenContext) -> Result<Directory, Refusal> {
+    // A user that there is not is what the spawn will say.
+    let owner = user::resolve(ask.user.as_deref()).ok().and_then(|user| user.identity);
+    Ok(Directory::make(owner)?)
+}
+
+fn environment(agent: &Agent, language: &Language, ask: &OpenContext) -> Vec<(Text, Text)> {
+    let own = language.environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    let sandbox = agent.config.env.iter();
+    let sandbox = sandbox.map(|(name, value)| (Text::from(&**name), Text::from(&**value)));
+    // Of a name given twice the later value holds.
+    own.chain(sandbox).chain(ask.env.iter().cloned()).collect()
+}
+
+/// The pipe of an output: our end does not wait.
+fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)?;
+    nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok((ours, theirs))
+}
+
+/// No interpreter: what was looked for and where.
+fn missing(agent: &Agent, language: &Language, ask: &OpenContext, asked: &[String]) -> Fault {
+    let env = environment(agent, language, ask);
+    let path = env.iter().rev().find(|(name, _)| name.as_bytes() == b"PATH");
+    let path = path.map_or(crate::process::environment::DEFAULT_PATH.into(), |(_, path)| {
+        path.to_string_lossy().into_owned()
+    });
+    let names = asked.join(" and ");
+    let hint = "name an interpreter with `program`";
+    let message = match &ask.program {
+        Some(program) if program.as_bytes().contains(&b'/') => {
+            format!("there is no {program} to run {} with; {hint}", language.name)
+        }
+        _ => format!("no {} here: looked for {names} in {path}; {hint}", language.name),
+    };
+    let failure =
+        SpawnFailure { stage: SpawnStage::Exec, errno: Errno::ENOENT as i32, subject: names };
+    Fault { code: FaultCode::SpawnFailed, ..Fault::spawn(message, failure) }
+}

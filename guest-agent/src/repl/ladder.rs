@@ -1,0 +1,61 @@
+//! The ladder by which a run is ended: a polite word, a firm one, and the end of its interpreter.
+//! Interrupts and deadlines climb the same one.
+
+use protocol::repl::{self, RunEnd, Rung};
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::current::{Current, Ladder};
+
+impl Actor {
+    /// Begins the ladder, or hurries one that has begun.
+    pub fn climb(&mut self, end: RunEnd, asked: repl::Grace) {
+        let Some(current) = &mut self.current else { return };
+        let (polite, firm) = current.graces(asked);
+        let now = Instant::now();
+        if let Some(ladder) = &mut current.ladder {
+            ladder.firm = ladder.firm.min(firm);
+            let given = if ladder.rung == Rung::Polite { polite } else { firm };
+            ladder.next_rung = ladder.next_rung.min(now + given);
+            return;
+        }
+        let (rung, next_rung) = (Rung::Polite, now + polite);
+        current.ladder = Some(Ladder { rung, end, next_rung, again: None, firm });
+        self.press(now);
+    }
+
+    /// Presses the next rung, or this one again, or begins with the deadline.
+    pub fn climb_on(&mut self, now: Instant) {
+        let Some(current) = &mut self.current else { return };
+        let Some(ladder) = &mut current.ladder else {
+            if let Some((deadline, limit_ms)) = current.deadline
+                && deadline <= now
+            {
+                self.climb(RunEnd::TimedOut { limit_ms }, repl::Grace::default());
+            }
+            return;
+        };
+        if ladder.next_rung <= now && ladder.rung != Rung::Killed {
+            let firm = ladder.firm;
+            ladder.rung = if ladder.rung == Rung::Polite { Rung::Firm } else { Rung::Killed };
+            ladder.next_rung = now + firm;
+            ladder.again = None;
+            self.press(now);
+        } else if ladder.again.is_some_and(|again| again <= now) {
+            self.press(now);
+        }
+    }
+
+    pub fn press(&mut self, now: Instant) {
+        let Some(Current { number, ladder: Some(ladder), .. }) = &mut self.current else { return };
+        let Some(press) = self.context.language.press(ladder.rung) else {
+            let because = format!("because run {number} did not end otherwise");
+            return self.kill(&because);
+        };
+        ladder.again = press.repeat.map(|repeat| now + repeat);
+        let firm = ladder.rung == Rung::Firm;
+        if let Some(interpreter) = &mut self.interpreter {
+            interpreter.press(press, *number, firm);
+        }
+    }
+}

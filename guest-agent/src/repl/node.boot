@@ -1,0 +1,1 @@
+(0,eval)(require('zlib').inflateSync((b=>b.subarray(1,require('fs').readSync(3,b)))(Buffer.alloc(65536)))+'//# sourceURL=burrow:driver')

@@ -1,0 +1,21 @@
+//! Python's row.
+
+use std::time::Duration;
+
+use super::language::{Act, Driver, Language, Outputs, Press};
+
+/// Raises in the main thread whatever the code does with `SIGINT`; see the driver.
+const FIRM_SIGNAL: i32 = 40;
+
+pub const PYTHON: Language = Language {
+    name: "python",
+    aliases: &["python3", "py"],
+    programs: &["python3", "python"],
+    // C's own streams are not buffered either, so that what C code prints stays in its place.
+    arguments: &["-u", "-c", include_str!("python.boot")],
+    environment: &[],
+    driver: Driver::Channel(include_bytes!(concat!(env!("OUT_DIR"), "/python.z"))),
+    outputs: Outputs::Passed,
+    polite: Press { acts: &[Act::Group(libc::SIGINT)], repeat: None },
+    firm: Press { acts: &[Act::Interpreter(FIRM_SIGNAL)], repeat: Some(Duration::from_millis(5)) },
+};

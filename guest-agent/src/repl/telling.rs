@@ -1,0 +1,149 @@
+//! From an interpreter's pipes to those who are to know: the caller of the run, or as late output
+//! whoever comes next, and all who watch.
+
+use protocol::message::Channel as Output;
+use protocol::repl::{self, Event, Happening, OutputRecord, encode_output, encode_record};
+use tokio::time::Instant;
+
+use super::actor::Phase;
+use super::actor::{Actor, is_a_run};
+use super::limits::{LATE_BYTES_MAX, LATE_PAUSE, LATE_SETTLE, STARTUP_WORDS_BYTES};
+use super::source::{NO_RUN, Read, Source};
+use crate::sys::clock;
+
+impl Actor {
+    /// Tells something that has happened to those whom it concerns.
+    pub fn emit(&mut self, run: u64, what: Happening) {
+        let is_current = self.current.as_ref().is_some_and(|current| current.number == run);
+        // A driver may name any number; those of runs to come are none of its business.
+        if !is_current && (run > self.begun || !self.context.is_watched()) {
+            return;
+        }
+        let at_us = clock::wall_us();
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        encode_record(&Event { run, at_us, what }, &mut record);
+        self.send(&record, at_us, is_current);
+        self.record = record;
+    }
+
+    pub fn send(&mut self, record: &[u8], at_us: u64, to_current: bool) {
+        self.context.show(record, at_us);
+        if let Some(current) = &mut self.current
+            && to_current
+        {
+            current.deliver(record);
+        }
+    }
+
+    /// Output that was read out of a source of this run.
+    pub fn say(&mut self, from: u64, channel: Output, bytes: &[u8]) {
+        if matches!(self.phase, Phase::Starting(_)) {
+            self.startup_words.extend_from_slice(bytes);
+            let excess = self.startup_words.len().saturating_sub(STARTUP_WORDS_BYTES);
+            self.startup_words.drain(..excess);
+        }
+        let Some(current) = &mut self.current else { return self.say_late(from, channel, bytes) };
+        if from != NO_RUN && from != current.number {
+            return self.say_late(from, channel, bytes);
+        }
+        match channel {
+            Output::Stderr => current.stderr_bytes += bytes.len() as u64,
+            Output::Stdout | Output::Terminal => current.stdout_bytes += bytes.len() as u64,
+        }
+        let (run, at_us) = (current.number, clock::wall_us());
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        encode_output(&OutputRecord { run, at_us, channel, bytes }, &mut record);
+        self.send(&record, at_us, true);
+        self.record = record;
+    }
+
+    pub fn say_late(&mut self, from: u64, channel: Output, bytes: &[u8]) {
+        let of = if is_a_run(from) { from } else { NO_RUN };
+        if self.context.is_watched() {
+            let late = repl::Late { of, channel, bytes: bytes.to_vec().into(), dropped: 0 };
+            let at_us = clock::wall_us();
+            let mut record = Vec::new();
+            encode_record(&Event { run: 0, at_us, what: Happening::Late(late) }, &mut record);
+            self.context.show(&record, at_us);
+        }
+        self.late.push(of, channel, bytes);
+        self.tell_late();
+    }
+
+    /// Tells the current run's caller what earlier runs have said since, unless that is too much.
+    pub fn tell_late(&mut self) {
+        while let Some(current) = &mut self.current {
+            if current.has_backlog() || current.late_told >= LATE_BYTES_MAX {
+                return;
+            }
+            let Some(late) = self.late.pop() else { return };
+            current.late_told += late.bytes.as_bytes().len();
+            let (run, at_us) = (current.number, clock::wall_us());
+            let mut record = Vec::new();
+            encode_record(&Event { run, at_us, what: Happening::Late(late) }, &mut record);
+            current.deliver(&record);
+        }
+    }
+
+    /// Reads once from a source.
+    pub fn read(&mut self, index: usize) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let source = &self.sources[index];
+        let (run, channel) = (source.run, source.channel);
+        match source.read(&mut buffer) {
+            Read::Bytes(count) => {
+                let is_current = self
+                    .current
+                    .as_ref()
+                    .is_some_and(|current| run == NO_RUN || run == current.number);
+                if !is_current {
+                    self.late_rests_until = Some(Instant::now() + LATE_PAUSE);
+                }
+                self.say(run, channel, &buffer[..count]);
+            }
+            Read::Drained => {}
+            Read::Ended => drop(self.sources.remove(index)),
+        }
+        self.buffer = buffer;
+    }
+
+    /// A run is over. The pipes of those before it are closed by now, unless somebody still holds
+    /// them; its own rest a little, because that is what becomes of most.
+    pub fn settle_late(&mut self, number: u64) {
+        for index in (0..self.sources.len()).rev() {
+            let source = &self.sources[index];
+            if is_a_run(source.run) && source.run < number && !source.is_watched() {
+                self.read(index);
+            }
+        }
+        self.late_rests_until = Some(Instant::now() + LATE_SETTLE);
+    }
+
+    /// Takes what the chosen sources hold at this moment, and no more.
+    pub fn drain(&mut self, chosen: impl Fn(&Source) -> bool) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for index in 0..self.sources.len() {
+            if !chosen(&self.sources[index]) {
+                continue;
+            }
+            let mut owed = self.sources[index].unread();
+            while owed > 0 {
+                let source = &self.sources[index];
+                let (run, channel) = (source.run, source.channel);
+                let want = owed.min(buffer.len());
+                let Read::Bytes(count) = source.read(&mut buffer[..want]) else { break };
+                owed -= count;
+                self.say(run, channel, &buffer[..count]);
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// Takes what the current run has said so far.
+    pub fn drain_current(&mut self) {
+        let number = self.current.as_ref().map(|current| current.number);
+        self.drain(|source| source.run == NO_RUN || Some(source.run) == number);
+    }
+}

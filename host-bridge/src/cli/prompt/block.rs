@@ -1,0 +1,83 @@
+//! An input that grows line by line until it is complete. Pure.
+
+mod shell;
+
+pub(super) use shell::is_open as is_open_shell;
+
+/// What the interpreter may ask the next line to begin with.
+const INDENT_BYTES_MAX: usize = 256;
+
+/// The lines so far.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    text: String,
+    lines: usize,
+    indent: String,
+    /// A line brought an indentation of its own on top of ours. Whoever types or pastes so, needs
+    /// none of us.
+    brings_own: bool,
+}
+
+impl Block {
+    /// Whether its first line is still to come.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.lines == 0
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+
+    /// What the next line begins with, for the person to go on or to erase.
+    pub(super) fn indent(&self) -> &str {
+        &self.indent
+    }
+
+    /// What stands before the next line.
+    pub(super) fn before(&self) -> String {
+        if self.is_fresh() { String::new() } else { format!("{}\n", self.text) }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes the next line, or several that were pasted as one.
+    pub(super) fn push(&mut self, line: &str) {
+        if !self.is_fresh() {
+            self.text.push('\n');
+        }
+        let given = line.strip_prefix(self.indent.as_str()).filter(|_| !self.indent.is_empty());
+        let line = match given {
+            // The empty line that ends a block.
+            Some(rest) if rest.trim().is_empty() => "",
+            // Nothing can be indented deeper than what was given.
+            Some(rest) if rest.starts_with([' ', '\t']) => {
+                self.brings_own = true;
+                rest
+            }
+            _ => line,
+        };
+        self.text.push_str(line);
+        self.lines += 1;
+    }
+
+    /// More lines are wanted, and the next would begin with `indent`.
+    pub(super) fn grow(&mut self, indent: &str) {
+        // It comes from the guest, and goes in front of what a person types.
+        let blank = indent.chars().all(|c| c == ' ' || c == '\t');
+        let fits = blank && !self.brings_own && indent.len() <= INDENT_BYTES_MAX;
+        self.indent = if fits { indent.to_owned() } else { String::new() };
+    }
+
+    /// Whether more lines are wanted, as far as it can be told without the interpreter: an opening
+    /// end of a line, and then everything up to an empty line.
+    pub(super) fn looks_open(&self) -> bool {
+        let last = self.text.lines().next_back().unwrap_or_default().trim_end();
+        let opens = last.ends_with([':', '{', '(', '[', ',', '\\']);
+        opens || (self.text.contains('\n') && !self.text.ends_with('\n'))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! The line editor, on a thread of its own: it reads the terminal and cannot be interrupted, and a
+//! thread that waits for a key can be left behind.
+//!
+//! It knows nothing of the guest. What a Tab asks goes to the conversation and is waited for a
+//! moment, so that an interpreter that is busy, or a link that is slow, never hangs the keyboard.
+
+mod helper;
+
+use std::io::{self, IsTerminal, stdout};
+use std::sync::mpsc as threads;
+
+use rustyline::config::{Behavior, BellStyle};
+use rustyline::error::ReadlineError;
+use rustyline::history::{History as _, MemHistory};
+use rustyline::{CompletionType, Config};
+use tokio::sync::mpsc;
+
+use super::history::ENTRIES_MAX;
+use super::seat;
+use super::secret::{self, Secret};
+pub(super) use helper::Found;
+use helper::{Helper, Scene};
+
+/// Orders that wait for the thread: one to remember a line, one to read the next.
+const ORDERS_WAITING_MAX: usize = 4;
+/// What the thread has to say: the end of a line, or a question within it.
+const WORDS_WAITING_MAX: usize = 4;
+
+/// What the thread shall do.
+enum Order {
+    Line { prompt: String, initial: String, scene: Option<Scene> },
+    Secret { prompt: String },
+    Remember(String),
+}
+
+/// What a line came to.
+#[derive(Debug)]
+pub(super) enum Line {
+    Typed(String),
+    /// ctrl-c.
+    Interrupted,
+    /// ctrl-d on an empty line.
+    End,
+    /// The terminal cannot be read.
+    Failed(io::Error),
+}
+
+/// What the thread says.
+pub(super) enum Heard {
+    Line(Line),
+    /// A Tab was pressed.
+    Complete(Question),
+}
+
+/// What stands before the cursor, and where the answer goes.
+pub(super) struct Question {
+    pub code: String,
+    pub cursor: usize,
+    answer: threads::SyncSender<Found>,
+}
+
+impl Question {
+    /// An answer that nobody waits for any more is no loss.
+    pub(super) fn answer(self, found: Found) {
+        let _ = self.answer.try_send(found);
+    }
+}
+
+/// What a line is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// To be run.
+    Code,
+    /// To be given to code that asks for it.
+    Input,
+}
+
+/// The editor as the conversation sees it.
+pub(super) struct Editor {
+    orders: threads::SyncSender<Order>,
+    heard: mpsc::Receiver<Heard>,
+    editing: Option<Kind>,
+}
+
+impl Editor {
+    /// With what was typed in earlier conversations. `tab` is what Tab writes at a line's beginning.
+    pub(super) fn start(entries: &[String], tab: &'static str) -> io::Result<Self> {
+        let (orders, todo) = threads::sync_channel(ORDERS_WAITING_MAX);
+        let (say, heard) = mpsc::channel(WORDS_WAITING_MAX);
+        let mut lines = open(Helper::new(tab, say.clone()), entries).map_err(into_io)?;
+        std::thread::Builder::new()
+            .name("editor".to_owned())
+            .spawn(move || attend(&mut lines, &todo, &say))?;
+        Ok(Self { orders, heard, editing: None })
+    }
+
+    /// What the line is for that was asked for and has not come.
+    pub(super) fn editing(&self) -> Option<Kind> {
+        self.editing
+    }
+
+    /// Asks for a line of code, which begins with `initial` and has the lines `before` above it. Not
+    /// while a line is being edited, as all that asks for one.
+    pub(super) fn ask_code(&mut self, prompt: &str, initial: &str, before: String) {
+        let (prompt, initial) = (prompt.to_owned(), initial.to_owned());
+        self.order(Kind::Code, Order::Line { prompt, initial, scene: Some(Scene { before }) });
+    }
+
+    /// Asks for a line that code wants.
+    pub(super) fn ask_input(&mut self, prompt: String) {
+        self.order(Kind::Input, Order::Line { prompt, initial: String::new(), scene: None });
+    }
+
+    /// The same for a line that nobody may see.
+    pub(super) fn ask_secret(&mut self, prompt: String) {
+        self.order(Kind::Input, Order::Secret { prompt });
+    }
+
+    /// Puts an input where the arrow keys find it.
+    pub(super) fn remember(&mut self, entry: &str) {
+        let _ = self.orders.try_send(Order::Remember(entry.to_owned()));
+    }
+
+    fn order(&mut self, kind: Kind, order: Order) {
+        // One order at a time, so there is room; a thread that is no more says so by its silence.
+        self.editing = Some(kind);
+        let _ = self.orders.try_send(order);
+    }
+
+    /// What the editor says next. Safe to cancel.
+    pub(super) async fn hear(&mut self) -> Heard {
+        let gone = || Heard::Line(Line::Failed(io::Error::other("the line editor failed")));
+        let heard = self.heard.recv().await.unwrap_or_else(gone);
+        if matches!(heard, Heard::Line(_)) {
+            self.editing = None;
+        }
+        heard
+    }
+}
+
+type Lines = rustyline::Editor<Helper, MemHistory>;
+
+fn open(helper: Helper, entries: &[String]) -> rustyline::Result<Lines> {
+    let behavior =
+        // The prompt is for the person, not for whoever reads our output.
+        if stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
+    let config = Config::builder()
+        .behavior(behavior)
+        .completion_type(CompletionType::List)
+        .bell_style(BellStyle::None)
+        .max_history_size(ENTRIES_MAX)?
+        .auto_add_history(false)
+        .build();
+    let history = MemHistory::with_config(&config);
+    let mut lines = Lines::with_history(config, history)?;
+    for entry in entries {
+        lines.add_history_entry(entry)?;
+    }
+    lines.set_helper(Some(helper));
+    Ok(lines)
+}
+
+/// The thread. It alone takes the signal that the window has changed: the signal must interrupt the
+/// editor where it waits for a key.
+fn attend(lines: &mut Lines, todo: &threads::Receiver<Order>, say: &mpsc::Sender<Heard>) {
+    // Without it, lines are broken where the window was once as wide.
+    let _ = seat::window_signal().thread_unblock();
+    while let Ok(order) = todo.recv() {
+        let line = match order {
+            Order::Line { prompt, initial, scene } => {
+                if let Some(helper) = lines.helper_mut() {
+                    helper.set(scene);
+                }
+                read(lines, &prompt, &initial)
+            }
+            Order::Secret { prompt } => match secret::ask(&prompt) {
+                Ok(Secret::Line(line)) => Line::Typed(line),
+                Ok(Secret::Interrupted) => Line::Interrupted,
+                Ok(Secret::End) => Line::End,
+                Err(error) => Line::Failed(error),
+            },
+            Order::Remember(entry) => {
+                // A history in memory refuses nothing.
+                let _ = lines.history_mut().add(&entry);
+                continue;
+            }
+        };
+        if say.blocking_send(Heard::Line(line)).is_err() {
+            return;
+        }
+    }
+}
+
+fn read(lines: &mut Lines, prompt: &str, initial: &str) -> Line {
+    match lines.readline_with_initial(prompt, (initial, "")) {
+        Ok(text) => Line::Typed(text),
+        // Keys that are no text in any encoding we know; the line is begun anew.
+        Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            Line::Interrupted
+        }
+        Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => Line::Interrupted,
+        Err(ReadlineError::Eof) => Line::End,
+        Err(error) => Line::Failed(into_io(error)),
+    }
+}
+
+fn into_io(error: ReadlineError) -> io::Error {
+    match error {
+        ReadlineError::Io(error) => error,
+        ReadlineError::Errno(errno) => io::Error::from_raw_os_error(errno as i32),
+        other => io::Error::other(other),
+    }
+}

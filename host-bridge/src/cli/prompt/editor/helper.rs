@@ -1,0 +1,107 @@
+//! What the line editor asks while a line is edited: completions, and nothing else. Colours are left
+//! to those who like them.
+
+use std::cell::RefCell;
+use std::sync::mpsc as threads;
+use std::time::Duration;
+
+use rustyline::Context;
+use rustyline::completion::Completer;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::validate::Validator;
+use tokio::sync::mpsc;
+
+use super::{Heard, Question};
+
+/// How long a Tab may take. An interpreter that has nothing else to do answers in milliseconds.
+const COMPLETION_PATIENCE: Duration = Duration::from_millis(700);
+/// Matches that are shown: some screens.
+const MATCHES_MAX: usize = 500;
+/// A longer match is no name.
+const MATCH_BYTES_MAX: usize = 256;
+
+/// Where in the code the line stands.
+pub(super) struct Scene {
+    /// The lines above, each with its end.
+    pub before: String,
+}
+
+/// What could replace the code from `start` to the cursor.
+#[derive(Debug, Default)]
+pub(in super::super) struct Found {
+    pub start: usize,
+    pub matches: Vec<String>,
+}
+
+/// See the module's description.
+pub(super) struct Helper {
+    tab: &'static str,
+    ask: mpsc::Sender<Heard>,
+    /// None when the line is no code.
+    scene: RefCell<Option<Scene>>,
+}
+
+impl Helper {
+    pub(super) fn new(tab: &'static str, ask: mpsc::Sender<Heard>) -> Self {
+        Self { tab, ask, scene: RefCell::new(None) }
+    }
+
+    pub(super) fn set(&mut self, scene: Option<Scene>) {
+        *self.scene.get_mut() = scene;
+    }
+
+    fn find(&self, before: &str, line: &str, cursor: usize) -> Option<(usize, Vec<String>)> {
+        let (answer, answered) = threads::sync_channel(1);
+        let question =
+            Question { code: format!("{before}{line}"), cursor: before.len() + cursor, answer };
+        self.ask.try_send(Heard::Complete(question)).ok()?;
+        let found = answered.recv_timeout(COMPLETION_PATIENCE).ok()?;
+        fitting(found, before.len(), line, cursor)
+    }
+}
+
+/// What of an answer can be used on this line: the guest chose it, and it is drawn as it is.
+fn fitting(found: Found, before: usize, line: &str, cursor: usize) -> Option<(usize, Vec<String>)> {
+    let start = found.start.checked_sub(before)?;
+    if start > cursor || !line.is_char_boundary(start) {
+        return None;
+    }
+    let can_be_drawn = |name: &String| {
+        !name.is_empty() && name.len() <= MATCH_BYTES_MAX && !name.chars().any(char::is_control)
+    };
+    let matches = found.matches.into_iter().filter(can_be_drawn).take(MATCHES_MAX).collect();
+    Some((start, matches))
+}
+
+impl Completer for Helper {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        cursor: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let scene = self.scene.borrow();
+        let Some(scene) = scene.as_ref() else { return Ok((cursor, Vec::new())) };
+        let begun = line[..cursor].rsplit('\n').next().unwrap_or_default();
+        if begun.trim().is_empty() {
+            return Ok((cursor, vec![self.tab.to_owned()]));
+        }
+        Ok(self.find(&scene.before, line, cursor).unwrap_or((cursor, Vec::new())))
+    }
+}
+
+impl Hinter for Helper {
+    type Hint = String;
+}
+
+impl Highlighter for Helper {}
+
+impl Validator for Helper {}
+
+impl rustyline::Helper for Helper {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! How a run's end is told: by the exit code that the language's own interpreter would have, and
+//! in a line where that does not say it all. Pure.
+
+use std::time::Duration;
+
+use protocol::exit::{Cause, EXIT_TIMED_OUT};
+use protocol::repl::{Finished, RunEnd, Rung};
+
+use super::super::exit::{self, Exit};
+use super::super::output::printable;
+use super::super::values::{human_duration, signal_name};
+use super::teller::Manner;
+
+/// What a program is that ctrl-c has ended: 128 + SIGINT.
+const INTERRUPTED: Exit = Exit(128 + 2);
+
+/// What Python calls an interrupt that nobody caught, be it from ctrl-c or raised by the code: it then
+/// ends as if by the signal.
+const KEYBOARD_INTERRUPT: &str = "KeyboardInterrupt";
+
+/// The exit code. `by_us` when it was we who interrupted the run; `error` is the kind of the last
+/// one that was told.
+pub fn exit(end: &RunEnd, error: Option<&str>, by_us: bool) -> Exit {
+    match end {
+        RunEnd::Ok {} => Exit::SUCCESS,
+        RunEnd::Error {} if error == Some(KEYBOARD_INTERRUPT) => INTERRUPTED,
+        RunEnd::Error {} => Exit(1),
+        // As for any process, eight bits of it.
+        RunEnd::Exited { code } => Exit(*code as u8),
+        RunEnd::Interrupted { .. } => INTERRUPTED,
+        RunEnd::TimedOut { .. } => Exit(EXIT_TIMED_OUT as u8),
+        RunEnd::Died { cause } => Exit(cause.shell_code() as u8),
+        RunEnd::Cancelled { .. } if by_us => INTERRUPTED,
+        RunEnd::Cancelled { .. } => Exit::FAILED_ITSELF,
+    }
+}
+
+/// What the exit code does not say.
+pub fn explain(finished: &Finished, manner: Manner, by_us: bool) -> Option<String> {
+    let killed = finished.rung == Some(Rung::Killed);
+    let fate = if killed { "the interpreter was killed" } else { "the code was interrupted" };
+    let told = match &finished.end {
+        RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { .. } => None,
+        RunEnd::Cancelled { .. } | RunEnd::Interrupted { .. } if by_us && !killed => None,
+        RunEnd::Interrupted { .. } if by_us => Some(format!("{fate}: it did not heed ctrl-c")),
+        RunEnd::Interrupted { by } => Some(format!("{fate} by {}", printable(by))),
+        RunEnd::TimedOut { limit_ms } => {
+            let limit = human_duration(Duration::from_millis(*limit_ms));
+            Some(format!("{fate} after its time limit of {limit}"))
+        }
+        RunEnd::Died { cause: Cause::Signaled { signal, core_dumped } } => {
+            let core = if *core_dumped { ", and dumped core" } else { "" };
+            Some(format!("the interpreter was ended by {}{core}", signal_name(*signal)))
+        }
+        RunEnd::Died { cause } => exit::explain(cause, "the interpreter"),
+        RunEnd::Cancelled { reason } => {
+            Some(format!("the code was not run: {}", printable(reason)))
+        }
+    };
+    // In a box of its own nothing was to be kept.
+    if finished.state_kept || manner == Manner::Alone {
+        return told;
+    }
+    let lost = "what the context had is lost";
+    Some(told.map_or_else(|| lost.to_owned(), |told| format!("{told}; {lost}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(end: RunEnd) -> Finished {
+        Finished {
+            end,
+            duration_us: 0,
+            cpu_us: None,
+            memory_bytes_peak: None,
+            state_kept: true,
+            rung: None,
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+        }
+    }
+
+    fn by(who: &str) -> RunEnd {
+        RunEnd::Interrupted { by: who.to_owned() }
+    }
+
+    #[test]
+    fn codes_are_those_of_an_interpreter() {
+        let died = |cause| RunEnd::Died { cause };
+        let segfault = Cause::Signaled { signal: 11, core_dumped: false };
+        for (end, code) in [
+            (RunEnd::Ok {}, 0),
+            (RunEnd::Error {}, 1),
+            (RunEnd::Exited { code: 3 }, 3),
+            (RunEnd::Exited { code: -1 }, 255),
+            (RunEnd::Exited { code: 256 }, 0),
+            (by("x"), 130),
+            (RunEnd::TimedOut { limit_ms: 1 }, 124),
+            (died(Cause::Exited { code: 9 }), 9),
+            (died(segfault), 139),
+            (died(Cause::OutOfMemory { limit_bytes: None }), 137),
+            (RunEnd::Cancelled { reason: String::new() }, 125),
+        ] {
+            assert_eq!(exit(&end, None, false), Exit(code), "{end:?}");
+        }
+        let cancelled = RunEnd::Cancelled { reason: String::new() };
+        assert_eq!(exit(&cancelled, None, true), Exit(130));
+        assert_eq!(exit(&RunEnd::Error {}, Some("ValueError"), false), Exit(1));
+        assert_eq!(exit(&RunEnd::Error {}, Some("KeyboardInterrupt"), false), Exit(130));
+    }
+
+    #[test]
+    fn only_what_is_not_said_otherwise_is_explained() {
+        let alone = |end, by_us| explain(&finished(end), Manner::Alone, by_us);
+        assert_eq!(alone(RunEnd::Error {}, false), None);
+        assert_eq!(alone(by("us"), true), None);
+        let other = alone(by("so\x1bmebody"), false).expect("a line");
+        assert_eq!(other, "the code was interrupted by so\\u{1b}mebody");
+        let late = alone(RunEnd::TimedOut { limit_ms: 2000 }, false).expect("a line");
+        assert_eq!(late, "the code was interrupted after its time limit of 2s");
+        let cause = Cause::Signaled { signal: 11, core_dumped: false };
+        let died = alone(RunEnd::Died { cause }, false).expect("a line");
+        assert_eq!(died, "the interpreter was ended by SIGSEGV");
+    }
+
+    #[test]
+    fn a_shared_context_that_is_lost_is_said_to_be() {
+        let mut end = finished(by("us"));
+        end.state_kept = false;
+        end.rung = Some(Rung::Killed);
+        let line = explain(&end, Manner::Shared, true).expect("a line");
+        assert!(line.contains("did not heed ctrl-c") && line.ends_with("is lost"), "{line}");
+        end.end = RunEnd::Died { cause: Cause::Exited { code: 1 } };
+        let line = explain(&end, Manner::Shared, true).expect("a line");
+        assert_eq!(line, "what the context had is lost");
+    }
+}

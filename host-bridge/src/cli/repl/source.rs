@@ -1,0 +1,83 @@
+//! Where the code comes from.
+
+use std::io::{self, IsTerminal, Read, stdin};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use protocol::limits::CODE_BYTES_MAX;
+
+use super::super::failure::CliError;
+use super::language::Language;
+
+/// See the module's description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The command line.
+    Inline(Vec<u8>),
+    File(PathBuf),
+    Stdin,
+    /// Whoever sits in front of the prompt.
+    Person,
+}
+
+impl Source {
+    /// Where there is no person, their part is stdin's.
+    pub fn or_stdin(self, for_a_program: bool) -> Self {
+        match self {
+            Self::Person if for_a_program || !stdin().is_terminal() => Self::Stdin,
+            source => source,
+        }
+    }
+
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Inline(_) | Self::Stdin | Self::Person => None,
+        }
+    }
+
+    /// What the code is called in tracebacks.
+    pub fn name(&self, language: &Language) -> String {
+        match self {
+            Self::File(path) => path.to_string_lossy().into_owned(),
+            Self::Inline(_) => language.inline_name().to_owned(),
+            Self::Stdin | Self::Person => language.piped_name().to_owned(),
+        }
+    }
+
+    /// All of the code.
+    pub async fn read(&self) -> Result<Vec<u8>> {
+        let code = match self.clone() {
+            Self::Inline(code) => code,
+            Self::Person => Vec::new(),
+            // Either may be a pipe or a terminal, which are waited for.
+            Self::File(path) => {
+                let opened = path.clone();
+                blocking(move || read_some(std::fs::File::open(opened)?))
+                    .await
+                    .map_err(|source| CliError::Unreadable { path, source })?
+            }
+            Self::Stdin => {
+                blocking(|| read_some(stdin().lock())).await.context("stdin cannot be read")?
+            }
+        };
+        if code.len() > CODE_BYTES_MAX {
+            return Err(CliError::CodeTooLong { limit: CODE_BYTES_MAX }.into());
+        }
+        Ok(code)
+    }
+}
+
+/// Reads as much as there may be, and one byte more, which tells too much from just enough.
+fn read_some(reader: impl Read) -> io::Result<Vec<u8>> {
+    let mut code = Vec::new();
+    reader.take(CODE_BYTES_MAX as u64 + 1).read_to_end(&mut code)?;
+    Ok(code)
+}
+
+async fn blocking(
+    read: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
+) -> io::Result<Vec<u8>> {
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|_| Err(io::Error::other("the reading thread failed")))
+}

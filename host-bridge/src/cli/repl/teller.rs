@@ -1,0 +1,226 @@
+//! Tells what happens in a run: as the language's own interpreter would print it, or as JSON.
+
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use protocol::message::Channel;
+use protocol::repl::{Artifact, Display, DisplayRole, ErrorReport, Event, Happening, Started};
+
+use super::super::output::{self, Sink, printable};
+use super::super::values::human_bytes;
+use super::displays::{Displays, Saved, plain_form, rich_forms};
+use super::json;
+
+/// Whose box the run is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// A box that stays, in a context that others may use.
+    Shared,
+    /// A box that ends with us.
+    Alone,
+}
+
+/// How a run is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Telling {
+    Json,
+    Plain { save_displays: Option<PathBuf> },
+}
+
+/// Whether somebody listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Told {
+    Read,
+    /// Nobody reads our stdout.
+    Unread,
+}
+
+/// See the module's description.
+pub struct Teller {
+    stdout: Sink,
+    stderr: Sink,
+    stderr_is_read: bool,
+    manner: Manner,
+    form: Form,
+    /// What others of the context have said meanwhile.
+    late_bytes: u64,
+    /// The kind of the last error.
+    error: Option<String>,
+    /// A picture was shown, and is kept nowhere.
+    unkept: Option<String>,
+}
+
+enum Form {
+    Json(json::Lines),
+    Plain(Option<Displays>),
+}
+
+impl Teller {
+    pub fn new(manner: Manner, telling: &Telling) -> Result<Self> {
+        let form = match telling {
+            Telling::Json => Form::Json(json::Lines::default()),
+            Telling::Plain { save_displays: None } => Form::Plain(None),
+            Telling::Plain { save_displays: Some(dir) } => Form::Plain(Some(Displays::into(dir)?)),
+        };
+        Ok(Self {
+            stdout: Sink::stdout()?,
+            stderr: Sink::stderr()?,
+            stderr_is_read: true,
+            manner,
+            form,
+            late_bytes: 0,
+            error: None,
+            unkept: None,
+        })
+    }
+
+    /// The kind of the last error that was told.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Tells one event, and returns when it has been written.
+    pub async fn tell(&mut self, event: &Event) -> Result<Told> {
+        if let Happening::Error(report) = &event.what {
+            self.error = Some(report.kind.clone());
+        }
+        if let Form::Json(lines) = &mut self.form {
+            let mut text = String::new();
+            lines.append(event, &mut text);
+            return self.write(Channel::Stdout, text.into_bytes()).await;
+        }
+        match &event.what {
+            Happening::Stdout { bytes } => {
+                return self.write(Channel::Stdout, bytes.as_bytes().to_vec()).await;
+            }
+            Happening::Stderr { bytes } => {
+                return self.write(Channel::Stderr, bytes.as_bytes().to_vec()).await;
+            }
+            Happening::Display(shown) => return self.show(shown).await,
+            Happening::Error(report) => return self.report(report).await,
+            Happening::Started(Started { lost: Some(lost), .. }) => {
+                output::note(&format!(
+                    "the context has a new interpreter, and what was in it is lost: {}",
+                    printable(lost)
+                ));
+            }
+            Happening::Artifact(file) => self.offer(file),
+            Happening::Late(late) => {
+                self.late_bytes += late.bytes.as_bytes().len() as u64 + late.dropped;
+            }
+            // The question is asked, and the end told, by whoever runs us.
+            Happening::Started(_)
+            | Happening::InputRequest { .. }
+            | Happening::Lost { .. }
+            | Happening::Gap { .. }
+            | Happening::Finished(_) => {}
+        }
+        Ok(Told::Read)
+    }
+
+    /// Tells what the run itself has said after its end.
+    pub async fn tell_late(&mut self, event: &Event) -> Result<Told> {
+        match &event.what {
+            Happening::Late(late) if matches!(self.form, Form::Plain(_)) => {
+                self.write(late.channel, late.bytes.as_bytes().to_vec()).await
+            }
+            Happening::Late(_) => self.tell(event).await,
+            _ => Ok(Told::Read),
+        }
+    }
+
+    /// Asks what the code wants to know. A secret's question goes where nobody pipes it away.
+    pub async fn ask(&mut self, prompt: &str, secret: bool) -> Result<Told> {
+        if matches!(self.form, Form::Json(_)) {
+            return Ok(Told::Read);
+        }
+        let channel = if secret { Channel::Stderr } else { Channel::Stdout };
+        self.write(channel, prompt.as_bytes().to_vec()).await
+    }
+
+    /// Says what is left to be said, behind the end.
+    pub fn part(&self) {
+        if let Some(mime) = &self.unkept {
+            output::note(&format!(
+                "the code has shown {}; --save-displays DIR keeps what it shows",
+                printable(mime)
+            ));
+        }
+        if self.late_bytes > 0 && matches!(self.form, Form::Plain(_)) {
+            output::note(&format!(
+                "earlier runs in this context have said {} meanwhile, which --json shows",
+                human_bytes(self.late_bytes)
+            ));
+        }
+    }
+
+    async fn show(&mut self, shown: &Display) -> Result<Told> {
+        let Form::Plain(displays) = &mut self.form else { return Ok(Told::Read) };
+        match displays.as_mut().map(|displays| displays.save(shown)).transpose()? {
+            Some(Saved::Files(files)) => {
+                for path in files {
+                    output::note(&format!("displayed: {}", path.display()));
+                }
+            }
+            Some(Saved::TooMany) => output::note("the code shows more than is kept"),
+            // What it returns is not what it shows.
+            None if shown.role == DisplayRole::Shown => {
+                if let Some(form) = rich_forms(shown).next() {
+                    self.unkept.get_or_insert_with(|| form.mime.clone());
+                }
+            }
+            Some(Saved::Nothing) | None => {}
+        }
+        match plain_form(shown) {
+            Some(form) if shown.role == DisplayRole::Shown => {
+                let mut line = form.data.as_bytes().to_vec();
+                line.push(b'\n');
+                self.write(Channel::Stdout, line).await
+            }
+            _ => Ok(Told::Read),
+        }
+    }
+
+    async fn report(&mut self, report: &ErrorReport) -> Result<Told> {
+        let mut text = report.traceback.clone();
+        if text.is_empty() {
+            text = format!("{}: {}", report.kind, report.message);
+        }
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        self.write(Channel::Stderr, text.into_bytes()).await
+    }
+
+    fn offer(&self, file: &Artifact) {
+        let path = printable(&file.path.to_string_lossy());
+        let size = human_bytes(file.bytes);
+        let way = match self.manner {
+            Manner::Shared => "`host-bridge cp` fetches it",
+            Manner::Alone => {
+                "it goes with this box; in one that stays, `host-bridge cp` fetches it"
+            }
+        };
+        output::note(&format!("the code offers {path} ({size}); {way}"));
+    }
+
+    async fn write(&mut self, channel: Channel, bytes: Vec<u8>) -> Result<Told> {
+        if channel == Channel::Stderr {
+            if self.stderr_is_read {
+                self.stderr_is_read = self.stderr.write(bytes).await.is_ok();
+            }
+            return Ok(Told::Read);
+        }
+        told(self.stdout.write(bytes).await)
+    }
+}
+
+fn told(written: io::Result<()>) -> Result<Told> {
+    match written {
+        Ok(()) => Ok(Told::Read),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Told::Unread),
+        Err(error) => Err(error).context("stdout cannot be written to"),
+    }
+}

@@ -1,0 +1,124 @@
+//! The figures of contexts: warm and cold runs of code, beside the floor and the Jupyter kernel.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use host_bridge::guest::contexts::{self, RunCode};
+use protocol::repl::{OpenContext, RunEnd};
+use tests::sandbox::Sandbox;
+use tests::skip;
+
+use super::{Floor, Report, beside, median};
+
+/// Warm runs of which the median is taken, and those before them that are not counted.
+const WARM_RUNS: usize = 2000;
+const FIRST_RUNS: usize = 50;
+/// Contexts that are made from nothing.
+const COLD_RUNS: usize = 30;
+/// Runs in the Jupyter kernel.
+const JUPYTER_RUNS: usize = 300;
+/// More than any of these runs says.
+const SAID_BYTES_MAX: usize = 1024;
+
+pub async fn figures(report: &mut Report) {
+    let sandbox = Sandbox::start().await;
+    let mut floor = Floor::start();
+    let (python, trip) = warm(&sandbox, &mut floor, "python", "print(1)").await;
+    report.bound("warm `print(1)` in Python, median", micros(python), "us", 150.0);
+    report.ratio("the same beside a socket round trip", python, trip, 5.0);
+    for (language, code) in [("node", "console.log(1)"), ("bash", "echo 1")] {
+        if tests::have(language) {
+            let (time, trip) = warm(&sandbox, &mut floor, language, code).await;
+            beside(&format!("warm `{code}` in {language}, median"), time, trip);
+        }
+    }
+    let (context, bare) = cold(&sandbox).await;
+    beside("a context from nothing, beside `python3 -c pass`", context, bare);
+    if let Some(jupyter) = jupyter() {
+        beside("`print(1)` in Jupyter, beside ours", jupyter, python);
+    }
+    sandbox.end().await;
+}
+
+/// The median of runs in a context that has run before, and that of socket round trips.
+async fn warm(
+    sandbox: &Sandbox,
+    floor: &mut Floor,
+    language: &str,
+    code: &'static str,
+) -> (Duration, Duration) {
+    let open = context(language, language);
+    let (mut runs, mut trips) = (Vec::new(), Vec::new());
+    // Taken in turns, so that whatever else the machine does meets both alike.
+    for number in 0..FIRST_RUNS + WARM_RUNS {
+        let begun = Instant::now();
+        floor.ask(b'p');
+        let trip = begun.elapsed();
+        let time = run(sandbox, &open, code).await;
+        if number >= FIRST_RUNS {
+            trips.push(trip);
+            runs.push(time);
+        }
+    }
+    (median(runs), median(trips))
+}
+
+/// The median from asking for a context that there is not to the end of its first run, and that of
+/// the same interpreter's doing nothing.
+async fn cold(sandbox: &Sandbox) -> (Duration, Duration) {
+    let known =
+        sandbox.guest.open_context(&context("python", "python")).await.expect("it is there");
+    let program = known.interpreter.expect("it lives").program;
+    let (mut runs, mut floors) = (Vec::new(), Vec::new());
+    for number in 0..COLD_RUNS {
+        let begun = Instant::now();
+        let bare = Command::new(&program).args(["-c", "pass"]).status().expect("it is here too");
+        floors.push(begun.elapsed());
+        assert!(bare.success());
+        let open = context(&format!("cold-{number}"), "python");
+        runs.push(run(sandbox, &open, "print(1)").await);
+        sandbox.guest.close_context(&open.context).await.expect("closed");
+    }
+    (median(runs), median(floors))
+}
+
+async fn run(sandbox: &Sandbox, open: &OpenContext, code: &'static str) -> Duration {
+    let ask = RunCode::new(open.clone(), code);
+    let begun = Instant::now();
+    let run = sandbox.guest.run_code_now(ask).expect("asked for");
+    let ran = run.collect(SAID_BYTES_MAX).await.expect("it ends");
+    let time = begun.elapsed();
+    assert_eq!(ran.finished.end, RunEnd::Ok {}, "{:?}", ran.events);
+    assert_eq!(ran.stdout(), b"1\n");
+    time
+}
+
+fn context(name: &str, language: &str) -> OpenContext {
+    contexts::open(name.parse().expect("a name"), language)
+}
+
+/// The median that the kernel takes for the same, by its own client.
+fn jupyter() -> Option<Duration> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let place = root.with_file_name("target").join("jupyter");
+    if !place.join("ready").exists() {
+        skip("there is no Jupyter kernel in target/jupyter; target/jupyter.log says why");
+        return None;
+    }
+    let output = Command::new(place.join("bin/python"))
+        .arg(root.join("benches/repl/jupyter.py"))
+        .arg(JUPYTER_RUNS.to_string())
+        .stderr(Stdio::null())
+        .output();
+    let told = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().parse());
+    if let Ok(Ok(micros)) = told {
+        return Some(Duration::from_micros(micros));
+    }
+    skip("the Jupyter kernel in target/jupyter does not answer");
+    None
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
