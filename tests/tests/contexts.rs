@@ -486,6 +486,33 @@ async fn a_watch_sees_what_others_run() {
 }
 
 #[tokio::test]
+async fn a_watch_that_stops_reading_delays_nobody_and_is_told_what_it_missed() {
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    guest.open_context(&context("python")).await.expect("a context");
+    let mut watch = guest.watch_context(&name("python")).await.expect("a watch");
+    let flood = "for _ in range(3000): print('x' * 10_000)";
+    let told = run(guest, "python", flood).await;
+    assert_eq!(told.finished.stdout_bytes, 3000 * 10_001);
+    guest.close_context(&name("python")).await.expect("closed");
+    let (mut said, mut missed, mut gaps) = (0, 0, 0);
+    while let Some(event) = watch.next().await.expect("an event") {
+        match event.what {
+            Happening::Stdout { bytes } => said += bytes.as_bytes().len() as u64,
+            Happening::Gap { bytes, .. } => {
+                missed += bytes;
+                gaps += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(gaps > 0 && said < told.finished.stdout_bytes, "{said} bytes, {gaps} gaps");
+    // The gaps count records, which are a little longer than the output in them.
+    assert!(said + missed > told.finished.stdout_bytes, "{said} and {missed} bytes");
+    sandbox.end().await;
+}
+
+#[tokio::test]
 async fn completions_come_from_the_living_interpreter() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
