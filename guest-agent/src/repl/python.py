@@ -16,12 +16,14 @@ import _signal
 import _socket
 import _thread
 import builtins
+import gc
 import io
 import os
 import posix
 import sys
 import time
 import warnings
+from _ast import Expression
 from codecs import register_error
 from _contextvars import Context, ContextVar, copy_context
 from _weakref import ref
@@ -31,6 +33,14 @@ try:
 except ImportError:
     getrusage = None
 
+# A copy of a module's names: its own are the code's to break.
+def hold(module):
+    copy = type(sys)(module.__name__)
+    copy.__dict__.update(module.__dict__)
+    return copy
+
+
+posix, _signal = hold(posix), hold(_signal)
 DRIVER = globals()
 MODULES = sys.modules
 MAIN = MODULES["__main__"]
@@ -48,6 +58,9 @@ get_signal, set_signal, set_mask = _signal.getsignal, _signal.signal, _signal.pt
 get_trace, set_trace = sys.gettrace, sys.settrace
 get_profile, set_profile = sys.getprofile, sys.setprofile
 get_limit, set_limit = sys.getrecursionlimit, sys.setrecursionlimit
+get_frame, print_error = sys._getframe, sys.__excepthook__
+VERSION, BYTE_ORDER = sys.version_info, sys.byteorder
+set_blocking, StringIO, collect = posix.set_blocking, io.StringIO, gc.collect
 
 SIGINT, FIRM = 2, 40
 PART_BYTES = 65000
@@ -68,6 +81,8 @@ TAIL_LINES_MAX = 1000
 ASIDES_MAX = 64
 FRAMES_MAX = 100
 MATCHES_MAX = 200
+# What the driver may fail at before its process is worth nothing.
+FAILURES_MAX = 100
 # Below this the driver itself could not work.
 RECURSION_MIN = 300
 # Ends the process when the control channel is gone: EX_SOFTWARE.
@@ -83,7 +98,14 @@ FLAGS, ONLY_AST, COROUTINE = 0x2000, 0x400, 0x80
 # starts with its outputs: an interrupt that is noticed before them was meant for the one before.
 IDLE, STARTING, ARMED, OVER = range(4)
 
+# What is let go when memory is used up, so that this can be told. Nobody touches it, so it is no more
+# than addresses.
+RESERVE_BYTES = 16 << 20
+
+
 class State:
+    reserve = None
+    failures = 0
     # The second part has been compiled.
     whole = False
     phase = IDLE
@@ -227,13 +249,16 @@ def receive():
     while True:
         try:
             packet, extra, _, _ = receive_packet(65536, 64)
+        except BlockingIOError:
+            set_blocking(CHANNEL, True)
+            continue
         except OSError:
             lost()
         if not packet:
             lost()
         if extra:
             raw = extra[0][2]
-            fds = [int.from_bytes(raw[i : i + 4], sys.byteorder) for i in range(0, len(raw), 4)]
+            fds = [int.from_bytes(raw[i : i + 4], BYTE_ORDER) for i in range(0, len(raw), 4)]
         if packet[0] == 0:
             break
         parts.append(packet[1:])
@@ -250,6 +275,9 @@ def await_packet():
     try:
         if not peek_packet(1, PEEK):
             lost()
+    except BlockingIOError:
+        # Code has found the descriptor; whoever waits asks again.
+        set_blocking(CHANNEL, True)
     except OSError:
         lost()
 
@@ -587,7 +615,7 @@ CLOSED = {
     function.__code__
     for function in (receive, send_raw, take_outputs, Run.apart, Run.close, Rest.__getattr__)
 }
-_signal.default_int_handler = interrupt
+MODULES["_signal"].default_int_handler = interrupt
 if "signal" in MODULES:
     MODULES["signal"].default_int_handler = interrupt
 set_signal(SIGINT, interrupt)
@@ -670,7 +698,7 @@ def offer_source(name, source):
     except Exception:
         text = source.decode("utf-8", "replace")
     try:
-        lines = io.StringIO(text, newline=None).readlines()
+        lines = StringIO(text, newline=None).readlines()
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += "\n"
         state.linecache.cache[name] = len(source), None, lines, name
@@ -708,7 +736,11 @@ def compile_parts(source, name):
         except SyntaxError:
             if len(source) > TREE_BYTES_MAX and ends_in_statement(tail, name):
                 return [compile(source, name, "exec", FLAGS, True)]
-    return compile_tree(source, name)
+    try:
+        return compile_tree(source, name)
+    except RecursionError:
+        # The compiler goes deeper than the way from a tree to code.
+        return [compile(source, name, "exec", FLAGS, True)]
 
 # Where the last line that is not a continuation begins, if the encoding and the features of the
 # lines before it do not matter to it.
@@ -739,9 +771,7 @@ def compile_tree(source, name):
     if tree.body:
         made.append(compile(tree, name, "exec", FLAGS, True))
         flags |= future_flags(source, made[0])
-    import _ast
-
-    made.append(compile(_ast.Expression(last.value), name, "eval", flags, True))
+    made.append(compile(Expression(last.value), name, "eval", flags, True))
     return made
 
 # What the statements have imported from `__future__` holds for the expression too.
@@ -809,6 +839,7 @@ def flush():
 # Libraries that need a word when they are loaded, and modules that are made here.
 HOOKED = {
     "asyncio",
+    "threading",
     "linecache",
     "getpass",
     "concurrent.futures.thread",
@@ -850,9 +881,29 @@ def begin(content):
         set_signal(FIRM, interrupt_firmly)
     state.cpu_began_ns = cpu_ns()
 
+
+def set_reserve():
+    state.reserve = bytes(RESERVE_BYTES)
+
+
+# Gives back what the code held when memory was used up, or nobody could be told.
+def make_room(failure):
+    state.reserve = None
+    trace = failure.__traceback__
+    while trace is not None:
+        try:
+            trace.tb_frame.clear()
+        except RuntimeError:
+            pass
+        trace = trace.tb_next
+    collect()
+
+
 def run(content):
     begin(content)
     failure = guarded(execute)
+    if isinstance(failure, MemoryError):
+        make_room(failure)
     if "matplotlib._pylab_helpers" in MODULES:
         failure = guarded(rest.show_figures) or failure
     settle()
@@ -861,6 +912,11 @@ def run(content):
     done = {"status": "ok"} if failure is None else rest.conclude(failure)
     failure = None
     guarded(flush)
+    if state.pressed:
+        # A firm interrupt came after the code had ended.
+        settle()
+    if state.reserve is None:
+        guarded(set_reserve)
     state.phase = IDLE
     send_done(done)
 
@@ -926,6 +982,9 @@ def main():
                 send_done({"status": "error", "code": None})
             serve()
         except BaseException:
+            state.failures += 1
+            if state.failures > FAILURES_MAX:
+                lost()
             settle()
             state.phase = IDLE
     state.phase = OVER
@@ -948,6 +1007,7 @@ sys.stdin = sys.__stdin__ = STDIN
 sys.stdout = sys.__stdout__ = STDOUT
 sys.stderr = sys.__stderr__ = STDERR
 sys.displayhook = sys.__displayhook__ = show
+set_reserve()
 BUILTINS.setdefault("display", display)
 INTACT.update(BUILTINS)
 main()
@@ -1091,7 +1151,7 @@ def ask_secret(prompt="Password: ", stream=None, **_):
 class Pressed(KeyboardInterrupt):
     def __del__(self):
         if state.pressed and state.phase == ARMED and get_ident() == MAIN_THREAD:
-            press(sys._getframe(1))
+            press(get_frame(1))
 
 Pressed.__name__ = Pressed.__qualname__ = "KeyboardInterrupt"
 Pressed.__module__ = "builtins"
@@ -1159,11 +1219,13 @@ async def run_parts(parts):
 torn = []
 
 def run_in_loop(parts):
-    asyncio = state.asyncio = fetch("asyncio")
+    asyncio = state.asyncio or hold_asyncio(fetch("asyncio"))
     loop = own_loop()
     # Code may have stopped it while it was not running, which would end it at its next start.
     if getattr(loop, "_stopping", False):
         loop._stopping = False
+    # What was put off while things were loaded.
+    checkpoint()
     task = state.task = loop.create_task(run_parts(parts))
     try:
         value, context = loop.run_until_complete(task)
@@ -1194,7 +1256,7 @@ def idle(loop):
             finally:
                 loop.remove_reader(CHANNEL)
     except BaseException as error:
-        sys.__excepthook__(type(error), error, error.__traceback__)
+        print_error(type(error), error, error.__traceback__)
     if getpid() != PID:
         leave(0)
 
@@ -1453,14 +1515,14 @@ def format_failure(failure):
         for frame in frames
     ]
     text = "".join(shown.format())
-    return interpreter_text(failure, text) if sys.version_info < (3, 13) else text, frames
+    return interpreter_text(failure, text) if VERSION < (3, 13) else text, frames
 
 # Takes what the interpreter itself prints of an error, and hands on what other threads print.
-class Words(io.StringIO):
+class Words(StringIO):
     def write(self, text):
         if get_ident() != MAIN_THREAD:
             return STDERR.write(text)
-        return io.StringIO.write(self, text)
+        return StringIO.write(self, text)
 
 # Until 3.13 the interpreter says more than the module `traceback` does: what a name may have been
 # meant to be, and where exactly a syntax error is. It cannot know the lines of a run, though.
@@ -1470,7 +1532,7 @@ def interpreter_text(failure, text):
         return text
     before, sys.stderr = sys.__dict__.get("stderr"), Words()
     try:
-        sys.__excepthook__(type(failure), failure, failure.__traceback__)
+        print_error(type(failure), failure, failure.__traceback__)
         own = sys.stderr.getvalue()
     finally:
         sys.stderr = before
@@ -1486,7 +1548,7 @@ def report():
     strip_all(failure)
     sys.last_type, sys.last_value = type(failure), failure
     sys.last_traceback = failure.__traceback__
-    if sys.version_info >= (3, 12):
+    if VERSION >= (3, 12):
         sys.last_exc = failure
     try:
         message = failure.msg if isinstance(failure, SyntaxError) else str(failure)
@@ -1526,17 +1588,39 @@ def leave_child(failure):
         if isinstance(failure, SystemExit):
             find_exit_code()
         elif failure is not None:
-            sys.__excepthook__(type(failure), failure, strip(failure.__traceback__))
+            strip_all(failure)
+            STDERR.write(format_failure(failure)[0])
         STDOUT.flush()
         STDERR.flush()
     finally:
         leave(state.exit_code)
 
 # Libraries that need a word when they are loaded.
+def hold_asyncio(module):
+    if state.asyncio is None:
+        state.asyncio = hold(module)
+    return state.asyncio
+
+
 def hook_asyncio(module):
-    state.asyncio = module
+    hold_asyncio(module)
     if get_ident() == MAIN_THREAD and getpid() == PID:
         own_loop()
+
+# Before 3.13 the interpreter's own words on a thread's error lack the lines of runs.
+def hook_threading(module):
+    if VERSION < (3, 13):
+        module.excepthook = module.__excepthook__ = tell_thread
+
+
+def tell_thread(args):
+    if args.exc_type is SystemExit:
+        return
+    name = args.thread.name if args.thread is not None else get_ident()
+    failure = args.exc_value or args.exc_type()
+    failure.__traceback__ = args.exc_traceback
+    warn("Exception in thread %s:\n%s" % (name, format_failure(failure)[0].rstrip("\n")))
+
 
 def hook_linecache(module):
     state.linecache = module
@@ -1654,6 +1738,7 @@ class Shown:
 
 HOOKS = {
     "asyncio": hook_asyncio,
+    "threading": hook_threading,
     "linecache": hook_linecache,
     "getpass": hook_getpass,
     "concurrent.futures.thread": hook_pool,
