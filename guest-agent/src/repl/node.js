@@ -34,6 +34,7 @@ const { closeSync, fstatSync, openSync, readSync, statSync, writeSync } = fs;
 const { cpuUsage, cwd, exit: exitNode, kill, nextTick, pid, reallyExit, resourceUsage } = process;
 const { O_WRONLY } = fs.constants;
 const { isArray } = Array;
+const { isView } = globe.ArrayBuffer;
 const { setImmediate: immediately } = timers;
 const { stringify } = JSON;
 const { max, min, trunc } = Math;
@@ -46,7 +47,7 @@ const buffered = uncurried(Buffer.prototype);
 const { set: copyInto, subarray: view, utf8Slice: utf8, write: writeText } = buffered;
 const emitting = uncurried(EventEmitter.prototype);
 const { listenerCount, on: listen, once: listenOnce, removeListener: unlisten } = emitting;
-const { post } = uncurried(Session.prototype);
+const { connect: connectTo, disconnect, post } = uncurried(Session.prototype);
 const { then } = uncurried(Promise.prototype);
 const Immediate = immediately(() => {}).constructor;
 const handleFatal = process._fatalException;
@@ -77,6 +78,10 @@ let directory = null;
 let session = null;
 let current = null;
 let closing = false;
+// Whether the last run ended by itself, and by no error.
+let lastWell = false;
+// The other thread, and the port that it speaks by.
+let hearer = null;
 // While it is not zero the driver is amid something that an interrupt must not cut.
 let critical = 0;
 // Whether something is being cut off. What Node takes for an uncaught exception meanwhile is the
@@ -425,6 +430,26 @@ function replace(holder, name, make) {
   defineProperty(holder, name, { value, configurable: true, enumerable: true, writable: true });
 }
 
+// What an earlier run writes to a descriptor; the interpreter's own would count as the current run's.
+function fileLate(id, index, data, from, length) {
+  if (isArray(data)) {
+    let written = 0;
+    for (let at = 0; at < data.length; at++) written += fileLate(id, index, data[at]);
+    return written;
+  }
+  let bytes = data;
+  if (!isView(data)) {
+    const named = typeof from === 'string' ? from : length;
+    bytes = bytesOf(`${data}`, typeof named === 'string' ? named : undefined);
+  } else {
+    const { offset = 0, length: count = length } = typeof from === 'number' ? { offset: from } : from || {};
+    const first = data.byteOffset + offset;
+    bytes = bytesOf(data.buffer, first, count === undefined ? data.byteLength - offset : count);
+  }
+  sayLate(id, index, bytes);
+  return bytes.length;
+}
+
 function routeOutputs() {
   const isOptions = (value) => value !== null && typeof value === 'object' && !isArray(value);
   const routeOptions = (native) => function (...args) {
@@ -437,7 +462,10 @@ function routeOutputs() {
   replace(childProcess, 'execSync', routeOptions);
   replace(childProcess, 'execFileSync', routeOptions);
   const routeFile = (native) => function (...args) {
-    if (args[0] === 1 || args[0] === 2) args[0] = outputOf(args[0]);
+    const isOutput = args[0] === 1 || args[0] === 2;
+    const id = speaker();
+    if (isOutput && id !== undefined && !isCurrent(id)) return fileLate(id, args[0] - 1, args[1], args[2], args[3]);
+    if (isOutput) args[0] = outputOf(args[0]);
     return apply(native, this, args);
   };
   replace(fs, 'writeSync', routeFile);
@@ -837,12 +865,24 @@ function isDelicate(lines, at) {
   return false;
 }
 
+// A signal belongs to no run. What others who listen for it say is said by the run that it was meant
+// for, which may be over already.
+let signalled = false;
+let unsignalled;
+
+function attribute() {
+  enter(unsignalled === undefined && current !== null ? current.id : unsignalled);
+  unsignalled = undefined;
+  signalled = true;
+}
+
 function interrupted(id) {
   const run = current;
   if (run === null || run.id !== id) return;
   critical++;
   dead[id] = true;
   anyDead = true;
+  if (!signalled) unsignalled = id;
   // The other thread reads on, which the order of what follows depends on.
   Atomics.store(shared, RUN, 0);
   Atomics.notify(shared, RUN);
@@ -954,7 +994,7 @@ function inputLine(prompt, options) {
 // Runs.
 function connect() {
   session = new Session();
-  session.connect();
+  connectTo(session);
 }
 
 function begin(message) {
@@ -1056,7 +1096,7 @@ function end(run, status, cut) {
   }
   // What is still pending must never tell of its collection.
   if (run.pending) {
-    session.disconnect();
+    disconnect(session);
     connect();
   } else if (run.value !== undefined || run.refusal !== null) {
     post(session, 'Runtime.releaseObjectGroup', { objectGroup: 'run' });
@@ -1075,6 +1115,7 @@ function end(run, status, cut) {
     cpu_us: systemCPUTime + userCPUTime - run.cpu.system - run.cpu.user,
     memory_bytes_peak: maxRSS * 1024,
   });
+  lastWell = status === 'ok';
   run.promise = null;
   run.value = undefined;
   critical--;
@@ -1103,7 +1144,8 @@ function repair() {
 }
 
 function standSignals() {
-  if (listenerCount(process, 'SIGINT') === 0) listen(process, 'SIGINT', ignored);
+  if (listenerCount(process, 'SIGINT') === 0) listen(process, 'SIGINT', attribute);
+  signalled = false;
 }
 
 function give(name, value) {
@@ -1215,10 +1257,11 @@ function listening(require, hearing) {
   const utf8 = (bytes, from, to) => Buffer.prototype.utf8Slice.call(bytes, from, to);
   const { receive, decode } = hearing(require('fs').readSync, Buffer.concat, utf8);
   const turn = () => new Promise(setImmediate);
-  const session = new Session();
-  session.connectToMainThread();
 
+  // Node waits at its end for sessions that are connected, and says so: so only while it is needed.
   async function interrupt(run) {
+    const session = new Session();
+    session.connectToMainThread();
     for (let times = 1; Atomics.load(shared, 0) === run; times++) {
       const blind = times > 3 && times % 2 === 0;
       let failed = false;
@@ -1229,12 +1272,13 @@ function listening(require, hearing) {
       });
       Atomics.wait(shared, 0, run, Math.min(2 ** times, 50));
       await turn();
-      if (failed && Atomics.load(shared, 0) === run) await terminate();
+      if (failed && Atomics.load(shared, 0) === run) await terminate(session);
     }
+    session.disconnect();
   }
 
   // It may come when nothing runs, and would cut off whatever comes next: that must be nothing.
-  async function terminate() {
+  async function terminate(session) {
     let over = false;
     session.post('Runtime.terminateExecution', () => {
       over = true;
@@ -1259,13 +1303,21 @@ function listening(require, hearing) {
         await interrupt(message.run);
       } else {
         if (name === 'run') Atomics.store(shared, 0, message.run);
-        // Node waits at its exit for sessions that are connected.
-        if (name === 'close') session.disconnect();
         port.postMessage(bytes);
         if (name === 'close') return;
       }
     }
   })();
+}
+
+// The end of the context is the end of a script: what still has to happen happens first, unless the
+// last run has ended as a script would have, too.
+function close() {
+  closing = true;
+  process.reallyExit = reallyExit;
+  if (!lastWell) apply(exitNode, process, []);
+  hearer.port.unref();
+  hearer.worker.unref();
 }
 
 function handle(name, message) {
@@ -1287,9 +1339,7 @@ function handle(name, message) {
       check(message);
       break;
     case 'close':
-      closing = true;
-      process.reallyExit = reallyExit;
-      apply(exitNode, process, []);
+      close();
       break;
   }
 }
@@ -1381,7 +1431,6 @@ function prepare() {
 // because a main script that is cut short ends the process.
 function start() {
   prepare();
-  let worker = null;
   for (;;) {
     const bytes = receive();
     if (bytes === null) kill(pid, 'SIGKILL');
@@ -1397,11 +1446,12 @@ function start() {
       break;
     }
     handle(said[0], said[1]);
-    if (worker !== null) continue;
+    if (hearer !== null) continue;
     const workerData = { shared, port: port2 };
     const source = `(${listening})(require, ${hearing})`;
-    worker = new Worker(source, { eval: true, workerData, transferList: [port2] });
+    const worker = new Worker(source, { eval: true, workerData, transferList: [port2] });
     port1.on('message', hear);
+    hearer = { worker, port: port1 };
   }
   Atomics.store(shared, GATE, 1);
   Atomics.notify(shared, GATE);

@@ -1,0 +1,145 @@
+//! Difficult code in bash contexts: tables of rows, and what takes more than a row to say.
+
+mod rows;
+
+use std::time::{Duration, Instant};
+
+use host_bridge::guest::RunCode;
+use protocol::repl::{Happening, RunEnd};
+use tests::contexts::{context, late, ran, run, stderr, stdout};
+use tests::sandbox::Sandbox;
+use tests::torture::{Case, Tongue, run_table};
+
+const BASH: Tongue = Tongue {
+    context: "bash",
+    set: |number| format!("kept={number}"),
+    get: "[[ -z $kept ]] || \\builtin echo \"$kept\"",
+};
+
+async fn hold(cases: &[Case]) {
+    if !have_bash() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let wrong = run_table(&sandbox.guest, &BASH, cases).await;
+    sandbox.end().await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether there is a bash to try; otherwise it says that there is none.
+fn have_bash() -> bool {
+    let found = tests::have("bash");
+    if !found {
+        tests::skip("there is no bash here");
+    }
+    found
+}
+
+#[tokio::test]
+async fn state_and_shapes() {
+    hold(&rows::plain()).await;
+}
+
+#[tokio::test]
+async fn ends_of_runs_and_shells() {
+    hold(&rows::ends()).await;
+}
+
+#[tokio::test]
+async fn a_ruined_shell_goes_on() {
+    hold(&rows::hostile()).await;
+}
+
+#[tokio::test]
+async fn endless_code() {
+    hold(&rows::endless()).await;
+}
+
+#[tokio::test]
+async fn what_outlives_its_run_speaks_late() {
+    if !have_bash() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let code = "(sleep 0.2; echo late; echo late e >&2) & echo now";
+    assert_eq!(stdout(&run(guest, "bash", code).await), "now\n");
+    let deadline = Instant::now() + tests::PATIENCE;
+    let mut told = String::new();
+    while !(told.contains("late\n") && told.contains("late e\n")) {
+        assert!(Instant::now() < deadline, "{told:?}");
+        let next = run(guest, "bash", "sleep 0.05; echo own").await;
+        assert_eq!((stdout(&next).as_str(), stderr(&next).as_str()), ("own\n", ""));
+        told += &late(&next);
+    }
+    // What prints for ever costs the others nothing but its turn of the processor.
+    run(guest, "bash", "(while :; do echo flood; done) & flood=$!").await;
+    for number in 0..10 {
+        assert_eq!(
+            stdout(&run(guest, "bash", &format!("echo {number}")).await),
+            format!("{number}\n")
+        );
+    }
+    let ended = run(guest, "bash", "kill $flood; wait $flood; echo $?").await;
+    assert_eq!(stdout(&ended), "143\n");
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn fewer_privileges_are_for_good_and_harmless() {
+    if !have_bash() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let mut ask = context("nobody:bash");
+    ask.user = Some("65534:65534".into());
+    guest.open_context(&ask).await.expect("a context");
+    let who = run(guest, "nobody:bash", "id -u; x=1; kill -9 1; cat /proc/1/environ").await;
+    assert_eq!(stdout(&who), "65534\n");
+    assert!(stderr(&who).contains("not permitted"), "{}", stderr(&who));
+    let mut spun = RunCode::new(context("nobody:bash"), "while :; do :; done");
+    spun.deadline = Some(Duration::from_millis(250));
+    let spun = ran(guest, spun).await;
+    assert_eq!(spun.finished.end, RunEnd::TimedOut { limit_ms: 250 });
+    assert!(spun.finished.state_kept);
+    assert_eq!(stdout(&run(guest, "nobody:bash", "echo $x").await), "1\n");
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_context_runs_its_exit_trap() {
+    if !have_bash() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    run(guest, "bash", "trap 'echo bye' EXIT").await;
+    let name = "bash".parse().expect("a name");
+    let mut watch = guest.watch_context(&name).await.expect("a watch");
+    guest.close_context(&name).await.expect("closed");
+    let mut told = String::new();
+    while let Some(event) = watch.next().await.expect("an event") {
+        if let Happening::Late(late) = event.what {
+            told.push_str(&late.bytes.to_string());
+        }
+    }
+    assert_eq!(told, "bye\n");
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn a_removed_directory_costs_no_more_than_the_shell() {
+    if !have_bash() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let code =
+        "x=1; rm -rf /run/burrow-repl-* /dev/shm/burrow-repl-* /tmp/burrow-repl-*; echo removed";
+    assert_eq!(stdout(&run(guest, "bash", code).await), "removed\n");
+    // Whether the next one is told of a loss or is itself refused, the one after it has a shell.
+    run(guest, "bash", "echo again").await;
+    assert_eq!(stdout(&run(guest, "bash", "echo $((1 + 1))").await), "2\n");
+    sandbox.end().await;
+}
