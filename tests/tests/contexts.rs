@@ -428,6 +428,37 @@ async fn a_reader_that_stands_still_holds_up_its_own_run_alone() {
 }
 
 #[tokio::test]
+async fn of_many_readers_that_stand_still_the_oldest_is_given_up_and_told() {
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let mut stuck = Vec::new();
+    for _ in 0..36 {
+        let mut ask = RunCode::new(context("python"), "while True: print('x' * 10000)");
+        ask.deadline = Some(Duration::from_millis(40));
+        stuck.push(guest.run_code(ask).await.expect("a run"));
+    }
+    assert_eq!(stdout(&run(guest, "python", "print('next')").await), "next\n");
+    let mut told = Vec::new();
+    for run in stuck {
+        told.push(match run.collect(1 << 30).await {
+            Ok(ran) => {
+                assert_eq!(ran.stdout().len() as u64, ran.finished.stdout_bytes);
+                true
+            }
+            Err(GuestError::Fault(fault)) => {
+                assert_eq!(fault.code, FaultCode::Limit, "{fault}");
+                false
+            }
+            Err(other) => panic!("{other}"),
+        });
+    }
+    let given_up = told.iter().filter(|whole| !**whole).count();
+    assert_eq!(given_up, 4, "{told:?}");
+    assert!(told[4..].iter().all(|whole| *whole), "the oldest go first: {told:?}");
+    sandbox.end().await;
+}
+
+#[tokio::test]
 async fn a_tied_run_ends_when_its_caller_leaves() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;

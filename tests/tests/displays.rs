@@ -2,7 +2,6 @@
 //! display. The libraries come from `PyPI` into an environment below `target/`, once.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use host_bridge::guest::{Guest, Ran, RunCode};
@@ -26,10 +25,15 @@ touch "$0/ready"
 
 /// A context whose Python has the libraries; none, with a reason, when they cannot be had.
 fn with_libraries() -> Option<OpenContext> {
-    let target =
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").join("target");
-    let home = target.join("displays");
-    fs::create_dir_all(&target).expect("target/");
+    let home = match tests::kept_for_boxes("displays") {
+        Ok(home) => home,
+        Err(reason) => {
+            tests::skip(&reason);
+            return None;
+        }
+    };
+    let target = home.parent().expect("it is below target/");
+    fs::create_dir_all(target).expect("target/");
     // The tests are processes of their own, of which one makes the environment.
     let made = Command::new("flock")
         .arg(target.join("displays.lock"))

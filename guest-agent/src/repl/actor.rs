@@ -7,7 +7,6 @@
 //! [`hearing`](mod@super::hearing), [`telling`](mod@super::telling), [`ladder`](mod@super::ladder) and
 //! [`ending`](mod@super::ending).
 
-use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
@@ -19,11 +18,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::context::{Answer, Context};
-use super::current::Current;
+use super::current::{Current, Tails};
 use super::interpreter::{Begun, Interpreter};
 use super::language::Outputs;
 use super::late::LateOutput;
-use super::limits::{READ_BYTES, SOURCES_MAX, STARTUP_MAX, TAILS_MAX};
+use super::limits::{READ_BYTES, SOURCES_MAX, STARTUP_MAX};
 use super::source::{NO_RUN, Source};
 use crate::agent::Agent;
 use crate::pid1::reaper::Exit;
@@ -52,7 +51,8 @@ pub struct Actor {
     /// Who waits for an interpreter that is ready.
     pub warming: Vec<Answer>,
     pub closing: Option<Closing>,
-    tails: Rc<Cell<usize>>,
+    /// Ended runs that their readers have not taken.
+    pub tails: Tails,
     /// What the last interpreter's loss was, until a run has been told.
     pub lost: Option<String>,
     /// Why the agent has killed it.
@@ -90,7 +90,7 @@ pub struct Closing {
 }
 
 /// The pipes that are made for the run that comes next, before it has a number.
-const NEXT_RUN: u64 = u64::MAX;
+pub const NEXT_RUN: u64 = u64::MAX;
 
 /// What can happen.
 enum Occurrence {
@@ -125,7 +125,7 @@ impl Actor {
             asked: 0,
             warming: Vec::new(),
             closing: None,
-            tails: Rc::default(),
+            tails: Tails::default(),
             lost: None,
             killed_because: String::new(),
             startup_words: Vec::new(),
@@ -205,7 +205,7 @@ impl Actor {
             tokio::task::yield_now().await;
             self.prepare();
         }
-        if self.phase == Phase::Ready && self.context.has_queued() && self.tails.get() < TAILS_MAX {
+        if self.phase == Phase::Ready && self.context.has_queued() {
             self.begin();
         }
     }
@@ -435,12 +435,26 @@ impl Actor {
         }
         self.climb_on(now);
     }
-
-    pub fn tails(&self) -> &Rc<Cell<usize>> {
-        &self.tails
-    }
 }
 
 pub fn is_a_run(number: u64) -> bool {
     number != NO_RUN && number != NEXT_RUN
+}
+
+/// Only a bug ends an actor before its context was closed. Then nobody may wait for it.
+impl Drop for Actor {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        self.context.close_to_askers();
+        self.agent.contexts.remove(&self.context);
+        let fault = Fault::new(FaultCode::Gone, "the context broke off; that is the agent's bug");
+        if let Some(current) = &self.current {
+            current.outlet.fail(&fault);
+        }
+        self.refuse(&fault);
+        self.context.forget_orders();
+        self.context.end_watches();
+    }
 }

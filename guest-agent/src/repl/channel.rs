@@ -15,7 +15,7 @@ use protocol::msgpack;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::limits::{MESSAGE_BYTES_MAX, PACKET_BYTES_MAX, PART_BYTES_MAX};
+use super::limits::{MESSAGE_BYTES_MAX, PACKET_BYTES_MAX, PACKETS_WAITING_MAX, PART_BYTES_MAX};
 use super::message::{FromDriver, ToDriver};
 use crate::sys::{entropy, ready};
 
@@ -112,6 +112,11 @@ impl Channel {
     pub fn send_byte(&mut self, byte: u8) {
         self.outgoing.push_back(Packet { bytes: vec![byte], handed: Vec::new() });
         self.flush();
+    }
+
+    /// Whether more waits for the other end than it can ever be owed.
+    pub fn is_deaf(&self) -> bool {
+        self.outgoing.len() > PACKETS_WAITING_MAX
     }
 
     pub fn is_flushed(&self) -> bool {

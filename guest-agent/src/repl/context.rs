@@ -235,6 +235,11 @@ impl Context {
         self.state.borrow_mut().orders.pop_front()
     }
 
+    /// Whoever waits for an answer is told that none will come.
+    pub fn forget_orders(&self) {
+        self.state.borrow_mut().orders.clear();
+    }
+
     pub fn has_queued(&self) -> bool {
         !self.state.borrow().queue.is_empty()
     }

@@ -3,16 +3,15 @@
 //! [`actor`](super::actor) owns it. Nothing here waits: what the reader has not room for waits in a
 //! backlog, and as long as there is one, the actor reads nothing more of this run.
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use protocol::limits::INTERRUPT_GRACE;
 use protocol::repl::{Grace, RunEnd, Rung};
+use protocol::{Fault, FaultCode};
 use tokio::time::Instant;
 
 use super::context::{Announcement, QueuedRun};
-use super::limits::{INTERRUPTED_BYTES_MAX, QUIET, WAIT_MS_MAX};
+use super::limits::{INTERRUPTED_BYTES_MAX, QUIET, TAILS_MAX, WAIT_MS_MAX};
 use crate::flow::Outlet;
 use crate::sys::clock;
 use crate::task;
@@ -142,9 +141,8 @@ impl Current {
         (usual(asked.polite_ms, self.grace.polite_ms), usual(asked.firm_ms, self.grace.firm_ms))
     }
 
-    /// Lets go of the stream: what waits is still delivered, by a task of its own, which `tails`
-    /// counts.
-    pub fn end(self, tails: &Rc<Cell<usize>>) {
+    /// Lets go of the stream: what waits is still delivered, by a task of its own.
+    pub fn end(self, tails: &mut Tails) {
         let Self { outlet, announce, mut backlog, .. } = self;
         if let Some(announce) = announce {
             announce();
@@ -155,13 +153,27 @@ impl Current {
             outlet.close();
             return;
         }
-        tails.set(tails.get() + 1);
-        let tails = tails.clone();
+        tails.add(&outlet);
         task::spawn(async move {
             // Whoever gave the stream up wants nothing of it.
             outlet.write(&backlog).await.ok();
             outlet.close();
-            tails.set(tails.get() - 1);
         });
+    }
+}
+
+/// Ended runs whose readers have not taken all.
+#[derive(Default)]
+pub struct Tails(Vec<Outlet>);
+
+impl Tails {
+    /// Readers that stand still must not make the agent grow for ever: the oldest are given up.
+    fn add(&mut self, outlet: &Outlet) {
+        self.0.retain(|outlet| !outlet.is_closed());
+        if self.0.len() >= TAILS_MAX {
+            let message = format!("its reader stood still while {TAILS_MAX} others did, too");
+            self.0.remove(0).fail(&Fault::new(FaultCode::Limit, message));
+        }
+        self.0.push(outlet.clone());
     }
 }

@@ -75,7 +75,10 @@ impl Directory {
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        assert!(file.metadata()?.file_type().is_fifo(), "nobody else can put a file here");
+        // Root in the box can put anything anywhere.
+        if !file.metadata()?.file_type().is_fifo() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         self.give(&file)?;
         Ok(file.into())
     }

@@ -4,7 +4,7 @@ use protocol::exit::Cause;
 use protocol::repl::{Finished, Happening, RunEnd, Rung};
 use protocol::{Fault, FaultCode};
 
-use super::actor::{Actor, Phase, is_a_run};
+use super::actor::{Actor, NEXT_RUN, Phase, is_a_run};
 use super::interpreter::Interpreter;
 use super::message::Said;
 use crate::pid1::reaper::{Exit, Status};
@@ -49,7 +49,7 @@ impl Actor {
             interpreter.forget_outputs();
         }
         if let Some(current) = self.current.take() {
-            current.end(self.tails());
+            current.end(&mut self.tails);
         }
         self.settle_late(number);
     }
@@ -100,6 +100,9 @@ impl Actor {
         // Dropping it ends what it has left behind; what that still says is late.
         self.interpreter = None;
         let last = self.begun.max(1);
+        // Nobody has ever had the pipes of a run that did not begin.
+        self.drain(|source| !is_a_run(source.run));
+        self.sources.retain(|source| source.run != NEXT_RUN);
         for source in self.sources.iter_mut().filter(|source| !is_a_run(source.run)) {
             source.run = last;
         }

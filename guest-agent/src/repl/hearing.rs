@@ -12,8 +12,10 @@ use tokio::time::Instant;
 
 use super::actor::{Actor, Phase};
 use super::channel::Received;
+use super::interpreter;
 use super::limits::{
-    ERROR_BYTES_MAX, FORMS_MAX, FRAMES_MAX, PACKETS_PER_TURN, SILENT_GRACE, WORD_BYTES_MAX,
+    ERROR_BYTES_MAX, FORMS_MAX, FRAMES_MAX, PACKETS_PER_TURN, READ_BYTES, SILENT_GRACE,
+    WORD_BYTES_MAX,
 };
 use super::message::{FromDriver, Said, Status, ToDriver};
 
@@ -40,7 +42,10 @@ impl Actor {
     pub fn hear_one(&mut self) -> bool {
         let Some(interpreter) = &mut self.interpreter else { return false };
         match interpreter.channel.receive() {
-            Received::Message(message) => self.take(*message),
+            Received::Message(message) => {
+                self.take(*message);
+                self.check_listening();
+            }
             Received::Nothing => {}
             Received::Drained => return false,
             Received::Closed => {
@@ -57,6 +62,14 @@ impl Actor {
         self.current.as_ref().is_none_or(super::current::Current::may_read)
     }
 
+    /// Whoever asks and does not take the answers is no driver any more.
+    fn check_listening(&mut self) {
+        let is_deaf = |interpreter: &interpreter::Interpreter| interpreter.channel.is_deaf();
+        if self.interpreter.as_ref().is_some_and(is_deaf) {
+            self.kill("because its driver does not listen");
+        }
+    }
+
     fn take(&mut self, message: FromDriver) {
         match message {
             FromDriver::Ready(said) => self.be_ready(said),
@@ -66,7 +79,9 @@ impl Actor {
             FromDriver::Input(said) => self.want_input(&said),
             FromDriver::Late(said) => {
                 let channel = if said.stderr { Output::Stderr } else { Output::Stdout };
-                self.say(said.run, channel, said.bytes.as_bytes());
+                for bytes in said.bytes.as_bytes().chunks(READ_BYTES) {
+                    self.say(said.run, channel, bytes);
+                }
             }
             FromDriver::Done(said) => self.be_done(&said),
             FromDriver::Completions(Said { ask, start, end, mut matches, .. }) => {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use protocol::message::Channel;
 use protocol::repl;
 
-use super::limits::LATE_BYTES_MAX;
+use super::limits::{LATE_BYTES_MAX, LATE_PIECES_MAX};
 
 /// Late output in the order in which it was read, the newest of it if there is too much.
 #[derive(Default)]
@@ -25,6 +25,9 @@ struct Piece {
 
 impl LateOutput {
     pub fn push(&mut self, of: u64, channel: Channel, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         self.bytes += bytes.len();
         match self.pieces.back_mut() {
             Some(last) if last.of == of && last.channel == channel => {
@@ -32,10 +35,14 @@ impl LateOutput {
             }
             _ => self.pieces.push_back(Piece { of, channel, bytes: bytes.to_vec() }),
         }
-        while self.bytes > LATE_BYTES_MAX
+        while (self.bytes > LATE_BYTES_MAX || self.pieces.len() > LATE_PIECES_MAX)
             && let Some(oldest) = self.pieces.front_mut()
         {
-            let excess = (self.bytes - LATE_BYTES_MAX).min(oldest.bytes.len());
+            let all = oldest.bytes.len();
+            let excess = match self.bytes.saturating_sub(LATE_BYTES_MAX) {
+                0 => all,
+                excess => excess.min(all),
+            };
             oldest.bytes.drain(..excess);
             self.bytes -= excess;
             self.dropped += excess as u64;
@@ -74,6 +81,20 @@ mod tests {
             (2, Channel::Stderr, "d".to_owned(), 0),
         ];
         assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn pieces_are_bounded_in_number_and_empty_ones_are_none() {
+        let mut late = LateOutput::default();
+        late.push(1, Channel::Stdout, b"");
+        assert!(late.pop().is_none());
+        for number in 0..2 * LATE_PIECES_MAX as u64 {
+            late.push(number, Channel::Stdout, b"x");
+        }
+        let first = late.pop().expect("a piece");
+        assert_eq!((first.of, first.dropped), (LATE_PIECES_MAX as u64, LATE_PIECES_MAX as u64));
+        let rest = std::iter::from_fn(|| late.pop()).count();
+        assert_eq!(rest, LATE_PIECES_MAX - 1);
     }
 
     #[test]

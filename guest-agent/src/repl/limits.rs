@@ -8,6 +8,8 @@ pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 pub const PART_BYTES_MAX: usize = 65_000;
 /// A message of a driver: the largest event, and the words around it.
 pub const MESSAGE_BYTES_MAX: usize = 17 * 1024 * 1024;
+/// Packets that may wait for a driver that does not listen, besides the code of its run.
+pub const PACKETS_WAITING_MAX: usize = 1024;
 /// Messages and garbage that are read from a channel in one turn of the event loop.
 pub const PACKETS_PER_TURN: usize = 64;
 
@@ -35,13 +37,18 @@ pub const LATE_SETTLE: Duration = Duration::from_millis(2);
 pub const READ_BYTES: usize = 64 * 1024;
 /// What an interrupted run may still say while its reader stands still.
 pub const INTERRUPTED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Ended runs of one context whose readers have not taken all; more make the next run wait.
-pub const TAILS_MAX: usize = 16;
+/// Ended runs of one context whose readers have not taken all; of more, the oldest are given up, with
+/// a fault on their streams.
+pub const TAILS_MAX: usize = 32;
 /// A run's spool.
 pub const RUN_SPOOL_BYTES: usize = 1024 * 1024;
 
 /// Late output that waits for a run to be told in, and that one run is told.
 pub const LATE_BYTES_MAX: usize = 64 * 1024;
+/// Pieces of late output: who speaks in turns with another makes a piece each time.
+pub const LATE_PIECES_MAX: usize = 512;
+/// What a piece counts for besides its bytes when it is told.
+pub const LATE_PIECE_BYTES: usize = 64;
 /// The pause after a full read of late output, so that a thread that prints for ever cannot keep
 /// the agent busy.
 pub const LATE_PAUSE: Duration = Duration::from_millis(2);

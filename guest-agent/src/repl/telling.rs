@@ -7,7 +7,9 @@ use tokio::time::Instant;
 
 use super::actor::Phase;
 use super::actor::{Actor, is_a_run};
-use super::limits::{LATE_BYTES_MAX, LATE_PAUSE, LATE_SETTLE, STARTUP_WORDS_BYTES};
+use super::limits::{
+    LATE_BYTES_MAX, LATE_PAUSE, LATE_PIECE_BYTES, LATE_SETTLE, STARTUP_WORDS_BYTES,
+};
 use super::source::{NO_RUN, Read, Source};
 use crate::sys::clock;
 
@@ -79,7 +81,7 @@ impl Actor {
                 return;
             }
             let Some(late) = self.late.pop() else { return };
-            current.late_told += late.bytes.as_bytes().len();
+            current.late_told += late.bytes.as_bytes().len() + LATE_PIECE_BYTES;
             let (run, at_us) = (current.number, clock::wall_us());
             let mut record = Vec::new();
             encode_record(&Event { run, at_us, what: Happening::Late(late) }, &mut record);

@@ -23,6 +23,8 @@ pub enum Reason {
     Utf8,
     #[error("a list has more or fewer values than its type")]
     Length,
+    #[error("a list has {0} values, which no message needs")]
+    TooMany(usize),
     #[error("it is nested deeper than {BODY_DEPTH_MAX} levels")]
     Depth,
     #[error("the field {0} is missing")]

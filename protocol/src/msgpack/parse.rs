@@ -4,6 +4,10 @@ use crate::limits::BODY_DEPTH_MAX;
 
 use super::{Error, Reason};
 
+/// Values of one list: many times what the longest message has, and few enough that empty ones,
+/// which take a byte on the wire, do not make memory of a body's many times its size.
+const ELEMENTS_MAX: usize = 64 * 1024;
+
 /// What has not been read of a body, and how deep the reader is in it.
 pub struct Input<'de> {
     rest: &'de [u8],
@@ -206,6 +210,7 @@ impl<'de> Input<'de> {
     #[inline(never)]
     pub(super) fn enter_array(&mut self) -> Result<usize, Error> {
         match self.parse_head()? {
+            Head::Array(length) if length > ELEMENTS_MAX => Err(Reason::TooMany(length).into()),
             Head::Array(length) => self.enter(length),
             other => Err(other.unexpected("an array")),
         }

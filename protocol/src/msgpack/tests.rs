@@ -201,10 +201,16 @@ fn an_array_that_claims_more_than_its_bytes_can_hold_is_refused_at_once() {
 }
 
 #[test]
+fn a_list_longer_than_any_message_needs_is_refused_before_it_is_read() {
+    let body = [&[0xdd, 0, 1, 0, 1][..], &[0; 65_537]].concat();
+    assert_eq!(reason::<Vec<u64>>(&body), Reason::TooMany(65_537));
+}
+
+#[test]
 fn memory_grows_with_the_elements_and_not_with_the_claim() {
-    let mut body = vec![0xdd, 0, 0x0f, 0xff, 0x00];
+    let mut body = vec![0xdd, 0, 0, 0xff, 0x00];
     body.resize(FRAME_BYTES_MAX, 1);
-    body[5] = 0xc0; // The first of a million is not a number.
+    body[5] = 0xc0; // The first of many is not a number.
     assert_eq!(reason::<Vec<u64>>(&body), Reason::Type { wanted: "an integer", found: "nil" });
     let mut list: Vec<u64> = decode(&[&[0xdc, 0, 100][..], &[7; 100]].concat()).expect("a list");
     assert!(list.capacity() <= 2 * list.len());

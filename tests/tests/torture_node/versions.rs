@@ -1,6 +1,6 @@
 //! The tables with other versions of Node, which npm fetches once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tests::sandbox::Sandbox;
@@ -9,9 +9,7 @@ use crate::{ends, plain, wrong};
 
 /// Where Node of this version is, or why it is nowhere.
 fn find(version: u32) -> Result<PathBuf, String> {
-    let target =
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").join("target");
-    let prefix = target.join(format!("node/{version}"));
+    let prefix = tests::kept_for_boxes(&format!("node/{version}"))?;
     let program = prefix.join("node_modules/node/bin/node");
     if program.exists() {
         return Ok(program);
