@@ -202,7 +202,8 @@ fn an_array_that_claims_more_than_its_bytes_can_hold_is_refused_at_once() {
 
 #[test]
 fn a_list_longer_than_any_message_needs_is_refused_before_it_is_read() {
-    let body = [&[0xdd, 0, 1, 0, 1][..], &[0; 65_537]].concat();
+    let mut body = vec![0xdd, 0, 1, 0, 1];
+    body.resize(body.len() + 65_537, 0);
     assert_eq!(reason::<Vec<u64>>(&body), Reason::TooMany(65_537));
 }
 
