@@ -11,6 +11,7 @@
 const globe = globalThis;
 const { Array, Atomics, Buffer, Error, JSON, Math, Object, Promise, Proxy, RegExp, String } = globe;
 const { RangeError, SyntaxError, console, process, require } = globe;
+const { load: loadAt, notify, store: storeAt, wait: waitAt } = Atomics;
 const fs = require('fs');
 const path = require('path');
 const Module = require('module');
@@ -32,6 +33,7 @@ const { apply, ownKeys } = globe.Reflect;
 const { defineProperty, getOwnPropertyDescriptor: descriptorOf, getPrototypeOf, keys } = Object;
 const { closeSync, fstatSync, openSync, readSync, statSync, writeSync } = fs;
 const { cpuUsage, cwd, exit: exitNode, kill, nextTick, pid, reallyExit, resourceUsage } = process;
+const { _kill: signalTo, uptime } = process;
 const { O_WRONLY } = fs.constants;
 const { isArray } = Array;
 const { isView } = globe.ArrayBuffer;
@@ -65,13 +67,16 @@ const ERROR_CHARS = 200000;
 const FRAMES_MAX = 100;
 const SOURCES_MAX = 64;
 const MATCHES_MAX = 200;
+const FAILURES_MAX = 1000;
+const FAILING_SECONDS = 3;
 
 // What both threads see: the run that is on, or 0; how often `seen` has come; whether the channel
-// is the other thread's to read.
+// is the other thread's to read; how many messages that one has passed on.
 const RUN = 0;
 const SEEN = 1;
 const GATE = 2;
-const shared = new Int32Array(new SharedArrayBuffer(12));
+const PASSED = 3;
+const shared = new Int32Array(new SharedArrayBuffer(16));
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
 let directory = null;
@@ -99,9 +104,25 @@ function attempt(what, otherwise) {
   }
 }
 
+// Code can ruin what Node's own parts, or this, cannot do without. A crash, which the agent tells of
+// and starts anew after, is better then than a run that never ends.
+function die() {
+  signalTo(pid, 9);
+}
+
+function orDie(what) {
+  try {
+    return what();
+  } catch {
+    return die();
+  }
+}
+
 // The control channel as it is read. The other thread compiles this too, so it names nothing from
 // outside but globals.
 function hearing(readSync, concat, utf8) {
+  const { wait } = Atomics;
+  const view = Function.prototype.call.bind(Uint8Array.prototype.subarray);
   const packet = new Uint8Array(65536);
   const pause = new Int32Array(new SharedArrayBuffer(4));
 
@@ -114,7 +135,7 @@ function hearing(readSync, concat, utf8) {
         length = readSync(3, packet, 0, 65536, null);
       } catch (error) {
         if (error.code !== 'EAGAIN' && error.code !== 'EINTR') return null;
-        Atomics.wait(pause, 0, 0, 1);
+        wait(pause, 0, 0, 1);
         continue;
       }
       if (length === 0) return null;
@@ -132,7 +153,7 @@ function hearing(readSync, concat, utf8) {
       return value;
     };
     const text = (length) => utf8(bytes, at, at += length);
-    const binary = (length) => bytes.subarray(at, at += length);
+    const binary = (length) => view(bytes, at, at += length);
     const list = (length) => {
       const items = [];
       for (let index = 0; index < length; index++) items[index] = value();
@@ -232,7 +253,7 @@ function writeWhole(fd, bytes, at, end) {
       at += writeSync(fd, bytes, at, end - at);
     } catch (error) {
       if (error.code !== 'EAGAIN' && error.code !== 'EINTR') throw error;
-      Atomics.wait(pause, 0, 0, 1);
+      waitAt(pause, 0, 0, 1);
     }
   }
 }
@@ -260,10 +281,10 @@ function send(name, fields) {
 
 // Sends what has a place among the output, and waits until the agent has it there.
 function sendInOrder(name, fields, ordered) {
-  const before = Atomics.load(shared, SEEN);
+  const before = loadAt(shared, SEEN);
   fields.sync = ordered;
   send(name, fields);
-  while (ordered && Atomics.load(shared, SEEN) === before) Atomics.wait(shared, SEEN, before);
+  while (ordered && loadAt(shared, SEEN) === before) waitAt(shared, SEEN, before);
 }
 
 // Which run it is that speaks is known from the asynchronous context, which holds its number. What
@@ -764,15 +785,31 @@ function uncaught(error) {
   if (isCurrent(id)) {
     const run = current;
     if (run.failed) return;
-    report(run, described(error));
-    immediately(() => conclude(run));
+    orDie(() => {
+      report(run, described(error));
+      concludeSoon(run);
+    });
   } else if (id === undefined || dead[id] === undefined) {
     say(1, bytesOf(`${described(error).traceback}\n`));
   }
 }
 
+// What Node calls the driver by may fail each time, and then neither the end of a run nor a message
+// ever gets through. Rejections are no sign of it, as they come in any number before the next turn;
+// nor are other errors, unless it goes on for long.
+let failures = 0;
+let failingSince = 0;
+
+function countFailure() {
+  const isDue = (current !== null && current.ending) || heard !== loadAt(shared, PASSED);
+  if (!isDue) failures = 0;
+  else if (failures++ === 0) failingSince = uptime();
+  else if (failures > FAILURES_MAX && uptime() - failingSince > FAILING_SECONDS) die();
+}
+
 // Node's own handler is told that somebody listens, and tidies up after the throw.
 function fatal(error, fromPromise) {
+  if (!fromPromise) countFailure();
   if (cutting) return true;
   const listeners = listenerCount(process, 'uncaughtException');
   const handled = listeners > 0 || process.hasUncaughtExceptionCaptureCallback();
@@ -884,8 +921,8 @@ function interrupted(id) {
   anyDead = true;
   if (!signalled) unsignalled = id;
   // The other thread reads on, which the order of what follows depends on.
-  Atomics.store(shared, RUN, 0);
-  Atomics.notify(shared, RUN);
+  storeAt(shared, RUN, 0);
+  notify(shared, RUN);
   const message = 'the run was interrupted';
   const where = cleaned(run.where);
   const traceback = `Interrupted: ${message}${where}`;
@@ -902,7 +939,7 @@ function exit(code = process.exitCode) {
   if (isCurrent(speaker())) {
     const run = current;
     run.exit = trunc(+code || 0) & 255;
-    immediately(() => conclude(run));
+    concludeSoon(run);
   }
   unwind();
   for (;;);
@@ -1017,13 +1054,15 @@ function begin(message) {
     value: undefined,
     refusal: null,
     settled: false,
+    // Whether the end is due at the next turn of the loop.
+    ending: false,
     exit: undefined,
     where: '',
     promise: null,
     pending: true,
   };
   current = run;
-  Atomics.store(shared, RUN, id);
+  storeAt(shared, RUN, id);
   enter(id);
   critical--;
   if (stdin !== null) stdin.want();
@@ -1047,7 +1086,7 @@ function evaluate(run, code) {
   post(session, 'Runtime.evaluate', asked, (error, result) => {
     run.pending = false;
     if (run.promise !== null || error) return;
-    run.refusal = refused(run, result.exceptionDetails);
+    run.refusal = orDie(() => refused(run, result.exceptionDetails));
     settle(run, true, undefined);
   });
   if (run.promise === null) {
@@ -1066,10 +1105,16 @@ function settle(run, thrown, value) {
   run.settled = true;
   run.thrown = thrown;
   run.value = value;
-  immediately(() => conclude(run));
+  orDie(() => concludeSoon(run));
+}
+
+function concludeSoon(run) {
+  immediately(() => orDie(() => conclude(run)));
+  run.ending = true;
 }
 
 function conclude(run) {
+  failures = 0;
   if (current !== run) return;
   enter(run.id);
   if (run.exit === undefined && !run.failed) {
@@ -1105,8 +1150,8 @@ function end(run, status, cut) {
     if (run.fds[index] > 2) attempt(() => closeSync(run.fds[index]));
   }
   const { maxRSS, systemCPUTime, userCPUTime } = resourceUsage();
-  Atomics.store(shared, RUN, 0);
-  Atomics.notify(shared, RUN);
+  storeAt(shared, RUN, 0);
+  notify(shared, RUN);
   send('done', {
     run: run.id,
     status,
@@ -1303,6 +1348,7 @@ function listening(require, hearing) {
         await interrupt(message.run);
       } else {
         if (name === 'run') Atomics.store(shared, 0, message.run);
+        Atomics.add(shared, 3, 1);
         port.postMessage(bytes);
         if (name === 'close') return;
       }
@@ -1344,12 +1390,22 @@ function handle(name, message) {
   }
 }
 
+// How many of the messages that were passed on have come.
+let heard = 0;
+
 function hear(message) {
   critical = 0;
+  failures = 0;
   enter(undefined);
-  if (typeof message === 'number') return interrupted(message);
-  const said = decode(message);
-  handle(said[0], said[1]);
+  if (typeof message === 'number') return orDie(() => interrupted(message));
+  heard++;
+  const said = orDie(() => decode(message));
+  try {
+    handle(said[0], said[1]);
+  } catch (error) {
+    if (said[0] === 'run' && current === null) die();
+    throw error;
+  }
 }
 
 // Where contexts are tracked by hooks, they mark promises and other objects, for all to see who
@@ -1437,7 +1493,8 @@ function start() {
     const said = decode(bytes);
     const { port1, port2 } = new MessageChannel();
     if (said[0] === 'run') {
-      Atomics.store(shared, RUN, said[1].run);
+      storeAt(shared, RUN, said[1].run);
+      storeAt(shared, PASSED, 1);
       port1.on('message', () => {
         port1.close();
         hear(bytes);
@@ -1453,8 +1510,8 @@ function start() {
     port1.on('message', hear);
     hearer = { worker, port: port1 };
   }
-  Atomics.store(shared, GATE, 1);
-  Atomics.notify(shared, GATE);
+  storeAt(shared, GATE, 1);
+  notify(shared, GATE);
 }
 
 start();

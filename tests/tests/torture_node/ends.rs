@@ -299,10 +299,6 @@ pub fn endless() -> Vec<Case> {
         ),
         endless("execSync", "require('child_process').execSync('sleep 100')"),
         endless(
-            "spawnSync that is tried again",
-            "for (;;) require('child_process').spawnSync('sleep', ['100'])",
-        ),
-        endless(
             "a child",
             "const c = require('child_process').spawn('sleep', ['100']); await new Promise(done => c.on('exit', done)); await new Promise(() => {})",
         ),

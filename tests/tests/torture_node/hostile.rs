@@ -1,6 +1,11 @@
 //! Rows of code that ruins what it shares with the driver, each in a context of its own, and what must
 //! hold there afterwards.
 
+use std::time::Duration;
+
+use protocol::repl::RunEnd;
+use tests::contexts::{run, run_within, stdout};
+use tests::sandbox::Sandbox;
 use tests::torture::{Case, End, case};
 
 /// What a ruined interpreter still does.
@@ -134,7 +139,7 @@ pub const RUINS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What neither Node's own parts nor the driver stand: the interpreter may be lost.
+/// What neither Node's own parts nor the driver stand: the interpreter may be lost, but never hangs.
 pub const FATAL: &[(&str, &str)] = &[
     (
         "setters in Object.prototype",
@@ -168,4 +173,91 @@ pub const FATAL: &[(&str, &str)] = &[
 /// In the run itself nothing of it is an error.
 pub fn ruin(code: &str) -> Case {
     case("the ruin", format!("{code}; undefined")).out_any().err_any()
+}
+
+const SPEAKS: &str = "console.log(1)";
+
+/// There is no deadline here: either the ruined interpreter goes on, or it ends by itself.
+#[tokio::test]
+async fn what_node_itself_does_not_stand_ends_without_a_deadline() {
+    if !super::have_node() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let mut wrong = Vec::new();
+    let version = run(&sandbox.guest, "node", "process.version").await;
+    let version = tests::contexts::value(&version).unwrap_or_default();
+    for (number, (name, code)) in FATAL.iter().enumerate() {
+        // There Node itself stands it neither, in other ways: 18 hangs until a deadline, and 24 answers
+        // every run with an error.
+        if *name == "a setter at an index"
+            && ["'v18.", "'v24."].iter().any(|v| version.starts_with(v))
+        {
+            continue;
+        }
+        let context = format!("fatal{number}:node");
+        // The ruin itself may be the end of it, or the run after it; then the next finds a whole one.
+        let mut lost = false;
+        for code in [&format!("{code}; undefined"), SPEAKS, SPEAKS] {
+            let ran = run(&sandbox.guest, &context, code);
+            let Ok(ran) = tokio::time::timeout(Duration::from_secs(15), ran).await else {
+                wrong.push(format!("{name}: it hangs"));
+                break;
+            };
+            let finished = &ran.finished;
+            let said = if code == SPEAKS { "1\n" } else { "" };
+            let is_well = finished.end == RunEnd::Ok {} && stdout(&ran) == said;
+            let may_fail = code != SPEAKS || !(lost || finished.state_kept);
+            if !is_well && !may_fail {
+                wrong.push(format!("{name}: {:?}", finished.end));
+            }
+            lost |= !finished.state_kept;
+        }
+        let context = format!("fatal{number}").parse().expect("a name");
+        sandbox.guest.close_context(&context).await.expect("closed");
+    }
+    sandbox.end().await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Errors without number, which are nothing like a ruin.
+const FLOODS: &[&str] = &[
+    "for (let n = 0; n < 50000; n++) Promise.reject(new Error('many'))",
+    "for (let n = 0; n < 5000; n++) setImmediate(() => { throw new Error('many') })",
+    "for (let n = 0; n < 5000; n++) setTimeout(() => { throw new Error('many') }, 1)",
+    "const deep = () => { try { deep() } finally { process.exit(3) } }; deep()",
+];
+
+#[tokio::test]
+async fn many_errors_are_no_ruin() {
+    if !super::have_node() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    for code in FLOODS {
+        let flooded = run(&sandbox.guest, "flood:node", code).await;
+        assert!(flooded.finished.state_kept, "{code}: {:?}", flooded.finished.end);
+        let after = run(&sandbox.guest, "flood:node", SPEAKS).await;
+        assert!(after.finished.state_kept, "{code}: {:?}", after.finished.end);
+        assert_eq!(stdout(&after), "1\n", "{code}");
+    }
+    sandbox.end().await;
+}
+
+/// Each child keeps JavaScript from hearing anything, and the next one is there at once: whether the
+/// interrupt gets in between is a race, and the interpreter's end is the honest last resort.
+#[tokio::test]
+async fn a_loop_of_children_that_are_waited_for_ends_one_way_or_the_other() {
+    if !super::have_node() {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let code = "for (;;) require('child_process').spawnSync('sleep', ['100'])";
+    for _ in 0..3 {
+        let ended = run_within(&sandbox.guest, "node", code, Duration::from_millis(200)).await;
+        assert!(matches!(ended.finished.end, RunEnd::TimedOut { .. }), "{:?}", ended.finished);
+        let next = run(&sandbox.guest, "node", SPEAKS).await;
+        assert_eq!(stdout(&next), "1\n");
+    }
+    sandbox.end().await;
 }
