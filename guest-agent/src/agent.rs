@@ -90,6 +90,10 @@ impl Agent {
         }
     }
 
+    pub fn cpus(&self) -> u32 {
+        self.info.cpus
+    }
+
     /// Asks for the end of everything. The first grace counts, unless a later one is shorter.
     pub fn stop(&self, grace: Duration) {
         let grace = self.stop_grace.get().map_or(grace, |earlier| earlier.min(grace));

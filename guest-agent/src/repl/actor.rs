@@ -38,6 +38,7 @@ pub struct Actor {
     pub exit: Option<oneshot::Receiver<Exit>>,
     pub sources: Vec<Source>,
     pub current: Option<Current>,
+    pub pace: Pace,
     /// The run that began last.
     pub begun: u64,
     /// Runs of this interpreter.
@@ -74,6 +75,15 @@ pub enum Phase {
     Silent(Instant),
     /// It was killed, and has not been reaped yet.
     Killed,
+}
+
+/// How soon the last run was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Or it is not known, or there is one processor alone to run on.
+    Slow,
+    /// In a moment.
+    Quick,
 }
 
 /// A completion or a check under way.
@@ -116,6 +126,7 @@ impl Actor {
             exit: None,
             sources: Vec::new(),
             current: None,
+            pace: Pace::Slow,
             begun: 0,
             count: 0,
             prepared: false,
@@ -286,6 +297,9 @@ impl Actor {
         let lost = self.lost.take();
         self.emit(number, Happening::Started(Started { count: self.count, lost }));
         self.tell_late();
+        if self.pace == Pace::Quick {
+            self.linger();
+        }
     }
 
     pub fn publish(&self) {

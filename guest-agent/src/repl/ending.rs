@@ -4,8 +4,9 @@ use protocol::exit::Cause;
 use protocol::repl::{Finished, Happening, RunEnd, Rung};
 use protocol::{Fault, FaultCode};
 
-use super::actor::{Actor, NEXT_RUN, Phase, is_a_run};
+use super::actor::{Actor, NEXT_RUN, Pace, Phase, is_a_run};
 use super::interpreter::Interpreter;
+use super::limits::LINGER;
 use super::message::Said;
 use crate::pid1::reaper::{Exit, Status};
 use crate::sys::clock;
@@ -35,6 +36,8 @@ impl Actor {
             stdout_bytes: current.stdout_bytes,
             stderr_bytes: current.stderr_bytes,
         };
+        let is_quick = duration_us < LINGER.as_micros() as u64 && self.agent.cpus() > 1;
+        self.pace = if is_quick { Pace::Quick } else { Pace::Slow };
         if done.is_some_and(|done| done.alone) {
             self.keep_outputs(number);
         }

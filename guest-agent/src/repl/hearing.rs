@@ -14,7 +14,7 @@ use super::actor::{Actor, Phase};
 use super::channel::Received;
 use super::interpreter;
 use super::limits::{
-    ERROR_BYTES_MAX, FORMS_MAX, FRAMES_MAX, PACKETS_PER_TURN, READ_BYTES, SILENT_GRACE,
+    ERROR_BYTES_MAX, FORMS_MAX, FRAMES_MAX, LINGER, PACKETS_PER_TURN, READ_BYTES, SILENT_GRACE,
     WORD_BYTES_MAX,
 };
 use super::message::{FromDriver, Said, Status, ToDriver};
@@ -35,6 +35,16 @@ impl Actor {
             if !self.hear_one() || (was_on && self.current.is_none()) {
                 return;
             }
+        }
+    }
+
+    /// Stays with a run that may be over in a moment: to sleep and be woken takes longer than most runs
+    /// do. Others who want the processor have it meanwhile.
+    pub fn linger(&mut self) {
+        let until = Instant::now() + LINGER;
+        while self.current.is_some() && Instant::now() < until {
+            self.hear_one();
+            let _ = nix::sched::sched_yield();
         }
     }
 

@@ -30,6 +30,8 @@ pub const WAIT_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 /// How long a run may be on before anybody is told of it. Most are over by then, and are told in one
 /// piece.
 pub const QUIET: Duration = Duration::from_micros(500);
+/// How long the agent stays with a run that begins, if the one before it was as short.
+pub const LINGER: Duration = Duration::from_micros(100);
 /// How long the pipes of an ended run rest before they are waited for. Most are closed by then.
 pub const LATE_SETTLE: Duration = Duration::from_millis(2);
 
