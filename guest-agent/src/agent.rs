@@ -7,10 +7,10 @@ use std::time::Duration;
 use protocol::hello::AgentInfo;
 use protocol::limits;
 use protocol::spool::Budget;
-use protocol::{AgentId, Fault, FaultCode};
+use protocol::{AgentId, Fault, FaultCode, Text};
 use tokio::sync::Notify;
 
-use crate::cgroup::{CgroupSupport, Groups};
+use crate::cgroup::{CgroupSupport, Groups, SessionGroup};
 use crate::config::Config;
 use crate::pid1::reaper::Reaper;
 use crate::repl::Contexts;
@@ -88,6 +88,20 @@ impl Agent {
             uptime_ms: (clock::monotonic_us() - self.config.began_us) / 1000,
             ..self.info.clone()
         }
+    }
+
+    /// Gives back the control group of something that has ended.
+    pub fn retire_group(&self, group: Option<SessionGroup>) {
+        if let (Some(group), Some(groups)) = (group, self.groups.borrow_mut().as_mut()) {
+            groups.retire(group);
+        }
+    }
+
+    /// The sandbox's environment. What a client gives goes behind it, because of a name given twice
+    /// the later value holds.
+    pub fn environment(&self) -> impl Iterator<Item = (Text, Text)> {
+        let env = self.config.env.iter();
+        env.map(|(name, value)| (Text::from(&**name), Text::from(&**value)))
     }
 
     pub fn cpus(&self) -> u32 {

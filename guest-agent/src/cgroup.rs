@@ -73,6 +73,17 @@ pub struct GroupLimits {
     pub cpu_millis: Option<u32>,
 }
 
+impl From<protocol::requests::GroupLimits> for GroupLimits {
+    fn from(asked: protocol::requests::GroupLimits) -> Self {
+        let narrow = |count: u64| count.min(u64::from(u32::MAX)) as u32;
+        Self {
+            memory_bytes: asked.memory_bytes,
+            pids: asked.processes.map(narrow),
+            cpu_millis: asked.cpu_millis.map(narrow),
+        }
+    }
+}
+
 impl CgroupSupport {
     /// Finds the hierarchy and moves the agent into a leaf of it; or takes the directory that `boot`
     /// has made, in whose leaf the agent is already.

@@ -20,6 +20,7 @@ pub mod limits;
 pub mod message;
 pub mod msgpack;
 pub mod mux;
+pub mod record;
 pub mod repl;
 pub mod requests;
 pub mod sorted;

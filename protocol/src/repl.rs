@@ -1,18 +1,18 @@
 //! Contexts: interpreters that live on between runs of code. What a host may ask of them, and the
 //! events that a run is made of.
 //!
-//! A run's stream carries records: an [`Event`] as a MessagePack map with named fields, and its
-//! length as a big-endian `u32` before it. The agent's `repl` module writes them, the bridge reads
-//! them from a hostile guest. Pure.
+//! A run's stream carries [records](record), each an [`Event`]. The agent's `repl` module writes them,
+//! the bridge reads them from a hostile guest. Pure.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::exit::Cause;
 use crate::fault;
 use crate::ids::{ContextName, StreamId};
-use crate::limits::{EVENT_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::limits::EVENT_BYTES_MAX;
 use crate::message::Channel;
 use crate::msgpack;
+use crate::record::{self, TooLong};
 use crate::requests::GroupLimits;
 use crate::text::Text;
 use crate::{decode_enum, decode_struct};
@@ -467,9 +467,6 @@ impl Serialize for Raw<'_> {
     }
 }
 
-/// The length field of a record.
-const LENGTH_BYTES: usize = 4;
-
 /// Why a stream of events cannot be read on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
@@ -481,7 +478,7 @@ pub enum RecordError {
 
 /// Appends one record.
 pub fn encode_record(event: &Event, out: &mut Vec<u8>) {
-    encode_body(event, out);
+    record::encode(event, out);
 }
 
 /// Appends the record of some output.
@@ -491,36 +488,17 @@ pub fn encode_output(record: &OutputRecord<'_>, out: &mut Vec<u8>) {
         Channel::Stderr => RawHappening::Stderr { bytes },
         Channel::Stdout | Channel::Terminal => RawHappening::Stdout { bytes },
     };
-    encode_body(&RawEvent { run: record.run, at_us: record.at_us, what }, out);
-}
-
-fn encode_body<T: Serialize>(body: &T, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[0; LENGTH_BYTES]);
-    msgpack::encode(body, out);
-    let length = (out.len() - start - LENGTH_BYTES) as u32;
-    out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-}
-
-/// How long the record at the beginning of `input` is, its length field included; `None` while
-/// that is not there.
-pub fn record_bytes(input: &[u8]) -> Result<Option<usize>, RecordError> {
-    let Some(length) = input.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
-    let bytes = u32::from_be_bytes(*length) as usize;
-    if bytes > EVENT_BYTES_MAX {
-        return Err(RecordError::TooLong { bytes });
-    }
-    Ok(Some(LENGTH_BYTES + bytes))
+    record::encode(&RawEvent { run: record.run, at_us: record.at_us, what }, out);
 }
 
 /// The first record of `input` and how many bytes it took; `None` while it is not all there.
 pub fn parse_record(input: &[u8]) -> Result<Option<(Event, usize)>, RecordError> {
-    let Some(bytes) = record_bytes(input)? else { return Ok(None) };
-    let Some(body) = input.get(LENGTH_BYTES..bytes) else { return Ok(None) };
-    let event = msgpack::decode(body).map_err(|error| RecordError::Malformed {
-        reason: fault::clip_to(error.to_string(), TEXT_BYTES_MAX),
-    })?;
-    Ok(Some((event, bytes)))
+    let parsed = record::parse(input, EVENT_BYTES_MAX)
+        .map_err(|TooLong { bytes }| RecordError::TooLong { bytes })?;
+    let Some((body, length)) = parsed else { return Ok(None) };
+    let event = msgpack::decode(body)
+        .map_err(|error| RecordError::Malformed { reason: fault::clip(error.to_string()) })?;
+    Ok(Some((event, length)))
 }
 
 #[cfg(test)]

@@ -264,6 +264,15 @@ pub fn children(pid: Pid) -> Vec<Pid> {
     listed.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 
+/// The same; without it, the test says that it does nothing.
+pub fn have_or_skip(program: &str) -> bool {
+    let found = have(program);
+    if !found {
+        skip(&format!("there is no {program} here"));
+    }
+    found
+}
+
 /// Whether a program is on `PATH`.
 pub fn have(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

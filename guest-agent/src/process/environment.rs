@@ -4,7 +4,7 @@
 
 use std::ffi::CString;
 
-use protocol::Text;
+use protocol::{Fault, FaultCode, Text};
 
 use super::user::User;
 
@@ -16,6 +16,21 @@ pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 
 /// Places that are tried for one name; a `PATH` with more is cut.
 const CANDIDATES_MAX: usize = 64;
+
+/// Refuses what cannot be a variable's name.
+pub fn check_names(variables: &[(Text, Text)]) -> Result<(), Fault> {
+    match variables.iter().find(|(name, _)| !is_name(name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let message = format!("{name:?} is not a name of an environment variable");
+            Err(Fault::new(FaultCode::Invalid, message))
+        }
+    }
+}
+
+fn is_name(name: &Text) -> bool {
+    !name.is_empty() && !name.as_bytes().contains(&b'=')
+}
 
 /// The variables of one program, each name once.
 #[derive(Debug)]
@@ -78,7 +93,7 @@ impl Environment {
         self.variables
             .into_iter()
             .map(|(name, value)| {
-                if name.is_empty() || name.as_bytes().contains(&b'=') {
+                if !is_name(&name) {
                     return Err(name);
                 }
                 let whole = [name.as_bytes(), b"=", value.as_bytes()].concat();

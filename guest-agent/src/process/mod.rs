@@ -27,7 +27,7 @@ use crate::cgroup::SessionGroup;
 use crate::sys;
 use environment::Environment;
 use stdio::Ends;
-pub use stdio::Stdio;
+pub use stdio::{Stdio, output_pipe};
 
 /// A program to start.
 pub struct Command<'a> {

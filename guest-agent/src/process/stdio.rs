@@ -36,10 +36,8 @@ pub fn open(plan: StdioPlan) -> io::Result<Ends> {
             } else {
                 (OpenOptions::new().read(true).open("/dev/null")?.into(), None)
             };
-            let (stdout, output) = pipe()?;
-            let (stderr, errors) = pipe()?;
-            set_nonblocking(&stdout)?;
-            set_nonblocking(&stderr)?;
+            let (stdout, output) = output_pipe()?;
+            let (stderr, errors) = output_pipe()?;
             Ok(Ends {
                 ours: Stdio::Pipes { stdin, stdout, stderr },
                 theirs: [lift(input)?, lift(output)?, lift(errors)?],
@@ -54,6 +52,13 @@ pub fn open(plan: StdioPlan) -> io::Result<Ends> {
             })
         }
     }
+}
+
+/// The pipe of an output, of which our end does not wait.
+pub fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = pipe()?;
+    set_nonblocking(&ours)?;
+    Ok((ours, theirs))
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -173,10 +173,8 @@ impl Actor {
 
     /// An interpreter begins.
     pub fn take_over(&mut self, begun: Begun) {
-        let Begun { mut interpreter, sources } = begun;
-        let (unused, exit) = oneshot::channel();
-        drop(unused);
-        self.exit = Some(std::mem::replace(&mut interpreter.exit, exit));
+        let Begun { interpreter, exit, sources } = begun;
+        self.exit = Some(exit);
         self.interpreter = Some(interpreter);
         self.phase = Phase::Starting(Instant::now() + STARTUP_MAX);
         self.sources.extend(sources);
@@ -206,8 +204,7 @@ impl Actor {
         }
         if !self.warming.is_empty() {
             self.publish();
-            let warmed = std::mem::take(&mut self.warming);
-            for answer in warmed {
+            for answer in self.warming.drain(..) {
                 answer.send(Ok(Reply::Context(self.context.info()))).ok();
             }
         }
@@ -232,9 +229,9 @@ impl Actor {
 
     /// There is no interpreter for those who wait for one.
     pub fn refuse(&mut self, fault: &Fault) {
-        self.warming.drain(..).for_each(|answer| {
+        for answer in self.warming.drain(..) {
             answer.send(Err(fault.clone())).ok();
-        });
+        }
         self.context.cancel_all(&fault.message);
     }
 
@@ -249,15 +246,10 @@ impl Actor {
             }
         }
         self.prepared = true;
-        let excess = self.sources.len().saturating_sub(SOURCES_MAX);
-        let mut oldest =
-            self.sources.iter().map(|source| source.run).filter(|run| is_a_run(*run)).min();
-        for _ in 0..excess {
-            if let Some(run) = oldest {
-                self.sources.retain(|source| source.run != run);
-                oldest =
-                    self.sources.iter().map(|source| source.run).filter(|run| is_a_run(*run)).min();
-            }
+        while self.sources.len() > SOURCES_MAX {
+            let runs = self.sources.iter().map(|source| source.run).filter(|run| is_a_run(*run));
+            let Some(oldest) = runs.min() else { break };
+            self.sources.retain(|source| source.run != oldest);
         }
     }
 

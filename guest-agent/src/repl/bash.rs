@@ -12,7 +12,6 @@ pub const BASH: Language = Language {
     aliases: &["sh", "shell"],
     programs: &["bash"],
     arguments: &["--norc", "--noprofile"],
-    environment: &[],
     driver: Driver::File(include_bytes!(concat!(env!("OUT_DIR"), "/bash.sh"))),
     outputs: Outputs::Named,
     polite: Press { acts: &[Act::Group(libc::SIGINT)], repeat: None },

@@ -63,8 +63,9 @@ impl Actor {
         if let Some(interpreter) = &mut self.interpreter {
             interpreter.reaped = true;
         }
+        // Whatever the reader of the run has room for: there will be nobody to ask later.
         for _ in 0..LAST_PACKETS_MAX {
-            if !self.hear_last() {
+            if !self.hear_one() {
                 break;
             }
         }
@@ -120,17 +121,6 @@ impl Actor {
             }
             self.refuse(&Fault::new(FaultCode::SpawnFailed, message));
         }
-    }
-
-    /// Takes one of the last packets, whatever the reader of the run has room for.
-    fn hear_last(&mut self) -> bool {
-        let ladder_stays = self.phase;
-        let heard = self.hear_one();
-        // A closed channel is no news now.
-        if matches!(self.phase, Phase::Silent(_)) {
-            self.phase = ladder_stays;
-        }
-        heard
     }
 
     fn cause(&self, status: Status) -> Cause {

@@ -31,8 +31,13 @@ impl Actor {
     pub fn hear(&mut self) {
         let was_on = self.current.is_some();
         for _ in 0..PACKETS_PER_TURN {
-            // The end of a run is passed on before anything else is looked for.
-            if !self.hear_one() || (was_on && self.current.is_none()) {
+            let may_go_on = self.hear_one()
+                // The end of a run is passed on before anything else is looked for.
+                && match &self.current {
+                    Some(current) => current.may_read(),
+                    None => !was_on,
+                };
+            if !may_go_on {
                 return;
             }
         }
@@ -69,7 +74,7 @@ impl Actor {
                 return false;
             }
         }
-        self.current.as_ref().is_none_or(super::current::Current::may_read)
+        true
     }
 
     /// Whoever asks and does not take the answers is no driver any more.

@@ -8,13 +8,12 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::Pid;
 use protocol::exit::{SpawnFailure, SpawnStage};
 use protocol::message::Channel as Output;
 use protocol::repl::OpenContext;
-use protocol::{Fault, FaultCode, Text};
+use protocol::{Fault, Text};
 use tokio::sync::oneshot;
 
 use super::channel::{Channel, hex};
@@ -24,10 +23,10 @@ use super::language::{Act, Driver, Language, Outputs, Press};
 use super::message::{Binary, ToDriver};
 use super::source::{NO_RUN, Source};
 use crate::agent::Agent;
-use crate::cgroup::{GroupLimits, SessionGroup};
+use crate::cgroup::SessionGroup;
 use crate::pid1::reaper::{self, Exit};
 use crate::process::tree::Tree;
-use crate::process::{Command, Stdio, StdioPlan, user};
+use crate::process::{Command, Stdio, StdioPlan, output_pipe, user};
 use crate::sys::clock;
 
 /// See the module's description.
@@ -37,7 +36,6 @@ pub struct Interpreter {
     session: String,
     pub pid: Pid,
     pub channel: Channel,
-    pub exit: oneshot::Receiver<Exit>,
     pub reaped: bool,
     directory: Option<Directory>,
     /// The program's ends of the pipes of the run that comes next.
@@ -53,6 +51,7 @@ pub struct Interpreter {
 /// An interpreter that has begun to start, and the pipes that it was given.
 pub struct Begun {
     pub interpreter: Interpreter,
+    pub exit: oneshot::Receiver<Exit>,
     pub sources: [Source; 2],
 }
 
@@ -217,11 +216,7 @@ impl Interpreter {
 impl Drop for Interpreter {
     fn drop(&mut self) {
         self.signal_tree(Signal::SIGKILL);
-        if let Some(group) = self.group.take()
-            && let Some(groups) = self.agent.groups.borrow_mut().as_mut()
-        {
-            groups.retire(group);
-        }
+        self.agent.retire_group(self.group.take());
     }
 }
 
@@ -250,7 +245,7 @@ fn begin(
     };
     let mut argv: Vec<Text> = vec![program.into()];
     argv.extend(language.arguments.iter().map(|word| Text::from(*word)));
-    let mut env = environment(agent, language, ask);
+    let mut env = environment(agent, ask);
     if let Driver::File(driver) = language.driver
         && let Some(directory) = &directory
     {
@@ -261,13 +256,9 @@ fn begin(
         let token = hex(channel.token());
         env.push(("BURROW_TOKEN".into(), token.into()));
     }
-    let wanted = GroupLimits {
-        memory_bytes: ask.limits.memory_bytes,
-        pids: ask.limits.processes.map(|count| count.min(u64::from(u32::MAX)) as u32),
-        cpu_millis: ask.limits.cpu_millis.map(|millis| millis.min(u64::from(u32::MAX)) as u32),
-    };
     // Without a group it works too, as sessions do.
-    let group = agent.groups.borrow_mut().as_mut().and_then(|groups| groups.take(&wanted).ok());
+    let group =
+        agent.groups.borrow_mut().as_mut().and_then(|groups| groups.take(&ask.limits.into()).ok());
     let command = Command {
         session,
         argv,
@@ -281,9 +272,7 @@ fn begin(
     let started = match agent.reaper.spawn(command) {
         Ok(started) => started,
         Err(failure) => {
-            if let (Some(group), Some(groups)) = (group, agent.groups.borrow_mut().as_mut()) {
-                groups.retire(group);
-            }
+            agent.retire_group(group);
             return Err(Refusal::Spawn(failure));
         }
     };
@@ -303,7 +292,6 @@ fn begin(
         session: session.to_owned(),
         pid: child.pid,
         channel,
-        exit,
         reaped: false,
         directory,
         handed: Vec::new(),
@@ -317,7 +305,7 @@ fn begin(
     };
     let sources =
         [Source::new(stdout, NO_RUN, Output::Stdout), Source::new(stderr, NO_RUN, Output::Stderr)];
-    Ok(Begun { interpreter, sources })
+    Ok(Begun { interpreter, exit, sources })
 }
 
 fn make_directory(ask: &OpenContext) -> Result<Directory, Refusal> {
@@ -326,24 +314,13 @@ fn make_directory(ask: &OpenContext) -> Result<Directory, Refusal> {
     Ok(Directory::make(owner)?)
 }
 
-fn environment(agent: &Agent, language: &Language, ask: &OpenContext) -> Vec<(Text, Text)> {
-    let own = language.environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-    let sandbox = agent.config.env.iter();
-    let sandbox = sandbox.map(|(name, value)| (Text::from(&**name), Text::from(&**value)));
-    // Of a name given twice the later value holds.
-    own.chain(sandbox).chain(ask.env.iter().cloned()).collect()
-}
-
-/// The pipe of an output: our end does not wait.
-fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC)?;
-    nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok((ours, theirs))
+fn environment(agent: &Agent, ask: &OpenContext) -> Vec<(Text, Text)> {
+    agent.environment().chain(ask.env.iter().cloned()).collect()
 }
 
 /// No interpreter: what was looked for and where.
 fn missing(agent: &Agent, language: &Language, ask: &OpenContext, asked: &[String]) -> Fault {
-    let env = environment(agent, language, ask);
+    let env = environment(agent, ask);
     let path = env.iter().rev().find(|(name, _)| name.as_bytes() == b"PATH");
     let path = path.map_or(crate::process::environment::DEFAULT_PATH.into(), |(_, path)| {
         path.to_string_lossy().into_owned()
@@ -358,5 +335,5 @@ fn missing(agent: &Agent, language: &Language, ask: &OpenContext, asked: &[Strin
     };
     let failure =
         SpawnFailure { stage: SpawnStage::Exec, errno: Errno::ENOENT as i32, subject: names };
-    Fault { code: FaultCode::SpawnFailed, ..Fault::spawn(message, failure) }
+    Fault::spawn(message, failure)
 }

@@ -22,8 +22,6 @@ pub struct Language {
     pub programs: &'static [&'static str],
     /// Between the interpreter and, for a driver in a file, the driver's path.
     pub arguments: &'static [&'static str],
-    /// Variables that the interpreter starts with, unless the sandbox or the context sets them.
-    pub environment: &'static [(&'static str, &'static str)],
     pub driver: Driver,
     pub outputs: Outputs,
     pub polite: Press,

@@ -37,6 +37,8 @@ pub const LATE_SETTLE: Duration = Duration::from_millis(2);
 
 /// What is read from one output at once.
 pub const READ_BYTES: usize = 64 * 1024;
+/// What is kept of the memory in which events are written.
+pub const RECORD_KEPT_BYTES: usize = 2 * READ_BYTES;
 /// What an interrupted run may still say while its reader stands still.
 pub const INTERRUPTED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Ended runs of one context whose readers have not taken all; of more, the oldest are given up, with

@@ -47,6 +47,7 @@ use tokio::sync::oneshot;
 
 use crate::agent::Agent;
 use crate::flow::{Inlet, Outlet};
+use crate::process::environment::check_names;
 use crate::task::{self, Work};
 
 use actor::Actor;
@@ -236,13 +237,7 @@ fn check(ask: &OpenContext) -> Result<(), Fault> {
             format!("{bytes} bytes of environment exceed the limit of {ARGUMENTS_BYTES_MAX}");
         return Err(Fault::new(FaultCode::Invalid, message));
     }
-    for (name, _) in &ask.env {
-        if name.is_empty() || name.as_bytes().contains(&b'=') {
-            let message = format!("{name:?} is not a name of an environment variable");
-            return Err(Fault::new(FaultCode::Invalid, message));
-        }
-    }
-    Ok(())
+    check_names(&ask.env)
 }
 
 fn unknown(name: &str) -> Fault {

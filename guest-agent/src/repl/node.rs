@@ -9,7 +9,6 @@ pub const NODE: Language = Language {
     aliases: &["nodejs", "javascript", "js"],
     programs: &["node", "nodejs"],
     arguments: &["-e", include_str!("node.boot")],
-    environment: &[],
     driver: Driver::Channel(include_bytes!(concat!(env!("OUT_DIR"), "/node.z"))),
     outputs: Outputs::Named,
     polite: Press { acts: &[Act::Message, Act::Group(libc::SIGINT)], repeat: None },

@@ -13,7 +13,6 @@ pub const PYTHON: Language = Language {
     programs: &["python3", "python"],
     // C's own streams are not buffered either, so that what C code prints stays in its place.
     arguments: &["-u", "-c", include_str!("python.boot")],
-    environment: &[],
     driver: Driver::Channel(include_bytes!(concat!(env!("OUT_DIR"), "/python.z"))),
     outputs: Outputs::Passed,
     polite: Press { acts: &[Act::Group(libc::SIGINT)], repeat: None },

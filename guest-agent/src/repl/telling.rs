@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::actor::Phase;
 use super::actor::{Actor, is_a_run};
 use super::limits::{
-    LATE_BYTES_MAX, LATE_PAUSE, LATE_PIECE_BYTES, LATE_SETTLE, STARTUP_WORDS_BYTES,
+    LATE_BYTES_MAX, LATE_PAUSE, LATE_PIECE_BYTES, LATE_SETTLE, RECORD_KEPT_BYTES,
+    STARTUP_WORDS_BYTES,
 };
 use super::source::{NO_RUN, Read, Source};
 use crate::sys::clock;
@@ -21,21 +22,24 @@ impl Actor {
         if !is_current && (run > self.begun || !self.context.is_watched()) {
             return;
         }
-        let at_us = clock::wall_us();
-        let mut record = std::mem::take(&mut self.record);
-        record.clear();
-        encode_record(&Event { run, at_us, what }, &mut record);
-        self.send(&record, at_us, is_current);
-        self.record = record;
+        self.send(is_current, |at_us, record| {
+            encode_record(&Event { run, at_us, what }, record);
+        });
     }
 
-    pub fn send(&mut self, record: &[u8], at_us: u64, to_current: bool) {
-        self.context.show(record, at_us);
+    /// Shows a record to all who watch and, if it is the current run's, to its caller.
+    fn send(&mut self, to_current: bool, encode: impl FnOnce(u64, &mut Vec<u8>)) {
+        let at_us = clock::wall_us();
+        self.record.clear();
+        encode(at_us, &mut self.record);
+        self.context.show(&self.record, at_us);
         if let Some(current) = &mut self.current
             && to_current
         {
-            current.deliver(record);
+            current.deliver(&self.record);
         }
+        // One large display must not be kept for good.
+        self.record.shrink_to(RECORD_KEPT_BYTES);
     }
 
     /// Output that was read out of a source of this run.
@@ -53,22 +57,19 @@ impl Actor {
             Output::Stderr => current.stderr_bytes += bytes.len() as u64,
             Output::Stdout | Output::Terminal => current.stdout_bytes += bytes.len() as u64,
         }
-        let (run, at_us) = (current.number, clock::wall_us());
-        let mut record = std::mem::take(&mut self.record);
-        record.clear();
-        encode_output(&OutputRecord { run, at_us, channel, bytes }, &mut record);
-        self.send(&record, at_us, true);
-        self.record = record;
+        let run = current.number;
+        self.send(true, |at_us, record| {
+            encode_output(&OutputRecord { run, at_us, channel, bytes }, record);
+        });
     }
 
     pub fn say_late(&mut self, from: u64, channel: Output, bytes: &[u8]) {
         let of = if is_a_run(from) { from } else { NO_RUN };
         if self.context.is_watched() {
             let late = repl::Late { of, channel, bytes: bytes.to_vec().into(), dropped: 0 };
-            let at_us = clock::wall_us();
-            let mut record = Vec::new();
-            encode_record(&Event { run: 0, at_us, what: Happening::Late(late) }, &mut record);
-            self.context.show(&record, at_us);
+            self.send(false, |at_us, record| {
+                encode_record(&Event { run: 0, at_us, what: Happening::Late(late) }, record);
+            });
         }
         self.late.push(of, channel, bytes);
         self.tell_late();

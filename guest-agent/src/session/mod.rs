@@ -208,11 +208,7 @@ impl Sessions {
             released.retain(|session| session.strong_count() > 0);
             released.push(Rc::downgrade(session));
         }
-        if let Some(group) = session.group.borrow_mut().take()
-            && let Some(groups) = agent.groups.borrow_mut().as_mut()
-        {
-            groups.retire(group);
-        }
+        agent.retire_group(session.group.borrow_mut().take());
     }
 
     /// A client will not come back: its views and its keyboards go, and so do the sessions that

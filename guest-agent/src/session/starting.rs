@@ -19,10 +19,10 @@ use super::input::{self, Keyboard};
 use super::pump::{self, Gauge, Pump, Terminal};
 use super::{Session, Sessions};
 use crate::agent::Agent;
-use crate::cgroup::{GroupLimits, SessionGroup};
+use crate::cgroup::SessionGroup;
 use crate::flow::Outlet;
 use crate::pid1::reaper;
-use crate::process::{Command, Stdio as ProcessStdio, StdioPlan, user};
+use crate::process::{Command, Stdio as ProcessStdio, StdioPlan, environment, user};
 use crate::sys::clock;
 use crate::task;
 
@@ -66,7 +66,7 @@ impl Sessions {
         let started = match agent.reaper.spawn(command) {
             Ok(started) => started,
             Err(failure) => {
-                give_back(agent, group);
+                agent.retire_group(group);
                 return Err(self.record_failure(ask, digest, line, failure));
             }
         };
@@ -77,7 +77,7 @@ impl Sessions {
             Err(error) => {
                 // It runs, and nobody could hear it: that is no start.
                 agent.reaper.signal(pid, nix::sys::signal::Signal::SIGKILL);
-                give_back(agent, group);
+                agent.retire_group(group);
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 let subject = "event loop".to_owned();
                 let failure = SpawnFailure { stage: SpawnStage::Stdio, errno, subject };
@@ -233,11 +233,7 @@ fn check(ask: &Start) -> Result<(), Fault> {
             "{bytes} bytes of arguments and environment exceed the limit of {max}"
         ));
     }
-    for (name, _) in &ask.env {
-        if name.is_empty() || name.as_bytes().contains(&b'=') {
-            return invalid(format!("{name:?} is not a name of an environment variable"));
-        }
-    }
+    environment::check_names(&ask.env)?;
     if let Some(holder) = ask.holders.iter().find(|name| !protocol::ids::is_name(name, b"_.-")) {
         return invalid(format!("{holder:?} is not a name of a holder"));
     }
@@ -267,10 +263,7 @@ fn command<'a>(
         }
         Program::LoginShell {} => vec![login_shell(ask.user.as_deref()).into(), "-l".into()],
     };
-    // Of a name given twice the later value holds: the start's over the sandbox's.
-    let sandbox =
-        agent.config.env.iter().map(|(name, value)| (Text::from(&**name), Text::from(&**value)));
-    let mut env: Vec<(Text, Text)> = sandbox.chain(ask.env.iter().cloned()).collect();
+    let mut env: Vec<(Text, Text)> = agent.environment().chain(ask.env.iter().cloned()).collect();
     let terminal_unnamed = !env.iter().any(|(name, _)| name.as_bytes() == b"TERM");
     let stdio = match ask.stdio {
         Stdio::Pipes { stdin } => StdioPlan::Pipes { stdin },
@@ -350,13 +343,8 @@ fn open_streams(agent: &Agent, ask: &Start, stdio: ProcessStdio) -> std::io::Res
 /// A group for the session, if the machine has groups. A start without one still works; what that
 /// means is said.
 fn take_group(agent: &Agent, ask: &Start, warnings: &mut Vec<String>) -> Option<SessionGroup> {
-    let wanted = GroupLimits {
-        memory_bytes: ask.limits.memory_bytes,
-        pids: ask.limits.processes.map(|count| count.min(u64::from(u32::MAX)) as u32),
-        cpu_millis: ask.limits.cpu_millis.map(|millis| millis.min(u64::from(u32::MAX)) as u32),
-    };
     let limited = ask.limits != protocol::requests::GroupLimits::default();
-    match agent.groups.borrow_mut().as_mut().map(|groups| groups.take(&wanted)) {
+    match agent.groups.borrow_mut().as_mut().map(|groups| groups.take(&ask.limits.into())) {
         Some(Ok(group)) => Some(group),
         Some(Err(error)) => {
             warnings.push(format!("the session has no control group: {error}"));
@@ -369,12 +357,6 @@ fn take_group(agent: &Agent, ask: &Start, warnings: &mut Vec<String>) -> Option<
             }
             None
         }
-    }
-}
-
-fn give_back(agent: &Agent, group: Option<SessionGroup>) {
-    if let (Some(group), Some(groups)) = (group, agent.groups.borrow_mut().as_mut()) {
-        groups.retire(group);
     }
 }
 

@@ -1,4 +1,6 @@
-//! Records that arrive in pieces: bytes in, whole records out. Pure.
+//! Records that arrive in pieces: bytes in, whole records out.
+
+use super::{GuestError, Output, Piece};
 
 /// What is kept of the buffer while it is empty: a record of a hostile or chatty guest may be
 /// megabytes, and most are some bytes.
@@ -34,5 +36,50 @@ impl Records {
         let Some((record, length)) = parse(&self.bytes[self.taken..])? else { return Ok(None) };
         self.taken += length;
         Ok(Some(record))
+    }
+}
+
+/// An output that consists of records and ends behind one. Dropping it gives the output up.
+#[derive(Debug)]
+pub struct RecordStream {
+    output: Output,
+    records: Records,
+    faults: Faults,
+}
+
+/// What the guest has sent when it has sent something else.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// It ended within a record.
+    pub torn: &'static str,
+    /// It left bytes out.
+    pub gap: &'static str,
+}
+
+impl RecordStream {
+    pub fn new(output: Output, faults: Faults) -> Self {
+        Self { output, records: Records::default(), faults }
+    }
+
+    /// The next record; `None` at the end. Loses nothing when it is cancelled.
+    pub async fn next<T, E>(
+        &mut self,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<Option<T>, GuestError>
+    where
+        GuestError: From<E>,
+    {
+        loop {
+            if let Some(record) = self.records.take(&parse)? {
+                return Ok(Some(record));
+            }
+            match self.output.next().await {
+                Piece::Bytes { bytes, .. } => self.records.extend(&bytes),
+                Piece::End if self.records.is_empty() => return Ok(None),
+                Piece::End => return Err(GuestError::Malformed { what: self.faults.torn }),
+                Piece::Gap { .. } => return Err(GuestError::Malformed { what: self.faults.gap }),
+                Piece::Failed(error) => return Err(error),
+            }
+        }
     }
 }

@@ -3,38 +3,21 @@
 use protocol::message::WatchEvent;
 use protocol::watch::parse_record;
 
-use super::records::Records;
-use super::{GuestError, Output, Piece};
+use super::records::{Faults, RecordStream};
+use super::{GuestError, Output};
 
 /// A stream of changes. Dropping it ends the watch.
 #[derive(Debug)]
-pub struct Watcher {
-    output: Output,
-    records: Records,
-}
+pub struct Watcher(RecordStream);
 
 impl Watcher {
     pub(super) fn new(output: Output) -> Self {
-        Self { output, records: Records::default() }
+        let torn = "a watch stream that ends within a record";
+        Self(RecordStream::new(output, Faults { torn, gap: "a watch stream with a gap" }))
     }
 
     /// The next change; `None` when the watched path is gone. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>, GuestError> {
-        loop {
-            if let Some(event) = self.records.take(parse_record)? {
-                return Ok(Some(event));
-            }
-            match self.output.next().await {
-                Piece::Bytes { bytes, .. } => self.records.extend(&bytes),
-                Piece::End if self.records.is_empty() => return Ok(None),
-                Piece::End => return malformed("a watch stream that ends within a record"),
-                Piece::Gap { .. } => return malformed("a watch stream with a gap"),
-                Piece::Failed(error) => return Err(error),
-            }
-        }
+        self.0.next(parse_record).await
     }
-}
-
-fn malformed<T>(what: &'static str) -> Result<T, GuestError> {
-    Err(GuestError::Malformed { what })
 }

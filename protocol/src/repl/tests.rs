@@ -2,12 +2,19 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::BODY_DEPTH_MAX;
+use crate::limits::TEXT_BYTES_MAX;
 use crate::msgpack::tests::samples::{Draw, HAPPENINGS, numbers};
+use crate::record::LENGTH_BYTES;
 
 fn encoded(event: &Event) -> Vec<u8> {
     let mut out = Vec::new();
     encode_record(event, &mut out);
     out
+}
+
+fn record_bytes(input: &[u8]) -> Result<Option<usize>, RecordError> {
+    let length = record::length(input, EVENT_BYTES_MAX);
+    length.map_err(|TooLong { bytes }| RecordError::TooLong { bytes })
 }
 
 fn lost(reason: &str) -> Event {

@@ -17,22 +17,13 @@ const BASH: Tongue = Tongue {
 };
 
 async fn hold(cases: &[Case]) {
-    if !have_bash() {
+    if !tests::have_or_skip("bash") {
         return;
     }
     let sandbox = Sandbox::start().await;
     let wrong = run_table(&sandbox.guest, &BASH, cases).await;
     sandbox.end().await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// Whether there is a bash to try; otherwise it says that there is none.
-fn have_bash() -> bool {
-    let found = tests::have("bash");
-    if !found {
-        tests::skip("there is no bash here");
-    }
-    found
 }
 
 #[tokio::test]
@@ -57,7 +48,7 @@ async fn endless_code() {
 
 #[tokio::test]
 async fn what_outlives_its_run_speaks_late() {
-    if !have_bash() {
+    if !tests::have_or_skip("bash") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -87,7 +78,7 @@ async fn what_outlives_its_run_speaks_late() {
 
 #[tokio::test]
 async fn fewer_privileges_are_for_good_and_harmless() {
-    if !have_bash() {
+    if !tests::have_or_skip("bash") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -109,7 +100,7 @@ async fn fewer_privileges_are_for_good_and_harmless() {
 
 #[tokio::test]
 async fn the_end_of_a_context_runs_its_exit_trap() {
-    if !have_bash() {
+    if !tests::have_or_skip("bash") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -130,7 +121,7 @@ async fn the_end_of_a_context_runs_its_exit_trap() {
 
 #[tokio::test]
 async fn a_removed_directory_costs_no_more_than_the_shell() {
-    if !have_bash() {
+    if !tests::have_or_skip("bash") {
         return;
     }
     let sandbox = Sandbox::start().await;

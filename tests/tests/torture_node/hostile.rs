@@ -180,7 +180,7 @@ const SPEAKS: &str = "console.log(1)";
 /// There is no deadline here: either the ruined interpreter goes on, or it ends by itself.
 #[tokio::test]
 async fn what_node_itself_does_not_stand_ends_without_a_deadline() {
-    if !super::have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -230,7 +230,7 @@ const FLOODS: &[&str] = &[
 
 #[tokio::test]
 async fn many_errors_are_no_ruin() {
-    if !super::have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -248,7 +248,7 @@ async fn many_errors_are_no_ruin() {
 /// interrupt gets in between is a race, and the interpreter's end is the honest last resort.
 #[tokio::test]
 async fn a_loop_of_children_that_are_waited_for_ends_one_way_or_the_other() {
-    if !super::have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;

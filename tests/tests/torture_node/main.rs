@@ -21,18 +21,9 @@ fn tongue(context: &'static str) -> Tongue {
     }
 }
 
-/// Whether there is a Node to try; otherwise it says that there is none.
-fn have_node() -> bool {
-    let found = tests::have("node");
-    if !found {
-        tests::skip("there is no node here");
-    }
-    found
-}
-
 /// All rows hold, one after the other, in a context that is opened like this and has run `before`.
 async fn hold(open: impl FnOnce(&mut OpenContext), before: &str, cases: &[Case]) {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -110,7 +101,7 @@ async fn crashes() {
 
 #[tokio::test]
 async fn a_ruined_interpreter_goes_on() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -139,7 +130,7 @@ async fn a_ruined_interpreter_goes_on() {
 
 #[tokio::test]
 async fn what_node_itself_does_not_stand_costs_no_more_than_the_interpreter() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -209,7 +200,7 @@ const TRACED: &[Traced] = &[
 
 #[tokio::test]
 async fn stacks_have_the_runs_own_lines_and_none_of_the_drivers() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -266,7 +257,7 @@ async fn told_late(guest: &Guest, expected: &[&str]) -> String {
 
 #[tokio::test]
 async fn what_outlives_its_run_speaks_late_and_hurts_no_other() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -322,7 +313,7 @@ async fn what_outlives_its_run_speaks_late_and_hurts_no_other() {
 
 #[tokio::test]
 async fn what_an_earlier_run_left_spinning_is_interrupted_with_the_next() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -367,7 +358,7 @@ async fn answered(guest: &Guest, code: &str, lines: &[&str]) -> (Ran, Vec<(Strin
 
 #[tokio::test]
 async fn input_is_asked_for_or_at_its_end() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -433,7 +424,7 @@ fn displays(ran: &Ran) -> Vec<(Role, Vec<(String, String)>)> {
 
 #[tokio::test]
 async fn displays_stand_in_their_place_and_hostile_ones_are_errors() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -478,7 +469,7 @@ async fn displays_stand_in_their_place_and_hostile_ones_are_errors() {
 
 #[tokio::test]
 async fn the_end_of_a_context_is_the_end_of_a_script() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;
@@ -509,7 +500,7 @@ async fn the_end_of_a_context_is_the_end_of_a_script() {
 /// or not. Either way that is a crash like another.
 #[tokio::test]
 async fn descriptors_closed_or_filled_with_garbage_cost_no_more_than_the_interpreter() {
-    if !have_node() {
+    if !tests::have_or_skip("node") {
         return;
     }
     let sandbox = Sandbox::start().await;

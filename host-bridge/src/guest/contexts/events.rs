@@ -3,39 +3,22 @@
 use protocol::repl::{Event, parse_record};
 
 use super::clip;
-use crate::guest::records::Records;
-use crate::guest::{GuestError, Output, Piece};
+use crate::guest::records::{Faults, RecordStream};
+use crate::guest::{GuestError, Output};
 
 /// A stream of a context's events. Dropping it ends the watch. It never holds anybody up, so what it
 /// is too slow for comes as a gap.
 #[derive(Debug)]
-pub struct Events {
-    output: Output,
-    records: Records,
-}
+pub struct Events(RecordStream);
 
 impl Events {
     pub(super) fn new(output: Output) -> Self {
-        Self { output, records: Records::default() }
+        let torn = "a stream of events that ends within one";
+        Self(RecordStream::new(output, Faults { torn, gap: "a stream of events with a gap" }))
     }
 
     /// The next event; `None` when the context is closed. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Result<Option<Event>, GuestError> {
-        loop {
-            if let Some(event) = self.records.take(parse_record)? {
-                return Ok(Some(clip::event(event)));
-            }
-            match self.output.next().await {
-                Piece::Bytes { bytes, .. } => self.records.extend(&bytes),
-                Piece::End if self.records.is_empty() => return Ok(None),
-                Piece::End => return malformed("a stream of events that ends within one"),
-                Piece::Gap { .. } => return malformed("a stream of events with a gap"),
-                Piece::Failed(error) => return Err(error),
-            }
-        }
+        Ok(self.0.next(parse_record).await?.map(clip::event))
     }
-}
-
-fn malformed<T>(what: &'static str) -> Result<T, GuestError> {
-    Err(GuestError::Malformed { what })
 }
