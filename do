@@ -43,7 +43,7 @@ install_debian() {
 
 install_just
 case $recipe in
-ci | test | soak | soak-repl)
+ci | test | soak | soak-repl | soak-server)
     install_cargo_tool cargo-nextest cargo-nextest
     install_debian tmux vim less python3
     ;;&

@@ -73,6 +73,10 @@ simulate SEEDS="100000":
 fuzz SECONDS="60":
     for target in frames_from_host frames_from_agent events tar spool_model; do RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $target -- -max_total_time={{SECONDS}} -rss_limit_mb=512 -max_len=65536 || exit 1; done
 
+# Write docs/configuration.md and dist/burrow.toml anew, after changing an option.
+configuration:
+    BURROW_WRITE_CONFIGURATION=1 cargo test -p host-bridge --lib settings
+
 # Write the frozen message surface anew, after adding optional fields.
 schema MODE="1":
     BURROW_WRITE_SCHEMA={{MODE}} cargo test -p protocol --test schema
@@ -84,6 +88,14 @@ soak RUNS="10000": build
 # Ten thousand runs each of short code in every language: not one result wrong. Some minutes.
 soak-repl RUNS="10000": build
     BURROW_SOAK_RUNS={{RUNS}} cargo nextest run --release -p tests --run-ignored only --test repl_nothing_lost soak --no-capture
+
+# The server under a thousand sandboxes, and sixteen clients: nothing lost or left behind. Some minutes.
+soak-server RUNS="1000": build _sdk
+    BURROW_SERVER_RUNS={{RUNS}} cargo nextest run --release -p tests --test sdk load:: --no-capture
+
+# The server against its own document, with many random calls. Some minutes.
+contract EXAMPLES="60" SEED="1": build
+    BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run -p tests --test api_contract --no-capture
 
 # Figures beside a floor measured in the same run: sizes, runs, flood, starts, many, repl, or all.
 bench WHICH="": build (_jupyter WHICH)
@@ -102,6 +114,10 @@ _jupyter WHICH:
     else
         echo "bench: no Jupyter kernel: $(tail -n 1 target/jupyter.log)" >&2
     fi
+
+# The published clients that the server is tested with; without them those tests are skipped.
+_sdk:
+    -@tests/sdk/install target/sdk
 
 _target:
     @rustup target list --installed | grep -q '^{{musl}}$' || rustup target add {{musl}}

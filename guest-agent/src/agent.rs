@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use protocol::hello::AgentInfo;
 use protocol::limits;
+use protocol::requests::GroupLimits;
 use protocol::spool::Budget;
 use protocol::{AgentId, Fault, FaultCode, Text};
 use tokio::sync::Notify;
 
 use crate::cgroup::{CgroupSupport, Groups, SessionGroup};
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::pid1::reaper::Reaper;
 use crate::repl::Contexts;
 use crate::serve::Peers;
@@ -30,6 +32,7 @@ pub struct Agent {
     pub sessions: Sessions,
     pub contexts: Contexts,
     pub peers: Peers,
+    pub metrics: Metrics,
     stopping: Cell<bool>,
     /// The grace of the stop that was asked for.
     stop_grace: Cell<Option<Duration>>,
@@ -64,6 +67,7 @@ impl Agent {
             ..AgentInfo::default()
         };
         Ok(Rc::new(Self {
+            metrics: Metrics::new(config.init),
             config,
             id: AgentId(id),
             reaper,
@@ -88,6 +92,26 @@ impl Agent {
             uptime_ms: (clock::monotonic_us() - self.config.began_us) / 1000,
             ..self.info.clone()
         }
+    }
+
+    /// A group for a session or an interpreter (`whose`), if the machine has groups. Without one it
+    /// runs too; what that means is said.
+    pub fn take_group(
+        &self,
+        whose: &str,
+        limits: GroupLimits,
+        warnings: &mut Vec<String>,
+    ) -> Option<SessionGroup> {
+        match self.groups.borrow_mut().as_mut().map(|groups| groups.take(&limits.into())) {
+            Some(Ok(group)) => return Some(group),
+            Some(Err(error)) => warnings.push(format!("{whose} has no control group: {error}")),
+            None if limits != GroupLimits::default() => {
+                warnings
+                    .push("limits are not enforced: there are no control groups here".to_owned());
+            }
+            None => {}
+        }
+        None
     }
 
     /// Gives back the control group of something that has ended.

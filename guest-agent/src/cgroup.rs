@@ -8,6 +8,7 @@
 //! Everything goes through descriptors of the group's directory, never through a path: in a sandbox
 //! the agent alone has a writable view of the hierarchy, opened before the sandbox was closed.
 
+mod account;
 mod directory;
 
 use std::io;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::Pid;
 
 use crate::sys::mountinfo;
+pub use account::{Account, parse_pressure};
 pub use directory::Directory;
 
 #[cfg(test)]
@@ -57,6 +59,8 @@ fn failed(step: &'static str) -> impl Fn(io::Error) -> CgroupError {
 /// The groups of this agent.
 pub struct Groups {
     root: Directory,
+    /// The root was made for this agent, and nobody else lives in it.
+    is_ours: bool,
     controllers: Vec<String>,
     /// Distinguishes the groups of this agent; a name is never used twice.
     next: u64,
@@ -89,12 +93,12 @@ impl CgroupSupport {
     /// has made, in whose leaf the agent is already.
     pub fn discover(made: Option<Directory>) -> Self {
         let groups = match made {
-            Some(root) => Groups::below(root),
+            Some(root) => Groups::below(root, true),
             None => own_directory().and_then(|path| {
                 let root =
                     Directory::open(&path).map_err(failed("opening the agent's control group"))?;
                 enter_leaf(&root)?;
-                Groups::below(root)
+                Groups::below(root, false)
             }),
         };
         match groups {
@@ -141,9 +145,10 @@ fn enter_leaf(root: &Directory) -> Result<(), CgroupError> {
 
 impl Groups {
     /// Hands the controllers down, and makes the first spare, which proves that groups can be made.
-    fn below(root: Directory) -> Result<Self, CgroupError> {
+    fn below(root: Directory, is_ours: bool) -> Result<Self, CgroupError> {
         let controllers = hand_down(&root);
-        let mut groups = Self { root, controllers, next: 0, spare: None, retired: Vec::new() };
+        let mut groups =
+            Self { root, is_ours, controllers, next: 0, spare: None, retired: Vec::new() };
         groups.spare = Some(groups.create()?);
         Ok(groups)
     }
@@ -151,6 +156,12 @@ impl Groups {
     /// The controllers that sessions have.
     pub fn controllers(&self) -> &[String] {
         &self.controllers
+    }
+
+    /// What the kernel accounts to the agent and all of its sessions together. A group that others
+    /// have made may be theirs too, or even the whole machine's, and says nothing of the agent.
+    pub fn account(&self) -> Account {
+        if self.is_ours { Account::read(&self.root) } else { Account::default() }
     }
 
     /// A group for a new session: the spare if there is one.
@@ -281,6 +292,11 @@ impl SessionGroup {
     /// The most memory that it has had at once.
     pub fn memory_bytes_peak(&self) -> Option<u64> {
         self.read("memory.peak").ok()?.trim().parse().ok()
+    }
+
+    /// What the kernel accounts to it.
+    pub fn account(&self) -> Account {
+        Account::read(&self.directory)
     }
 
     /// One of the group's files, such as `cpu.stat` or `memory.pressure`.

@@ -71,6 +71,8 @@ pub struct Config {
     pub init: bool,
     /// The environment of every program, under what a start adds.
     pub env: Vec<(String, String)>,
+    /// Whether what is written at `/` is kept in memory.
+    pub scratch_in_memory: bool,
     /// What was done to get here.
     pub boot: Vec<BootStep>,
     /// When `main` began, by the monotonic clock.

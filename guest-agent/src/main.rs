@@ -10,6 +10,7 @@ mod file;
 mod flow;
 mod host;
 mod limits;
+mod metrics;
 mod pid1;
 mod port;
 mod process;
@@ -91,6 +92,8 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
     let settings = Config {
         init: true,
         env: config.env,
+        // `boot::root` has made the scratch file system, which is a tmpfs.
+        scratch_in_memory: true,
         boot: steps.collect(),
         began_us,
         ends_with_link: listener.is_none(),
@@ -108,6 +111,7 @@ fn serve(listen: &Path, began_us: u64) -> ExitCode {
     let settings = Config {
         init: nix::unistd::getpid().as_raw() == 1,
         env: std::env::vars().collect(),
+        scratch_in_memory: false,
         boot: Vec::new(),
         began_us,
         ends_with_link: false,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use protocol::limits::STOP_GRACE_GUEST;
 use protocol::message::{InputOpened, Reply};
+use protocol::metrics::AskUsage;
 use protocol::mux::Direction;
 use protocol::repl::Run;
 use protocol::requests::{Input, Subscribe};
@@ -18,7 +19,7 @@ use crate::flow::{Inlet, Outlet};
 use crate::serve::Peer;
 use crate::session::Starter;
 use crate::task::{self, Work};
-use crate::{file, port, repl};
+use crate::{file, metrics, port, repl};
 
 /// The kernel's largest file offset; nothing above it can be added to without care.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -127,6 +128,8 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::CloseContext { context } => {
             later(peer, id, repl::close(agent, &context, peer.name.clone()));
         }
+        Request::Metrics(ask) => later(peer, id, boxed(metrics::answer(agent.clone(), ask))),
+        Request::Usage(ask) => usage(agent, peer, id, ask),
         Request::Shutdown(ask) => {
             agent.stop(ask.grace_ms.map_or(STOP_GRACE_GUEST, Duration::from_millis));
             peer.answer(id, Ok(Reply::Done {}));
@@ -263,6 +266,20 @@ fn queue_run(
         Err(fault) => {
             peer.forget(stream);
             peer.answer(id, Err(fault));
+        }
+    }
+}
+
+fn usage(agent: &Agent, peer: &Rc<Peer>, id: RequestId, ask: AskUsage) {
+    match (ask.session, ask.context) {
+        (Some(session), None) => {
+            let session = agent.sessions.get(&session);
+            peer.answer(id, session.map(|session| Reply::Usage(session.usage())));
+        }
+        (None, Some(context)) => later(peer, id, repl::usage(agent, &context)),
+        _ => {
+            let message = "the usage of one session or of one context can be asked for";
+            peer.answer(id, Err(Fault::new(FaultCode::Invalid, message)));
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::agent::Agent;
 use crate::cgroup::CgroupSupport;
 use crate::config::Config;
 use crate::limits::{FILE_THREAD_KEPT, FILE_THREADS_MAX, GOODBYE_FLUSH_MAX};
+use crate::metrics;
 use crate::pid1::reaper::{Reaper, Remaining};
 use crate::pid1::shutdown::{self, Scope};
 use crate::pid1::signals::{Blocked, Notice, Signals};
@@ -71,6 +72,8 @@ async fn live(
     if let Some(listener) = doors.listener {
         task::spawn(answer_door(agent.clone(), listener)?);
     }
+    // Behind the link, so that the first sample is in nobody's way.
+    task::spawn(metrics::run(agent.clone()));
     let grace = tokio::select! {
         grace = agent.stop_asked() => grace,
         () = agent.peers.none_linked(), if ends_with_link => Duration::ZERO,

@@ -13,6 +13,7 @@
 //! ```
 
 mod client;
+mod door;
 mod line;
 mod lock;
 pub mod message;
@@ -21,6 +22,7 @@ mod serve;
 mod server;
 
 pub use client::{Client, ClientError};
+pub use door::DoorError;
 pub use lock::{LockError, Locks};
 pub use message::{Code, Dialled, List, Refusal, Version};
 pub use serve::{ServeError, ServeOptions, serve};

@@ -35,6 +35,20 @@ pub const CGROUP_REMOVAL_DEADLINE: Duration = Duration::from_secs(2);
 pub const CGROUP_REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 /// Directories of the control group tree that are looked through for a dead machine's groups.
 pub const CGROUP_DIRECTORIES_MAX: usize = 4096;
+/// The memory that a sandbox may be granted, in MiB: below it no interpreter starts, above it the
+/// number is surely in other units.
+pub const MEMORY_MIB_MIN: u64 = 16;
+pub const MEMORY_MIB_MAX: u64 = 16 * 1024 * 1024;
+/// Quarters of its memory that a sandbox's writable layer may fill. The layer is memory too, and a
+/// kernel that finds no program to kill for it kills the agent, and with it the sandbox.
+pub const SCRATCH_QUARTERS_OF_MEMORY: u64 = 3;
+/// The smallest share of processors, in thousandths of one. Who asks for none gets this, and the
+/// agent still answers within its deadlines.
+pub const CPU_MILLIS_MIN: u32 = 50;
+/// The largest share: more than any host has.
+pub const CPU_MILLIS_MAX: u32 = 1024 * 1000;
+/// The period over which a share of processors is counted: the kernel's own default.
+pub const CPU_PERIOD_US: u64 = 100_000;
 /// The file that names a process's start: `/proc/<pid>/stat` is one line of at most 52 numbers and
 /// a name of 64 bytes.
 pub const PROC_STAT_BYTES_MAX: u64 = 4096;
@@ -57,6 +71,32 @@ pub const REDIAL_DEADLINE: Duration = Duration::from_secs(90);
 
 /// The grace of a stop that names none: the agent's own default.
 pub const STOP_GRACE_DEFAULT: Duration = protocol::limits::STOP_GRACE_GUEST;
+/// Labels of a sandbox, and the bytes of a key and a value: as many as people sort by, and a record
+/// stays small.
+pub const LABELS_MAX: usize = 64;
+pub const LABEL_KEY_BYTES_MAX: usize = 63;
+pub const LABEL_VALUE_BYTES_MAX: usize = 255;
+/// The longest path that the kernel takes.
+pub const WORKDIR_BYTES_MAX: usize = 4096;
+/// Sandboxes on one page of a list.
+pub const PAGE_RECORDS_MAX: usize = 1000;
+/// The longest time to live that may be asked for: ten years are surely a mistake of units, and no
+/// clock overflows.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// An agent is asked whether it is at work so often within an idle time to live: what nobody told
+/// us of is then noticed, and the sandbox outlives its idle time by no more than such a part.
+pub const IDLE_LOOKS: u32 = 8;
+/// The pauses between those looks: a question costs the agent microseconds.
+pub const IDLE_LOOK_PAUSE_MIN: Duration = Duration::from_millis(50);
+pub const IDLE_LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long an agent may take to answer that; the next look asks again.
+pub const IDLE_LOOK_DEADLINE: Duration = Duration::from_secs(5);
+/// A time shown of an expiry is corrected when the clocks have come apart by more than this.
+pub const EXPIRY_DRIFT_SHOWN: Duration = Duration::from_secs(1);
+
+/// What is kept of each output when all of it is asked for at the end: a caller that wants more
+/// reads it as it comes.
+pub const WHOLE_OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 // Output logs.
 

@@ -29,6 +29,7 @@ use crate::guest::{Guest, Options};
 use crate::limits::{BOOT_DEADLINE, REDIAL_DEADLINE};
 use crate::link::{Address, LinkError};
 pub use id::BoxId;
+pub use process::bounds::Bounds;
 pub use process::identity::ProcessIdentity;
 
 /// A future behind a trait object.
@@ -55,6 +56,11 @@ pub trait Running: Send + Sync {
 
     /// What a later bridge needs to find this machine again.
     fn trace(&self) -> Trace;
+
+    /// What was asked for and does not hold here, in words, as far as this bridge has started it.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Stops in order: the agent is asked, granted `grace`, and killed when it takes longer.
     /// Returns when the machine is gone, or when even killing did not help in time.
@@ -151,6 +157,7 @@ pub struct MachineSpec {
     /// The directory that becomes the root file system, read-only.
     pub root: PathBuf,
     pub scratch_bytes: u64,
+    pub bounds: Bounds,
     pub env: Vec<(String, String)>,
     /// Paths of `root` that programs must not see.
     pub hide: Vec<String>,

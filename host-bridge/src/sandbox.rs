@@ -14,10 +14,14 @@
 //! it knows nothing of who asks or how.
 
 pub mod event;
+mod expiry;
+pub mod label;
 pub mod log;
 pub mod name;
 pub mod one_shot;
 mod owner;
+mod page;
+mod presence;
 pub mod record;
 mod recorder;
 pub mod registry;
@@ -28,16 +32,19 @@ use std::io;
 use std::path::PathBuf;
 
 pub use event::{Event, EventSink};
+pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};
 pub use one_shot::{OneShot, one_shot};
+pub use page::{Filter, Page};
+pub use presence::Activity;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
-pub use registry::Registry;
+pub use registry::{Registry, Until};
 pub use spec::Spec;
-pub use state::{State, Why};
+pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
 
-use crate::limits::SANDBOXES_MAX;
+use crate::limits::{SANDBOXES_MAX, WORKDIR_BYTES_MAX};
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
 
@@ -66,6 +73,18 @@ pub enum SandboxError {
         "{hostname:?} is not a host name: 1 to 63 of letters, digits, '_' and '-', beginning with a letter or digit"
     )]
     Hostname { hostname: String },
+    #[error(
+        "{workdir:?} cannot be a working directory: write an absolute path of at most {WORKDIR_BYTES_MAX} bytes"
+    )]
+    Workdir { workdir: String },
+    #[error("{what} is {value}; from {min} to {max} would do")]
+    OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
+    #[error(transparent)]
+    Label(#[from] InvalidLabel),
+    #[error("{what} cannot be had: {why}")]
+    Unsupported { what: &'static str, why: &'static str, hint: &'static str },
+    #[error("the agent of {which} does not answer any more: {reason}")]
+    Lost { which: SandboxRef, reason: String },
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error("could not {action} {path:?}: {source}")]

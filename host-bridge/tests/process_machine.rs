@@ -23,6 +23,7 @@ use host_bridge::sandbox::{
     EventSink, RECORDED_HOLDER, Registry, SandboxError, SandboxRef, Spec, State, Why, event,
     find_log, one_shot,
 };
+use host_bridge::settings::Settings;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::message::Channel;
@@ -464,7 +465,9 @@ async fn the_whole_of_it_goes_over_the_control_socket() {
         let heard = Arc::clone(&heard);
         Arc::new(move |event| heard.lock().unwrap().push(event.to_string()))
     };
-    let options = ServeOptions { paths: paths.clone(), stop_sandboxes: false, events };
+    let mut settings = Settings::default();
+    settings.server.listen.clear();
+    let options = ServeOptions { paths: paths.clone(), settings, events };
     let serving = tokio::spawn(serve(options));
     until("the socket", || paths.control_socket().exists().then_some(())).await;
 

@@ -147,6 +147,8 @@ impl ExitRecord {
 pub const EXIT_NOT_EXECUTABLE: i32 = 126;
 /// The exit code of a shell for a program that was not found.
 pub const EXIT_NOT_FOUND: i32 = 127;
+/// What shells add to the number of a deadly signal.
+const EXIT_SIGNALED: i32 = 128;
 /// The exit code of `timeout(1)`.
 pub const EXIT_TIMED_OUT: i32 = 124;
 /// The exit code of docker when it failed itself.
@@ -157,9 +159,11 @@ impl Cause {
     pub fn shell_code(&self) -> i32 {
         match self {
             Self::Exited { code } => *code,
-            Self::Signaled { signal, .. } | Self::Killed { signal, .. } => 128 + signal,
+            Self::Signaled { signal, .. } | Self::Killed { signal, .. } => {
+                signal.saturating_add(EXIT_SIGNALED)
+            }
             Self::TimedOut { .. } => EXIT_TIMED_OUT,
-            Self::OutOfMemory { .. } | Self::AgentStopping => 128 + 9,
+            Self::OutOfMemory { .. } | Self::AgentStopping => EXIT_SIGNALED + 9,
             Self::SpawnFailed { failure } => failure.shell_code(),
         }
     }

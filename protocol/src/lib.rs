@@ -18,6 +18,7 @@ pub mod hello;
 pub mod ids;
 pub mod limits;
 pub mod message;
+pub mod metrics;
 pub mod msgpack;
 pub mod mux;
 pub mod record;

@@ -84,6 +84,13 @@ pub const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What each rung of the ladder that ends a run is given before the next one is tried.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
+/// Samples in one answer: some four minutes, and with every field at its longest a quarter of
+/// [`FRAME_BYTES_MAX`].
+pub const METRICS_PAGE_MAX: usize = 256;
+/// Samples that an agent keeps: a quarter of an hour, so that a host that was away for ten minutes
+/// misses none.
+pub const METRICS_KEPT: usize = 900;
+
 /// Each end sends a ping when it has sent nothing for so long.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A link on which nothing arrived for so long is dead.

@@ -6,6 +6,7 @@ use crate::exit::ExitRecord;
 use crate::fault::Fault;
 use crate::hello::AgentInfo;
 use crate::ids::{ContextName, RequestId, SessionId, StreamId};
+use crate::metrics;
 use crate::repl;
 use crate::requests as ask;
 use crate::text::Text;
@@ -79,6 +80,8 @@ pub enum Request {
     CloseContext {
         context: ContextName,
     },
+    Metrics(metrics::AskMetrics),
+    Usage(metrics::AskUsage),
     Shutdown(ask::Shutdown),
 }
 
@@ -88,7 +91,7 @@ decode_enum! {
     Input(), Release(), ReadFile(), WriteFile(), Stat { path, follow }, List(), MakeDirectory(),
     Move(), Remove(), TarGet(), TarPut(), Watch(), Forward(), OpenContext(), Contexts {}, Run(),
     Interrupt(), AnswerInput(), Complete(), CheckCode { context, code }, WatchContext { context,
-    stream }, RestartContext { context }, CloseContext { context }, Shutdown()
+    stream }, RestartContext { context }, CloseContext { context }, Metrics(), Usage(), Shutdown()
 }
 
 /// The body of a reply frame.
@@ -139,13 +142,15 @@ pub enum Reply {
     },
     Completions(repl::Completions),
     Completeness(repl::Completeness),
+    Metrics(metrics::MetricsPage),
+    Usage(metrics::TreeUsage),
 }
 
 decode_enum! {
     Reply:
     Done {}, Info(), Started(), Sessions(), Exited(), Subscribed(), Input(), Reading { info; bytes
     }, Written { bytes, entries }, Stat(), Entries(), Context(), Contexts { contexts }, Queued {
-    run, ahead }, Interrupting { ; run }, Completions(), Completeness()
+    run, ahead }, Interrupting { ; run }, Completions(), Completeness(), Metrics(), Usage()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -342,6 +347,8 @@ impl Request {
             Self::WatchContext { .. } => "watch_context",
             Self::RestartContext { .. } => "restart_context",
             Self::CloseContext { .. } => "close_context",
+            Self::Metrics(_) => "metrics",
+            Self::Usage(_) => "usage",
             Self::Shutdown(_) => "shutdown",
         }
     }
@@ -368,6 +375,8 @@ impl Reply {
             Self::Interrupting { .. } => "interrupting",
             Self::Completions(_) => "completions",
             Self::Completeness(_) => "completeness",
+            Self::Metrics(_) => "metrics",
+            Self::Usage(_) => "usage",
         }
     }
 }

@@ -143,12 +143,15 @@ pub struct ContextInfo {
     /// How the last interpreter ended whose state nobody has been told is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
+    /// What of the request its interpreter could not have here, and why.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 decode_struct! {
     ContextInfo:
     context, language, state, interpreters, runs, queued, opened_at_ms; interpreter, running, cwd,
-    lost
+    lost, warnings
 }
 
 /// Where a context is in its life.

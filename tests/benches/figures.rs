@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
 mod repl;
+mod server;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -55,6 +56,9 @@ fn main() {
     }
     if takes("repl") {
         runtime.block_on(repl::figures(&mut report));
+    }
+    if takes("server") {
+        runtime.block_on(server::figures(&mut report));
     }
     if report.missed > 0 {
         println!("{} figures missed their target by more than {NOISE} times", report.missed);
@@ -143,6 +147,12 @@ fn floor_path() -> PathBuf {
     let path = agent_path().with_file_name("examples").join("floor");
     assert!(path.exists(), "{} is missing: run `just bench`", path.display());
     path
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let begun = Instant::now();
+    work();
+    begun.elapsed()
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -4,7 +4,9 @@
 //! Nothing here asserts anything about Burrow; each test says itself what must hold.
 
 pub mod contexts;
+pub mod http;
 pub mod sandbox;
+pub mod server;
 pub mod tmux;
 pub mod torture;
 
@@ -155,6 +157,8 @@ impl Burrow {
         command
             .args(arguments)
             .env("BURROW_RUNTIME_DIR", self.runtime())
+            // The port of the server is one for the whole machine; tests of it choose their own.
+            .env("BURROW_SERVER_LISTEN", "off")
             .env("BURROW_STATE_DIR", self.state())
             .env("BURROW_AGENT", agent_path())
             .stdin(Stdio::null());

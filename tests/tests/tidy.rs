@@ -22,28 +22,59 @@ const AGENT: &[Imports] = &[
     ("boot", &["sys", "cgroup"]),
     ("file", &["sys", "flow", "limits", "task"]),
     ("port", &["sys", "flow", "limits", "task"]),
-    ("repl", &["sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent", "session"]),
-    ("session", &["sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent"]),
+    ("metrics", &["sys", "process", "cgroup", "agent"]),
+    (
+        "repl",
+        &[
+            "sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent", "session",
+            "metrics",
+        ],
+    ),
+    (
+        "session",
+        &["sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent", "metrics"],
+    ),
     // One value that all parts share, by design.
-    ("agent", &["sys", "config", "cgroup", "pid1", "session", "repl", "serve"]),
-    ("router", &["agent", "flow", "task", "file", "port", "session", "repl", "serve"]),
+    ("agent", &["sys", "config", "cgroup", "metrics", "pid1", "session", "repl", "serve"]),
+    ("router", &["agent", "flow", "metrics", "task", "file", "port", "session", "repl", "serve"]),
     ("serve", &["sys", "flow", "limits", "task", "session", "agent", "router"]),
     (
         "run",
-        &["agent", "cgroup", "config", "limits", "task", "pid1", "session", "serve", "process"],
+        &[
+            "agent", "cgroup", "config", "limits", "metrics", "task", "pid1", "session", "serve",
+            "process",
+        ],
     ),
 ];
 
 const BRIDGE: &[Imports] = &[
     ("limits", &[]),
+    ("similar", &[]),
+    ("notify", &[]),
+    ("settings", &["similar"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["guest", "link", "config", "limits"]),
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
-    ("control", &["sandbox", "machine", "guest", "link", "config", "limits"]),
-    ("cli", &["control", "sandbox", "machine", "guest", "link", "config", "limits", "terminal"]),
+    ("keys", &["sandbox", "config", "limits"]),
+    ("api", &["keys", "settings", "sandbox", "machine", "guest", "link", "config", "limits"]),
+    ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
+    (
+        "control",
+        &[
+            "api", "keys", "notify", "settings", "sandbox", "machine", "guest", "link", "config",
+            "limits",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "api", "keys", "control", "settings", "similar", "sandbox", "machine", "guest", "link",
+            "config", "limits", "terminal",
+        ],
+    ),
 ];
 
 fn root() -> PathBuf {

@@ -65,6 +65,77 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
     })
 }
 
+/// The CPU time of one process, in the kernel's ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    pub parent: u32,
+    /// Its own, of all its threads.
+    pub own: u64,
+    /// Of the children that it has waited for, with what these had waited for.
+    pub waited: u64,
+    /// When it began, since the machine's start. With its number it is like no other process.
+    pub began: u64,
+}
+
+/// The times in `/proc/PID/stat`.
+pub fn parse_times(stat: &[u8]) -> Option<Times> {
+    // Behind the name there are only numbers, so whatever the name holds, the last one closes it.
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    // The third field, which `proc(5)` counts from 1, is the first of these.
+    let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
+    let parent = parse_number(fields.nth(4 - 3)?)? as u32;
+    let mut time = |ahead| parse_number(fields.nth(ahead)?);
+    let own = time(14 - 5)?.saturating_add(time(0)?);
+    let waited = time(0)?.saturating_add(time(0)?);
+    Some(Times { parent, own, waited, began: time(22 - 18)? })
+}
+
+/// The pages of `/proc/PID/statm` that are the process's alone or shared with what it was forked
+/// from: neither files nor memory that it has made to be shared.
+pub fn parse_private_pages(statm: &[u8]) -> Option<u64> {
+    let mut fields = statm.split(|byte| *byte == b' ');
+    let resident = parse_number(fields.nth(1)?)?;
+    Some(resident.saturating_sub(parse_number(fields.next()?)?))
+}
+
+/// What one process uses by itself, as far as the kernel tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    pub times: Times,
+    pub private_pages: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// What a process uses, if it exists.
+pub fn used(pid: Pid) -> Option<Used> {
+    let read = |file: &str| read_start(&format!("/proc/{pid}/{file}"), 1024);
+    let io = read("io").unwrap_or_default();
+    let io = String::from_utf8_lossy(&io);
+    let bytes = |name: &str| {
+        let found = io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        found.and_then(|number| parse_number(number.as_bytes())).unwrap_or(0)
+    };
+    Some(Used {
+        times: parse_times(&read("stat")?)?,
+        private_pages: parse_private_pages(&read("statm")?)?,
+        read_bytes: bytes("read_bytes"),
+        written_bytes: bytes("write_bytes"),
+    })
+}
+
+/// The digits at the beginning; the kernel's few negative numbers count as nothing.
+pub fn parse_number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    let number = digits
+        .map(|digit| u64::from(digit - b'0'))
+        .try_fold(0_u64, |number, digit| number.checked_mul(10)?.checked_add(digit))?;
+    match text.first() {
+        Some(b'-') => Some(0),
+        first => first.filter(|byte| byte.is_ascii_digit()).map(|_| number),
+    }
+}
+
 /// Whether the environment that the process was executed with has exactly this `name=value`.
 pub fn has_variable(pid: Pid, assignment: &str) -> bool {
     read_start(&format!("/proc/{pid}/environ"), ENVIRONMENT_BYTES_MAX)
@@ -104,6 +175,33 @@ mod tests {
         assert_eq!(process.group, Pid::from_raw(4));
         assert_eq!(process.session, Pid::from_raw(5));
         assert!(!process.zombie);
+    }
+
+    #[test]
+    fn no_name_moves_the_times() {
+        let rest = "S 3 4 5 0 -1 4194304 6 7 8 9 110 20 -1 40 20 0 1 0 777 2 3 4";
+        for name in ["sh", "a b", ") S 1 1 (", "\n1 (x) R 9", "))))", "\u{ff}"] {
+            let times = parse_times(format!("12 ({name}) {rest}\n").as_bytes());
+            let expected = Times { parent: 3, own: 130, waited: 40, began: 777 };
+            assert_eq!(times, Some(expected), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_stat_has_no_times() {
+        for text in ["", ")", "1 (x", "1 (x) S", "1 (x) S 1 2 3 4 5 6 7 8 9 10 a b c d e f g h i"] {
+            assert_eq!(parse_times(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(parse_number(b"99999999999999999999999"), None);
+        assert_eq!(parse_number(b"-5"), Some(0));
+        assert_eq!(parse_number(b""), None);
+    }
+
+    #[test]
+    fn shared_pages_are_not_a_processs_own() {
+        assert_eq!(parse_private_pages(b"765 445 417 5 0 123 0\n"), Some(28));
+        assert_eq!(parse_private_pages(b"765 4 417 5 0 123 0\n"), Some(0));
+        assert_eq!(parse_private_pages(b"765 445"), None);
     }
 
     #[test]

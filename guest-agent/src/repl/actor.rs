@@ -173,7 +173,8 @@ impl Actor {
 
     /// An interpreter begins.
     pub fn take_over(&mut self, begun: Begun) {
-        let Begun { interpreter, exit, sources } = begun;
+        let Begun { mut interpreter, exit, sources } = begun;
+        let warnings = std::mem::take(&mut interpreter.warnings);
         self.exit = Some(exit);
         self.interpreter = Some(interpreter);
         self.phase = Phase::Starting(Instant::now() + STARTUP_MAX);
@@ -182,7 +183,10 @@ impl Actor {
         self.count = 0;
         self.prepared = false;
         self.startup_words.clear();
-        self.context.publish(|view| view.interpreters += 1);
+        self.context.publish(|view| {
+            view.interpreters += 1;
+            view.warnings = warnings;
+        });
     }
 
     /// What can go on without anything happening.

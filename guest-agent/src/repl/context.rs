@@ -52,6 +52,7 @@ pub struct View {
     pub runs: u64,
     pub running: Option<u64>,
     pub lost: Option<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Answers the request of a run that begins at once, together with its first event: one wake of the
@@ -91,6 +92,7 @@ pub enum Order {
     Input(AnswerInput, Answer),
     Complete(Complete, Answer),
     Check(String, Answer),
+    Usage(Answer),
     /// The agent stops.
     Signal(nix::sys::signal::Signal),
 }
@@ -104,6 +106,7 @@ impl Context {
             runs: 0,
             running: None,
             lost: None,
+            warnings: Vec::new(),
         };
         Rc::new(Self {
             ask,
@@ -216,6 +219,7 @@ impl Context {
             opened_at_ms: self.opened_at_ms,
             cwd: self.ask.cwd.clone(),
             lost: view.lost,
+            warnings: view.warnings,
         }
     }
 

@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::exit::{SpawnFailure, SpawnStage};
 use protocol::message::Channel as Output;
+use protocol::metrics::TreeUsage;
 use protocol::repl::OpenContext;
 use protocol::{Fault, Text};
 use tokio::sync::oneshot;
@@ -24,6 +25,7 @@ use super::message::{Binary, ToDriver};
 use super::source::{NO_RUN, Source};
 use crate::agent::Agent;
 use crate::cgroup::SessionGroup;
+use crate::metrics;
 use crate::pid1::reaper::{self, Exit};
 use crate::process::tree::Tree;
 use crate::process::{Command, Stdio, StdioPlan, output_pipe, user};
@@ -46,6 +48,8 @@ pub struct Interpreter {
     /// It has a limit of memory of its own.
     is_limited: bool,
     oom_kills_before: u64,
+    /// What of the request could not be had here, and why.
+    pub warnings: Vec<String>,
 }
 
 /// An interpreter that has begun to start, and the pipes that it was given.
@@ -127,6 +131,11 @@ impl Interpreter {
     /// Whether the kernel has killed something of the current run for want of memory.
     pub fn ran_out_of_memory(&self) -> bool {
         self.oom_kills() > self.oom_kills_before
+    }
+
+    /// What it uses at the moment with all that it has started.
+    pub fn usage(&self) -> TreeUsage {
+        metrics::usage(&self.tree())
     }
 
     fn oom_kills(&self) -> u64 {
@@ -256,9 +265,8 @@ fn begin(
         let token = hex(channel.token());
         env.push(("BURROW_TOKEN".into(), token.into()));
     }
-    // Without a group it works too, as sessions do.
-    let group =
-        agent.groups.borrow_mut().as_mut().and_then(|groups| groups.take(&ask.limits.into()).ok());
+    let mut warnings = Vec::new();
+    let group = agent.take_group("the interpreter", ask.limits, &mut warnings);
     let command = Command {
         session,
         argv,
@@ -298,6 +306,7 @@ fn begin(
         group,
         is_limited: ask.limits.memory_bytes.is_some(),
         oom_kills_before: 0,
+        warnings,
         peak: File::options().write(true).open(format!("/proc/{}/clear_refs", child.pid)).ok(),
     };
     let Stdio::Pipes { stdout, stderr, .. } = child.stdio else {

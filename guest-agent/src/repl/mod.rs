@@ -201,6 +201,10 @@ pub fn check_code(agent: &Agent, name: &ContextName, code: String) -> Pending {
     answered(agent.contexts.get(name), |answer| Order::Check(code, answer))
 }
 
+pub fn usage(agent: &Agent, name: &ContextName) -> Pending {
+    answered(agent.contexts.get(name), Order::Usage)
+}
+
 pub fn restart(agent: &Agent, name: &ContextName, by: String) -> Pending {
     answered(agent.contexts.get_open(name), |answer| Order::Restart { by, answer })
 }

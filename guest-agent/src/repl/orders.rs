@@ -1,12 +1,14 @@
 //! What is asked of a context besides runs, and how it is answered.
 
 use protocol::message::Reply;
+use protocol::metrics::TreeUsage;
 use protocol::repl::{self, AnswerInput, Complete, Completeness, Completions, Interrupt, RunEnd};
 use protocol::{Fault, FaultCode};
 use tokio::time::Instant;
 
 use super::actor::{Actor, Ask, Closing, Phase};
 use super::context::{Answer, Order};
+use super::interpreter::Interpreter;
 use super::limits::{ASK_MAX, ASKS_MAX, CLOSE_GRACE};
 use super::message::{Binary, ToDriver};
 
@@ -22,6 +24,11 @@ impl Actor {
             }
             Order::Complete(ask, answer) => self.complete(&ask, answer),
             Order::Check(code, answer) => self.check(&code, answer),
+            Order::Usage(answer) => {
+                let used =
+                    self.interpreter.as_ref().map_or_else(TreeUsage::default, Interpreter::usage);
+                let _ = answer.send(Ok(Reply::Usage(used)));
+            }
             Order::Restart { by, answer } => {
                 self.doom(RunEnd::Interrupted { by: by.clone() });
                 self.lost = self.interpreter.is_some().then(|| format!("restarted by {by}"));

@@ -27,6 +27,7 @@ use nix::unistd::Pid;
 use protocol::exit::ExitRecord;
 use protocol::limits;
 use protocol::message::{Channel, SessionInfo, SessionList, Subscribed};
+use protocol::metrics::TreeUsage;
 use protocol::requests::{
     Input, Origin, Release, Resize, Role, Signal, Subscribe, Target, TerminalSize,
 };
@@ -37,6 +38,7 @@ use tokio::sync::watch;
 use crate::agent::Agent;
 use crate::cgroup::SessionGroup;
 use crate::flow::{Inlet, Outlet, Pin, Tap};
+use crate::metrics;
 use crate::process::tree::{Members, Tree};
 use crate::session::input::Keyboard;
 use crate::session::pump::Terminal;
@@ -491,6 +493,11 @@ impl Session {
     )]
     fn members(&self) -> Members {
         self.tree_with(|tree| tree.members()).unwrap_or_default()
+    }
+
+    /// What the session uses at the moment; nothing if it never ran.
+    pub fn usage(&self) -> TreeUsage {
+        self.tree_with(metrics::usage).unwrap_or_default()
     }
 
     fn info(&self) -> SessionInfo {

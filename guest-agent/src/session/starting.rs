@@ -59,7 +59,7 @@ impl Sessions {
         self.make_room(agent)?;
 
         let mut warnings = Vec::new();
-        let group = take_group(agent, ask, &mut warnings);
+        let group = agent.take_group("the session", ask.limits, &mut warnings);
         let command = command(agent, ask, group.as_ref())?;
         let line = command_line(&command.argv);
         let (started_at_ms, started_us) = (clock::wall_ms(), clock::monotonic_us());
@@ -338,26 +338,6 @@ fn open_streams(agent: &Agent, ask: &Start, stdio: ProcessStdio) -> std::io::Res
         }
     }
     Ok(streams)
-}
-
-/// A group for the session, if the machine has groups. A start without one still works; what that
-/// means is said.
-fn take_group(agent: &Agent, ask: &Start, warnings: &mut Vec<String>) -> Option<SessionGroup> {
-    let limited = ask.limits != protocol::requests::GroupLimits::default();
-    match agent.groups.borrow_mut().as_mut().map(|groups| groups.take(&ask.limits.into())) {
-        Some(Ok(group)) => Some(group),
-        Some(Err(error)) => {
-            warnings.push(format!("the session has no control group: {error}"));
-            None
-        }
-        None => {
-            if limited {
-                warnings
-                    .push("limits are not enforced: there are no control groups here".to_owned());
-            }
-            None
-        }
-    }
 }
 
 /// Makes the next start's group once this start has been answered.

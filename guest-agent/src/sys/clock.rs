@@ -11,6 +11,13 @@ pub fn monotonic_us() -> u64 {
     now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
 }
 
+/// Hundredths of a second since the machine's start, suspensions included: what the start of a
+/// process is counted in.
+pub fn boot_ticks() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("every Linux has CLOCK_BOOTTIME");
+    now.tv_sec() as u64 * 100 + now.tv_nsec() as u64 / 10_000_000
+}
+
 /// Milliseconds since 1970 as the guest believes; 0 when its clock stands before that.
 pub fn wall_ms() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME");

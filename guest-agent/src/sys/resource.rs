@@ -1,9 +1,10 @@
 //! What the machine has, as the kernel tells it.
 //!
-//! `agent` asks once, at its start.
+//! `agent` and `metrics` ask once, at their start.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::unistd::{SysconfVar, sysconf};
 
 /// Main memory in bytes; 0 when the kernel does not tell.
 pub fn memory_bytes() -> u64 {
@@ -15,6 +16,12 @@ fn parse_memory_total(meminfo: &str) -> Option<u64> {
     let rest = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// The bytes of a page.
+pub fn page_bytes() -> u64 {
+    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
+    bytes.max(1) as u64
 }
 
 /// CPUs that this process may run on.

@@ -36,6 +36,14 @@ impl Context {
         connect(dialled.address, verb).await.with_context(|| format!("box {which} does not answer"))
     }
 
+    /// Says that somebody is at work in a box whose agent alone sees it, so that the box does not
+    /// expire for being left alone. It holds until the result is dropped.
+    pub async fn at_work(&self, which: &SandboxRef) -> Result<Client> {
+        let mut daemon = self.daemon().await?;
+        daemon.work(which).await?;
+        Ok(daemon)
+    }
+
     /// Adds what the daemon's refusal leaves open: what an unknown box may have been meant as.
     pub async fn explain(&self, which: &SandboxRef, error: ClientError) -> anyhow::Error {
         let ClientError::Refused(refusal) = &error else { return error.into() };
@@ -58,7 +66,7 @@ impl Context {
     /// Names of all boxes, for a hint: whatever fails, there is none.
     async fn names(&self) -> Vec<String> {
         let Ok(mut daemon) = self.daemon().await else { return Vec::new() };
-        let all = daemon.list(List { namespace: None, all: true }).await.unwrap_or_default();
+        let all = daemon.list(List { all: true, ..List::default() }).await.unwrap_or_default();
         all.iter().map(|record| record.which().to_string()).collect()
     }
 

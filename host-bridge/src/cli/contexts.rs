@@ -269,6 +269,7 @@ mod tests {
             opened_at_ms: 1000,
             cwd: None,
             lost: None,
+            warnings: Vec::new(),
         };
         let cells = row(&info, 13_000);
         let expected = ["python", "python", "3.1\\u{1b}[2J", "running 4", "3", "2", "7", "12s"];

@@ -15,6 +15,7 @@ use crate::control::{ClientError, Code};
 use crate::guest::GuestError;
 use crate::link::LinkError;
 use crate::sandbox::{InvalidName, SandboxError, SandboxRef};
+use crate::similar::distance;
 use crate::terminal::TerminalError;
 
 /// Failures that are the command line's own.
@@ -284,22 +285,6 @@ pub fn similar(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<Str
 /// Names that are offered for one that is unknown.
 const SIMILAR_MAX: usize = 3;
 
-/// Edits between two names: letters changed, added or left out. Names are short by rule.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,7 +296,6 @@ mod tests {
         assert_eq!(similar("wab", names()), ["web"]);
         assert_eq!(similar("web-1", names()), ["web-2", "web"]);
         assert_eq!(similar("databse", names()), ["database"]);
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 
     #[test]

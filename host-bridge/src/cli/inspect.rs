@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::context::Context;
 use super::exit::Exit;
 use super::output::printable;
-use super::values::{human_bytes, human_duration};
+use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
 use crate::sandbox::{Record, SandboxRef, State};
 
@@ -86,6 +86,7 @@ impl Inspection {
             ("writable layer", human_bytes(record.scratch_bytes)),
             ("created", instant::format(record.created_at_ms)),
         ];
+        facts.extend(describe_asked(record));
         if !record.env_names.is_empty() {
             facts.push(("environment", record.env_names.join(" ")));
         }
@@ -112,6 +113,39 @@ impl Inspection {
         }
         text
     }
+}
+
+/// What was asked for beyond the defaults, and what became of it.
+fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
+    let after = |ms: u64| human_duration(Duration::from_millis(ms));
+    let mut facts = Vec::new();
+    if let Some(mib) = record.memory_mib {
+        facts.push(("memory at most", human_bytes(mib * 1024 * 1024)));
+    }
+    if let Some(millis) = record.cpu_millis {
+        facts.push(("CPUs at most", human_cpus(millis)));
+    }
+    if let Some(workdir) = &record.workdir {
+        facts.push(("working directory", workdir.clone()));
+    }
+    if !record.labels.is_empty() {
+        facts.push(("labels", human_labels(&record.labels)));
+    }
+    if let Some(at_ms) = record.expires_at_ms {
+        facts.push(("expires", instant::format(at_ms)));
+    }
+    if let Some(idle_ms) = record.idle_ttl_ms {
+        let idle = match record.idle_expires_at_ms {
+            Some(at_ms) => format!("after {}, at {}", after(idle_ms), instant::format(at_ms)),
+            None => format!("after {}", after(idle_ms)),
+        };
+        facts.push(("expires if idle", idle));
+    }
+    if let Some(keep_ms) = record.keep_stopped_ms {
+        facts.push(("kept when over", after(keep_ms)));
+    }
+    facts.extend(record.warnings.iter().map(|warning| ("warning", warning.clone())));
+    facts
 }
 
 fn describe_agent(agent: &AgentInfo) -> Vec<(&'static str, String)> {

@@ -16,6 +16,8 @@ mod exit;
 mod failure;
 mod inspect;
 mod instant;
+mod keygen;
+mod keys;
 mod kill;
 mod logs;
 mod output;
@@ -85,6 +87,8 @@ enum Verb {
     Stop(stop::Stop),
     Rm(rm::Rm),
     Serve(serve::Serve),
+    Keygen(keygen::Keygen),
+    Keys(keys::Keys),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Version(version::Version),
@@ -111,7 +115,12 @@ pub fn main() -> ExitCode {
         Verb::Probe(probe) => return probe.run().into(),
         _ => {}
     }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    // A server has many at once to wait for; a verb has one.
+    let mut builder = match &arguments.verb {
+        Verb::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             output::note(&format!("this host cannot give us an event loop: {error}"));
@@ -145,6 +154,8 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Stop(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
+        Verb::Keygen(verb) => verb.run(&context),
+        Verb::Keys(verb) => verb.run(&context),
         Verb::Doctor(verb) => verb.run(&context).await,
         Verb::Version(verb) => verb.run(&context).await,
         Verb::Completions(_) | Verb::TerminalGuard | Verb::Probe(_) => Ok(Exit::SUCCESS),
@@ -208,6 +219,10 @@ mod tests {
             "host-bridge cp -q - box:/tmp/x",
             "host-bridge port-forward box 8080:80 0:443",
             "host-bridge kill -s HUP box abc",
+            "host-bridge keygen --namespace * --expire never --scope read,admin --name ci --json",
+            "host-bridge keys ls -aq",
+            "host-bridge keys revoke 0123456789ab ba9876543210",
+            "host-bridge keys rotate --finish",
             "host-bridge stop --grace 3s a b",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));
@@ -234,6 +249,12 @@ mod tests {
             "host-bridge context open work",
             "host-bridge logs --stdout --stderr box",
             "host-bridge cp onlyone",
+            "host-bridge keygen --scope write",
+            "host-bridge keygen --namespace a/b",
+            "host-bridge keys",
+            "host-bridge keys revoke",
+            "host-bridge keys revoke msb_x",
+            "host-bridge keys rotate --drop-old --finish",
             "host-bridge port-forward box",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");

@@ -47,6 +47,7 @@ impl PortForward {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let mut notices = Notices::watch()?;
         let guest = context.guest(&self.which, "port-forward").await?;
+        let _at_work = context.at_work(&self.which).await?;
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         for forwarding in &self.forwardings {
             let wanted = (forwarding.bind.as_str(), forwarding.host_port);

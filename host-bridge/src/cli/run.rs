@@ -22,6 +22,7 @@ use crate::sandbox;
   host-bridge run -it -- bash
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
+  host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
 The exit code is the command's own; 124 after --timeout, 125 when we failed, 126 when it cannot be
 executed, 127 when it was not found, 128+n when signal n ended it.")]
@@ -47,6 +48,9 @@ impl Run {
         let spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;
         let one_shot = sandbox::one_shot(&context.paths, &spec).await?;
+        for warning in one_shot.warnings() {
+            output::note(&output::printable(&warning));
+        }
         let result = self.run_in(one_shot.guest()).await;
         one_shot.end().await;
         result

@@ -1,6 +1,8 @@
-//! `serve`: the daemon, which owns the boxes that stay.
+//! `serve`: the daemon, which owns the boxes that stay and is the door for programs.
 
-use std::sync::Arc;
+mod journal;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -9,34 +11,87 @@ use super::context::Context;
 use super::exit::Exit;
 use super::output;
 use crate::control::{self, ServeError, ServeOptions};
+use crate::settings::{Overrides, Settings};
 
-/// Run the daemon that owns the boxes that stay
+/// Run the daemon that owns the boxes that stay, and the server for programs
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = "Examples:
-  host-bridge serve &
-  host-bridge serve --stop-boxes
-  BURROW_RUNTIME_DIR=/tmp/b BURROW_STATE_DIR=/tmp/b-state host-bridge serve
+  host-bridge serve --dev                  no keys, for this machine alone
+  MSB_API_KEY=$(host-bridge keygen) python3 script.py
+  host-bridge serve --listen 0.0.0.0:5555 --set server.tls_certificate=c.pem --set server.tls_key=k.pem
+  host-bridge serve --config burrow.toml --print-config
+  host-bridge serve --listen off --stop-boxes
 
-It listens on control.sock in the runtime directory, for this user alone. When it ends, boxes go on
-and the next daemon takes them over; with --stop-boxes they are stopped. ctrl-c or SIGTERM ends it
-in order, a second one at once.")]
+Programs find it at http://127.0.0.1:5555, people at control.sock in the runtime directory, which is
+for this user alone. When it ends, boxes go on and the next daemon takes them over; with --stop-boxes
+they are stopped. ctrl-c or SIGTERM ends it in order, a second one at once.")]
 pub struct Serve {
+    /// Where programs find it: an address and port, `unix:/path`, or `off`; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+
+    /// Ask for no keys; on this machine's own addresses alone
+    #[arg(long)]
+    dev: bool,
+
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Set an option of the configuration, as in `server.body_bytes_max=8MiB`
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    set: Vec<String>,
+
     /// Stop all boxes at the end, instead of leaving them for the next daemon
     #[arg(long)]
     stop_boxes: bool,
+
+    /// Show what holds and where it comes from, and end
+    #[arg(long)]
+    print_config: bool,
+
+    /// Say whether the configuration is sound, and end
+    #[arg(long, conflicts_with = "print_config")]
+    check_config: bool,
 }
 
 impl Serve {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let options = ServeOptions {
-            paths: context.paths.clone(),
-            stop_sandboxes: self.stop_boxes,
-            events: Arc::new(|event| output::note(&output::printable(&event.to_string()))),
-        };
+        let settings = Settings::load(self.config.as_deref(), &self.overrides()?)?;
+        if self.print_config {
+            output::print(&settings.to_toml())?;
+            return Ok(Exit::SUCCESS);
+        }
+        for warning in settings.warnings() {
+            output::note(&warning);
+        }
+        if self.check_config {
+            return Ok(Exit::SUCCESS);
+        }
+        let _journal = journal::open(settings.log);
+        let options =
+            ServeOptions { paths: context.paths.clone(), settings, events: journal::events() };
         match control::serve(options).await {
             Ok(()) => Ok(Exit::SUCCESS),
             Err(ServeError::Hurried) => Ok(Exit::signalled(nix::libc::SIGINT)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What the flags say of the settings.
+    fn overrides(&self) -> Result<Overrides> {
+        let mut overrides = Overrides::default();
+        for assignment in &self.set {
+            overrides.set(assignment)?;
+        }
+        overrides.list("--listen", "server.listen", &self.listen);
+        if self.dev {
+            overrides.text("--dev", "server.dev", "true");
+        }
+        if self.stop_boxes {
+            overrides.text("--stop-boxes", "server.boxes_at_end", "stop");
+        }
+        Ok(overrides)
     }
 }

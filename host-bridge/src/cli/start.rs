@@ -1,6 +1,7 @@
 //! `start`: a box that stays, owned by the daemon. Also what `run` and `start` ask of a box alike.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -9,10 +10,12 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
 use super::output;
-use super::values::{parse_size, resolve_variable};
+use super::values::{
+    parse_cpu_millis, parse_duration, parse_memory_mib, parse_size, resolve_variable,
+};
 use crate::link::Address;
 use crate::machine::MachineKind;
-use crate::sandbox::{Name, SandboxRef, Spec};
+use crate::sandbox::{Name, SandboxRef, Spec, label};
 
 /// What a box is made of.
 #[derive(Debug, Args)]
@@ -32,6 +35,14 @@ pub struct BoxArguments {
     /// Size of its writable layer, as in 512M or 4G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     scratch: Option<u64>,
+
+    /// The most memory of all its processes together, in MiB or as in 2G
+    #[arg(long, value_name = "MIB", value_parser = parse_memory_mib)]
+    memory: Option<u64>,
+
+    /// Its share of processors, as in 2 or 0.5
+    #[arg(long, value_name = "N", value_parser = parse_cpu_millis)]
+    cpus: Option<u32>,
 }
 
 impl BoxArguments {
@@ -46,6 +57,8 @@ impl BoxArguments {
         }
         spec.image = self.image.as_ref().map(|image| absolute(image)).transpose()?;
         spec.scratch_bytes = self.scratch;
+        spec.memory_mib = self.memory;
+        spec.cpu_millis = self.cpus;
         Ok(spec)
     }
 }
@@ -63,6 +76,8 @@ fn absolute(path: &std::path::Path) -> Result<String, CliError> {
   host-bridge serve &                                  the daemon, once
   host-bridge start --name work                        prints the box's name
   host-bridge start --name ci/job-7 --image ./rootfs --scratch 4G -e CI=1
+  host-bridge start --memory 512 --cpus 0.5 --label team=a --label ci=
+  host-bridge start --ttl 8h --idle 15m --keep 1d      gone by itself, and forgotten a day later
   host-bridge start --name vm --machine external --address vsock:3:1024
 
 Its processes see the host's own root file system read-only, and write to a layer of their own.
@@ -83,13 +98,29 @@ pub struct Start {
     #[arg(long, value_name = "ADDRESS")]
     address: Option<Address>,
 
+    /// Write a label on it, to find it by; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label::parse)]
+    label: Vec<(String, String)>,
+
+    /// Stop it after so long, whatever it is doing then
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    ttl: Option<Duration>,
+
+    /// Stop it when nothing has run in it for so long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    idle: Option<Duration>,
+
+    /// Remove it when it has been over for so long (default: when you do)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    keep: Option<Duration>,
+
     /// Print the whole record as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Start {
-    pub async fn run(&self, context: &Context) -> Result<Exit> {
+    fn spec(&self) -> Result<Spec> {
         let mut spec = self.sandbox.spec()?;
         for variable in &self.env {
             spec.env.extend(resolve_variable(variable, |name| std::env::var(name).ok())?);
@@ -99,12 +130,56 @@ impl Start {
         if spec.address.is_some() && self.sandbox.machine.is_none() {
             spec.machine = MachineKind::External;
         }
+        spec.labels.extend(self.label.iter().cloned());
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        spec.ttl_ms = self.ttl.map(ms);
+        spec.idle_ttl_ms = self.idle.map(ms);
+        spec.keep_stopped_ms = self.keep.map(ms);
+        Ok(spec)
+    }
+
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let spec = self.spec()?;
         let record = context.daemon().await?.start(spec).await?;
+        for warning in &record.warnings {
+            output::note(&output::printable(warning));
+        }
         if self.json {
             output::print_json(&record)?;
         } else {
             output::print_line(&record.which().to_string())?;
         }
         Ok(Exit::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        start: Start,
+    }
+
+    #[test]
+    fn bounds_labels_and_times_are_taken_as_they_are_written() {
+        let line = "start --memory 2G --cpus 0.5 --label team=a --label ci= --ttl 8h --idle 15m";
+        let Line { start } = Line::try_parse_from(line.split(' ')).expect("a good line");
+        let spec = start.spec().expect("a good spec");
+        assert_eq!((spec.memory_mib, spec.cpu_millis), (Some(2048), Some(500)));
+        assert_eq!((spec.ttl_ms, spec.idle_ttl_ms), (Some(28_800_000), Some(900_000)));
+        assert_eq!(spec.labels.len(), 2);
+        assert_eq!(spec.keep_stopped_ms, None);
+    }
+
+    #[test]
+    fn what_is_no_label_or_number_is_refused() {
+        for line in ["start --label x", "start --label -=a", "start --cpus x", "start --ttl 1y"] {
+            assert!(Line::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What people write on a command line, as types: sizes, durations, points in time, signals,
 //! variables. Pure: every parser is a function of its text (and of "now", where it is asked for).
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,6 +14,10 @@ use super::instant;
 pub enum ValueError {
     #[error("{0:?} is not a size: write a number of bytes, or one with K, M, G or T, as in 512M")]
     Size(String),
+    #[error("{0:?} is not an amount of memory: write MiB, or a size with its unit as in 2G")]
+    Memory(String),
+    #[error("{0:?} is not a number of processors: write one as in 2 or 0.5")]
+    Cpus(String),
     #[error("{0:?} is not a duration: write seconds, or units as in 90s, 500ms, 1.5m or 1h30m")]
     Duration(String),
     #[error(
@@ -45,6 +50,21 @@ pub fn parse_size(text: &str) -> Result<u64, ValueError> {
         _ => return Err(wrong()),
     };
     scale(number, 1_u64 << shift).ok_or_else(wrong)
+}
+
+/// MiB: `512`, `512M`, `2G`. What is no whole number of them is rounded up.
+pub fn parse_memory_mib(text: &str) -> Result<u64, ValueError> {
+    if let Ok(mib) = text.parse() {
+        return Ok(mib);
+    }
+    let bytes = parse_size(text).map_err(|_| ValueError::Memory(text.to_owned()))?;
+    Ok(bytes.div_ceil(1024 * 1024))
+}
+
+/// Thousandths of a processor: `2`, `0.5`, `1.25`. 0 is the smallest share.
+pub fn parse_cpu_millis(text: &str) -> Result<u32, ValueError> {
+    let millis = scale(text, 1000).and_then(|millis| u32::try_from(millis).ok());
+    millis.ok_or_else(|| ValueError::Cpus(text.to_owned()))
 }
 
 /// `90` (seconds), `500ms`, `1.5m`, `1h30m`, `2d`.
@@ -233,6 +253,20 @@ pub fn human_bytes(bytes: u64) -> String {
         unit += 1;
     }
     format!("{value:.1} {}", UNITS[unit])
+}
+
+/// Thousandths of a processor for people: `2`, `0.5`.
+pub fn human_cpus(millis: u32) -> String {
+    (f64::from(millis) / 1000.0).to_string()
+}
+
+/// Labels for people: `ci team=a`.
+pub fn human_labels(labels: &BTreeMap<String, String>) -> String {
+    let each = labels.iter().map(|(key, value)| match value.as_str() {
+        "" => key.clone(),
+        value => format!("{key}={value}"),
+    });
+    each.collect::<Vec<_>>().join(" ")
 }
 
 /// A duration for people, in its largest sensible unit: `350ms`, `12s`, `3m`, `2h`, `5d`.

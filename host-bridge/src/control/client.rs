@@ -97,6 +97,11 @@ impl Client {
         }
     }
 
+    /// Says that somebody is at work in a sandbox: it is not idle until this client is dropped.
+    pub async fn work(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
+        self.ask_sandbox(&Request::Work { sandbox: which.clone() }).await
+    }
+
     /// Stops a sandbox and waits until it is gone.
     pub async fn stop(
         &mut self,

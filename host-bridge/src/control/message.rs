@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::link::Address;
-use crate::sandbox::{Name, Record, SandboxRef, Spec, State};
+use crate::sandbox::{Name, Record, SandboxRef, Selector, Spec, State};
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,11 @@ pub enum Request {
     },
     /// Asks where the agent of a running sandbox is reached.
     Dial {
+        sandbox: SandboxRef,
+    },
+    /// Says that somebody is at work in a sandbox, through its agent alone: it is not idle until
+    /// this connection ends.
+    Work {
         sandbox: SandboxRef,
     },
     /// Stops a sandbox in order; answered when it is gone.
@@ -48,6 +53,9 @@ pub struct List {
     /// The stopped ones too.
     #[serde(default)]
     pub all: bool,
+    /// All of these must match.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Selector>,
 }
 
 /// One line of the bridge's.

@@ -35,8 +35,14 @@ impl From<SandboxError> for Refusal {
             }
             SandboxError::WillNotDie { .. } => (Code::Stuck, None),
             SandboxError::TooMany => (Code::Limit, None),
-            SandboxError::Environment { .. } | SandboxError::Hostname { .. } => {
-                (Code::Invalid, None)
+            SandboxError::Environment { .. }
+            | SandboxError::Hostname { .. }
+            | SandboxError::Workdir { .. }
+            | SandboxError::OutOfRange { .. }
+            | SandboxError::Label(_) => (Code::Invalid, None),
+            SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
+            SandboxError::Lost { which, .. } => {
+                (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))
             }
             SandboxError::Machine(error) => (code_of(error), error.hint().map(str::to_owned)),
             SandboxError::Files { .. } | SandboxError::Draw(_) => (Code::Io, None),

@@ -1,28 +1,32 @@
-//! The life of a bridge that serves: locks, what is left from before, the socket, and its end.
+//! The life of a bridge that serves: locks, what is left from before, the socket and the door for
+//! programs, and its end.
 //!
 //! ```text
-//!  prepare ─▶ lock ─▶ adopt ─▶ listen ──signal──▶ leave or stop the sandboxes ─▶ end
-//!                                        signal again: end at once
+//!  prepare ─▶ lock ─▶ adopt ─▶ listen ──signal──▶ calls under way ─▶ leave or stop the sandboxes ─▶ end
+//!                                                  signal again: end at once
 //! ```
 
 use std::io;
 use std::path::PathBuf;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::door::{Door, DoorError};
 use super::lock::{LockError, Locks};
 use super::server::Server;
 use crate::config::{Paths, PathsError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
+use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Registry, SandboxError};
+use crate::settings::{BoxesAtEnd, Settings};
 
 /// How a bridge shall serve.
 pub struct ServeOptions {
     pub paths: Paths,
-    /// Stop the sandboxes when the bridge ends. By default they run on, record what they say in
-    /// their agents' spools, and are taken up again by the next bridge.
-    pub stop_sandboxes: bool,
+    /// What the operator has set.
+    pub settings: Settings,
     /// Told of everything that happens; this prints nothing itself.
     pub events: EventSink,
 }
@@ -38,6 +42,8 @@ pub enum ServeError {
     Sandbox(#[from] SandboxError),
     #[error("could not listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Door(#[from] DoorError),
     #[error("could not listen for signals: {0}")]
     Signals(io::Error),
     /// A second signal came before all was done.
@@ -47,8 +53,9 @@ pub enum ServeError {
 
 /// Serves until a signal ends it: SIGTERM, SIGINT, or SIGHUP when its terminal is closed.
 pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
-    let ServeOptions { paths, stop_sandboxes, events } = options;
+    let ServeOptions { paths, settings, events } = options;
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    allow_descriptors();
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
     let opening = Registry::open(paths.clone(), Machines::default(), EventSink::clone(&events));
@@ -59,25 +66,48 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let socket = paths.control_socket();
     let server = Server::bind(&socket);
     let server = server.map_err(|source| ServeError::Listen { socket: socket.clone(), source })?;
-    events(&Event::Listening { socket });
+    let door = Door::open(&settings, &paths, &registry).await?;
+    events(&Event::Listening { on: socket.display().to_string() });
+    for on in door.addresses() {
+        events(&Event::Listening { on: on.clone() });
+    }
+    let manager = Notifier::from_environment();
+    manager.ready(&format!("listening on {}", door.addresses().join(" and ")));
     tokio::select! {
         () = server.run(registry.clone()) => {}
+        () = manager.keep_alive() => {}
         () = signals.next() => {}
     }
+    manager.stopping("ending");
     drop(server);
     let ending = async {
-        if stop_sandboxes {
+        door.close().await;
+        // By default they run on, keep what they say in their agents' spools, and are taken up
+        // again by the next bridge.
+        if settings.server.boxes_at_end == BoxesAtEnd::Stop {
             registry.stop_all(STOP_GRACE_DEFAULT).await;
         }
         registry.leave().await
     };
     let running = tokio::select! {
         running = ending => running,
+        () = manager.keep_alive() => unreachable!("signs of life have no end"),
         () = signals.next() => return Err(ServeError::Hurried),
     };
     events(&Event::Ending { running });
     drop(locks);
     Ok(())
+}
+
+/// Takes as many descriptors as the host lets this process have: each connection is one, and each
+/// sandbox some. Agents and their programs set bounds of their own.
+fn allow_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // Without it there is room for fewer, and whoever finds none is told.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// The signals that end a bridge.

@@ -21,7 +21,7 @@ use crate::limits::{
     CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
     STOP_GRACE_DEFAULT, STOP_GRACE_MAX,
 };
-use crate::sandbox::{Record, Registry, SandboxError};
+use crate::sandbox::{Activity, Record, Registry, SandboxError, SandboxRef};
 
 /// The pause after the kernel refused a connection, for want of descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -90,10 +90,21 @@ async fn attend(stream: UnixStream, registry: &Registry) {
     }
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
-    while let Ok(line) =
-        timeout(CONTROL_IDLE_MAX, read_line(&mut reader, CONTROL_LINE_BYTES_MAX)).await
-    {
+    let mut at_work: Option<Activity> = None;
+    loop {
+        let reading = read_line(&mut reader, CONTROL_LINE_BYTES_MAX);
+        let line = if at_work.is_some() {
+            // Whoever is at work has nothing more to say here until the work is done.
+            reading.await
+        } else {
+            let Ok(line) = timeout(CONTROL_IDLE_MAX, reading).await else { return };
+            line
+        };
         let (answer, go_on) = match line {
+            Ok(Some(Request::Work { sandbox })) => {
+                at_work = registry.activity(&sandbox);
+                (look(&sandbox, registry).into(), true)
+            }
             Ok(Some(request)) => (carry_out(request, registry).await.into(), true),
             Ok(None) | Err(LineError::Io(_) | LineError::Cut) => return,
             Err(error @ LineError::Json(_)) => (invalid(&error), true),
@@ -133,7 +144,10 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
         Request::Version {} => Ok(Reply::Version(version())),
         Request::Start(spec) => sandbox(registry.create(*spec).await),
         Request::List(list) => Ok(Reply::Sandboxes(listed(&list, registry))),
-        Request::Inspect { sandbox: which } => sandbox(registry.get(&which)),
+        // That somebody is at work is the connection's to remember.
+        Request::Inspect { sandbox: which } | Request::Work { sandbox: which } => {
+            look(&which, registry)
+        }
         Request::Dial { sandbox: which } => {
             let (address, record) = registry.dial(&which)?;
             Ok(Reply::Dialled(Dialled { address, state: record.state }))
@@ -147,9 +161,17 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
     }
 }
 
+fn look(which: &SandboxRef, registry: &Registry) -> Result<Reply, Refusal> {
+    let record = registry.get(which)?;
+    Ok(Reply::Sandbox(Box::new(record)))
+}
+
 fn listed(list: &List, registry: &Registry) -> Vec<Record> {
     let mut records = registry.list(list.namespace.as_ref());
-    records.retain(|record| list.all || !record.state.is_over());
+    records.retain(|record| {
+        (list.all || !record.state.is_over())
+            && list.labels.iter().all(|selector| selector.matches(&record.labels))
+    });
     records
 }
 

@@ -139,6 +139,11 @@ async fn refusals_name_the_sandbox_and_what_to_do() {
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
     assert_eq!(refusal.code, Code::Invalid);
     assert!(refusal.message.contains("/nowhere/at/all"), "{refusal:?}");
+    let mut spec = Spec::new("web".parse().unwrap());
+    spec.egress = vec!["example.org".to_owned()];
+    let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
+    assert_eq!(refusal.code, Code::Unsupported);
+    assert!(refusal.message.contains("egress") && refusal.hint.is_some(), "{refusal:?}");
 }
 
 #[test]
@@ -165,7 +170,12 @@ fn requests_are_read_as_they_are_written() {
     let requests = [
         Request::Version {},
         Request::Start(Box::new(spec)),
-        Request::List(List { namespace: Some(sandbox.namespace.clone()), all: true }),
+        Request::List(List {
+            namespace: Some(sandbox.namespace.clone()),
+            all: true,
+            labels: vec!["team=a".parse().unwrap(), "ci".parse().unwrap()],
+        }),
+        Request::Work { sandbox: sandbox.clone() },
         Request::Inspect { sandbox: sandbox.clone() },
         Request::Dial { sandbox: sandbox.clone() },
         Request::Stop { sandbox: sandbox.clone(), grace_ms: Some(5) },

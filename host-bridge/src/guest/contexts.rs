@@ -7,6 +7,7 @@
 
 mod clip;
 mod events;
+pub mod language;
 mod life;
 mod ran;
 mod run;

@@ -67,11 +67,16 @@ struct Tail {
 impl Execution {
     /// Queues everything at once and waits for nothing.
     pub fn begin(guest: &Guest, start: &Start) -> Result<Self, GuestError> {
+        Self::begin_as(guest, start, start.holders.first().map_or(HOLDER, String::as_str))
+    }
+
+    /// The same as another holder than the first of the start, or as one that it does not name.
+    /// Until the execution is dropped nothing is lost to it.
+    pub fn begin_as(guest: &Guest, start: &Start, holder: &str) -> Result<Self, GuestError> {
         let (channels, has_input): (&[Channel], bool) = match start.stdio {
             Stdio::Pipes { stdin } => (&[Channel::Stdout, Channel::Stderr], stdin),
             Stdio::Pty { .. } => (&[Channel::Terminal], true),
         };
-        let holder = start.holders.first().map_or(HOLDER, String::as_str);
         let started = guest.start_now(start)?;
         let mut outputs = Vec::with_capacity(channels.len());
         for &channel in channels {

@@ -15,6 +15,10 @@ pub const ANSWER_BYTES_MAX: usize = FRAME_BYTES_MAX - 4 * 1024;
 pub const DISPLAY_FORMS_MAX: usize = 64;
 /// Frames of one traceback that are kept: the depth at which Python gives a recursion up.
 pub const TRACE_FRAMES_MAX: usize = 1024;
+/// CPUs that a guest is believed to have: Linux's own bound is of that order.
+pub const CPUS_MAX: u32 = 8192;
+/// Warnings of one context that are kept; an agent of ours has one.
+pub const WARNINGS_MAX: usize = 16;
 /// Completions that are kept: nobody looks through more.
 pub const MATCHES_MAX: usize = 4096;
 /// What an event costs beside the bytes in it, when events are collected.

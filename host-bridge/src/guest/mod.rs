@@ -12,6 +12,7 @@ mod error;
 pub mod exec;
 mod fit;
 pub mod limits;
+pub mod metrics;
 mod output;
 mod pending;
 mod records;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::exit::ExitRecord;
 use protocol::hello::AgentInfo;
-use protocol::message::{FileInfo, Reply, Request, SessionList, Started};
+use protocol::message::{Entries, FileInfo, Reply, Request, SessionList, Started};
 use protocol::requests::{
     List, MakeDirectory, Move, Release, Remove, Resize, Shutdown, Signal, Start,
 };
@@ -93,26 +93,36 @@ impl Guest {
     /// The entries of a directory in byte order of their names, joined from as many pages as it has.
     pub async fn list(&self, path: impl Into<Text>) -> Result<Vec<FileInfo>, GuestError> {
         let path = path.into();
-        check_path(&path)?;
         let mut all: Vec<FileInfo> = Vec::new();
         loop {
-            let after = all.last().map(|info| info.name.clone());
-            let request = Request::List(List { path: path.clone(), after });
-            let page = self.ask(request, "entries", pick!(Reply::Entries(page) => page))?.await?;
-            for info in page.entries {
-                if all.last().is_some_and(|before| before.name >= info.name) {
-                    // Pages that repeat themselves would never end.
-                    return Err(GuestError::Malformed { what: "a directory listing out of order" });
-                }
-                if all.len() == LIST_ENTRIES_MAX {
-                    return Err(GuestError::TooManyEntries);
-                }
-                all.push(info);
+            let page = self.list_page(&path, all.last().map(|info| &info.name)).await?;
+            if all.len() + page.entries.len() > LIST_ENTRIES_MAX {
+                return Err(GuestError::TooManyEntries);
             }
+            all.extend(page.entries);
             if !page.more {
                 return Ok(all);
             }
         }
+    }
+
+    /// The entries of a directory behind the name `after`, as many as the agent gives at once.
+    pub async fn list_page(
+        &self,
+        path: &Text,
+        after: Option<&Text>,
+    ) -> Result<Entries, GuestError> {
+        check_path(path)?;
+        after.map_or(Ok(()), check_path)?;
+        let request = Request::List(List { path: path.clone(), after: after.cloned() });
+        let page = self.ask(request, "entries", pick!(Reply::Entries(page) => page))?.await?;
+        // Pages that repeat themselves or get no further would never end.
+        let names = after.into_iter().chain(page.entries.iter().map(|info| &info.name));
+        let is_further = !page.more || !page.entries.is_empty();
+        if !names.is_sorted_by(|before, name| before < name) || !is_further {
+            return Err(GuestError::Malformed { what: "a directory listing out of order" });
+        }
+        Ok(page)
     }
 
     pub async fn make_directory(&self, ask: MakeDirectory) -> Result<(), GuestError> {

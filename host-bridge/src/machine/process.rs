@@ -12,6 +12,7 @@
 //! a later bridge comes back; a one-shot has none, so its agent stops as soon as its one link, the
 //! socket pair, is cut, however the bridge ended.
 
+pub mod bounds;
 mod cgroup;
 pub mod console;
 pub mod hide;
@@ -110,12 +111,14 @@ impl ProcessMachine {
             note(&directories.runtime, supervisor.identity())
                 .map_err(host("note the agent's process"))?;
         }
+        // All that the sandbox will be is born of this one process, and it waits to be told.
+        let warnings = bounds::hold(&spec.id, supervisor.identity().pid, spec.bounds).await;
         let address = door.map(|path| Address::Unix { path });
         let greeted = greet(ours, &boot, address.clone(), &supervisor, &console).await;
         match greeted {
             Ok(guest) => {
                 half_made.keep();
-                Ok(Arc::new(Process { guest: Some(guest), supervisor, address }))
+                Ok(Arc::new(Process { guest: Some(guest), supervisor, address, warnings }))
             }
             Err(error) => {
                 drop(half_made);
@@ -145,7 +148,8 @@ impl Machine for ProcessMachine {
             if !identity.is_current() {
                 return Adoption::Dead;
             }
-            Adoption::Alive(Arc::new(Process { guest, supervisor, address: trace.address }))
+            let (address, warnings) = (trace.address, Vec::new());
+            Adoption::Alive(Arc::new(Process { guest, supervisor, address, warnings }))
         })
     }
 
@@ -321,6 +325,8 @@ struct Process {
     guest: Option<Guest>,
     supervisor: Supervisor,
     address: Option<Address>,
+    /// What was asked for and this host cannot hold; known only to the bridge that started it.
+    warnings: Vec<String>,
 }
 
 impl Process {
@@ -360,6 +366,10 @@ impl Running for Process {
     fn trace(&self) -> Trace {
         let process = Some(self.supervisor.identity().clone());
         Trace { process, address: self.address.clone() }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
     }
 
     fn stop(&self, grace: Duration) -> BoxFuture<'_, ()> {

@@ -11,8 +11,8 @@ pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 /// Something that an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The control socket takes connections.
-    Listening { socket: std::path::PathBuf },
+    /// The control socket, or the door for programs, takes connections.
+    Listening { on: String },
     /// A sandbox has come into another state.
     State { which: SandboxRef, state: State },
     /// A machine that an earlier bridge had started was found again.
@@ -30,7 +30,7 @@ pub enum Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Listening { socket } => write!(f, "listening on {}", socket.display()),
+            Self::Listening { on } => write!(f, "listening on {on}"),
             Self::State { which, state } => write!(f, "{which}: {state}"),
             Self::Adopted { which } => write!(f, "{which}: adopted from an earlier bridge"),
             Self::Cleaned { id, why } => write!(f, "removed what was left of {id}: {why}"),
@@ -38,6 +38,19 @@ impl fmt::Display for Event {
             Self::Trouble { which: Some(which), what } => write!(f, "{which}: {what}"),
             Self::Trouble { which: None, what } => f.write_str(what),
             Self::Ending { running } => write!(f, "ending; {running} sandboxes run on"),
+        }
+    }
+}
+
+impl Event {
+    /// The sandbox that it happens to.
+    pub fn which(&self) -> Option<&SandboxRef> {
+        match self {
+            Self::State { which, .. } | Self::Adopted { which } | Self::Removed { which } => {
+                Some(which)
+            }
+            Self::Trouble { which, .. } => which.as_ref(),
+            Self::Listening { .. } | Self::Cleaned { .. } | Self::Ending { .. } => None,
         }
     }
 }

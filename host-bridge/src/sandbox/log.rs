@@ -15,6 +15,7 @@
 
 mod reader;
 mod record;
+mod recording;
 mod segment;
 mod writer;
 
@@ -24,8 +25,9 @@ use std::path::{Path, PathBuf};
 use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 
-pub use reader::{From, Reader};
+pub use reader::{From, InvalidMark, Mark, Reader};
 pub use record::Run;
+pub use recording::{Extent, Recorded, Recording, recorded_session, recorded_sessions};
 pub use writer::Writer;
 
 use super::record::Kept;

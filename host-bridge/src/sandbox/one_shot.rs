@@ -38,6 +38,11 @@ impl OneShot {
         &self.guest
     }
 
+    /// What was asked for and does not hold on this host.
+    pub fn warnings(&self) -> Vec<String> {
+        self.alive.running.warnings()
+    }
+
     /// Resolves when the sandbox is gone, for whatever reason.
     pub async fn exited(&self) -> MachineExit {
         self.alive.running.exited().await

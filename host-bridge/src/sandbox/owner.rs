@@ -6,8 +6,8 @@
 //! stop, a forced removal during a kill.
 
 mod begin;
+mod expire;
 
-use std::fs;
 use std::future::{Future, pending};
 use std::io;
 use std::path::Path;
@@ -16,11 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::limits::STOP_MARGIN_HOST;
+use protocol::repl::ContextInfo;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::expiry::{Due, Expiry};
 use super::log::log_directory;
+use super::presence::Presence;
 use super::record::{Kept, now_ms};
 use super::recorder::SharedLog;
 use super::registry::Occupied;
@@ -45,6 +48,12 @@ pub(super) enum Order {
         force: bool,
         reply: Reply,
     },
+    /// Give a living sandbox other times to live; see [`super::Registry::extend`].
+    Extend {
+        ttl_ms: Option<u64>,
+        idle_ttl_ms: Option<u64>,
+        reply: Reply,
+    },
     /// Let go of the machine, for the next bridge to find.
     Leave {
         reply: Reply,
@@ -56,6 +65,7 @@ pub(super) struct Place {
     pub directories: Directories,
     pub machine: Arc<dyn Machine>,
     pub events: EventSink,
+    pub presence: Arc<Presence>,
     /// Dropped with the owner: then the name is free.
     pub _occupied: Occupied,
 }
@@ -71,6 +81,10 @@ enum Happening {
     Lost(LinkError),
     /// The machine was killed and is still there.
     Overdue,
+    /// A time to live has come to something.
+    Due(Due),
+    /// The agent has said what its contexts do; nothing when it did not answer.
+    Looked(Option<Vec<ContextInfo>>),
 }
 
 /// What the loop does after a happening.
@@ -96,6 +110,9 @@ pub(super) struct Owner {
     removing: Vec<Reply>,
     /// When a killed machine counts as hanging.
     overdue: Option<Instant>,
+    /// Nothing is left of the machine.
+    cleaned: bool,
+    expiry: Expiry,
 }
 
 /// What an owner has only while its machine lives.
@@ -104,6 +121,8 @@ struct Life {
     exited: BoxFuture<'static, MachineExit>,
     lost: Option<Pin<Box<dyn Future<Output = LinkError> + Send>>>,
     recorder: Option<JoinHandle<()>>,
+    /// The question to the agent whether something is at work.
+    look: Option<BoxFuture<'static, Option<Vec<ContextInfo>>>>,
 }
 
 impl Owner {
@@ -124,6 +143,8 @@ impl Owner {
             waiting: Vec::new(),
             removing: Vec::new(),
             overdue: None,
+            cleaned: false,
+            expiry: Expiry::default(),
         }
     }
 
@@ -138,11 +159,16 @@ impl Owner {
                     if self.removing.is_empty() { Next::GoOn } else { Next::Remove }
                 }
                 Happening::Lost(error) => {
-                    self.lose(&error);
+                    self.lose(&error).await;
                     Next::GoOn
                 }
                 Happening::Overdue => {
-                    self.give_up();
+                    self.give_up().await;
+                    Next::GoOn
+                }
+                Happening::Due(due) => self.act_on(due).await,
+                Happening::Looked(contexts) => {
+                    self.judge(contexts).await;
                     Next::GoOn
                 }
             };
@@ -155,10 +181,10 @@ impl Owner {
     }
 
     async fn next(&mut self) -> Happening {
-        let overdue = self.overdue;
-        let (exited, lost) = match &mut self.life {
-            Some(life) => (Some(&mut life.exited), life.lost.as_mut()),
-            None => (None, None),
+        let (overdue, due) = (self.overdue, self.expiry.next());
+        let (exited, lost, look) = match &mut self.life {
+            Some(life) => (Some(&mut life.exited), life.lost.as_mut(), life.look.as_mut()),
+            None => (None, None, None),
         };
         tokio::select! {
             // A machine that is gone makes everything else moot.
@@ -166,8 +192,10 @@ impl Owner {
             exit = settled(exited) => Happening::Exited(exit),
             error = settled(lost) => Happening::Lost(error),
             order = self.orders.recv() => order.map_or(Happening::Forsaken, Happening::Order),
-            () = tokio::time::sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
-                Happening::Overdue
+            () = reached(overdue) => Happening::Overdue,
+            contexts = settled(look) => Happening::Looked(contexts),
+            () = reached(due.map(|(at, _)| at)) => {
+                due.map_or(Happening::Forsaken, |(_, due)| Happening::Due(due))
             }
         }
     }
@@ -181,12 +209,12 @@ impl Owner {
                 self.waiting.push(reply);
                 // A second stop neither shortens nor lengthens the grace of the first.
                 if self.kept.record.state != State::Stopping {
-                    self.begin_stop(grace);
+                    self.begin_stop(grace, Why::Asked).await;
                 }
             }
             Order::Kill { reply } => {
                 self.waiting.push(reply);
-                self.begin_kill();
+                self.begin_kill().await;
             }
             Order::Remove { reply, .. } if self.life.is_none() => {
                 self.removing.push(reply);
@@ -198,7 +226,10 @@ impl Owner {
             }
             Order::Remove { force: true, reply } => {
                 self.removing.push(reply);
-                self.begin_kill();
+                self.begin_kill().await;
+            }
+            Order::Extend { ttl_ms, idle_ttl_ms, reply } => {
+                let _ = reply.send(self.extend(ttl_ms, idle_ttl_ms).await);
             }
             Order::Leave { reply } => {
                 self.let_go().await;
@@ -209,22 +240,26 @@ impl Owner {
         Next::GoOn
     }
 
-    fn begin_stop(&mut self, grace: Duration) {
+    async fn begin_stop(&mut self, grace: Duration, why: Why) {
         let Some(life) = &self.life else { return };
         let running = Arc::clone(&life.running);
-        self.why = Some(Why::Asked);
+        self.why = Some(why);
         self.overdue = Some(Instant::now() + grace + STOP_MARGIN_HOST + KILL_DEADLINE);
-        self.enter(State::Stopping);
+        self.expiry.ends();
+        self.place.presence.close();
+        self.enter(State::Stopping).await;
         // That it is done shows in the machine's exit.
         tokio::spawn(async move { running.stop(grace).await });
     }
 
-    fn begin_kill(&mut self) {
+    async fn begin_kill(&mut self) {
         let Some(life) = &self.life else { return };
         life.running.kill();
         self.why = Some(Why::Killed);
         self.overdue = Some(Instant::now() + KILL_DEADLINE);
-        self.enter(State::Stopping);
+        self.expiry.ends();
+        self.place.presence.close();
+        self.enter(State::Stopping).await;
     }
 
     /// Why a machine has ended: by our order, or by itself.
@@ -239,23 +274,23 @@ impl Owner {
     }
 
     /// Says that a killed machine does not die. Its exit is still awaited.
-    fn give_up(&mut self) {
+    async fn give_up(&mut self) {
         self.overdue = None;
         let which = self.kept.record.which();
-        self.enter(State::Lost { reason: "it was killed and is still there".to_owned() });
+        self.enter(State::Lost { reason: "it was killed and is still there".to_owned() }).await;
         for reply in self.waiting.drain(..).chain(self.removing.drain(..)) {
             let seconds = KILL_DEADLINE.as_secs();
             let _ = reply.send(Err(SandboxError::WillNotDie { which: which.clone(), seconds }));
         }
     }
 
-    fn lose(&mut self, error: &LinkError) {
+    async fn lose(&mut self, error: &LinkError) {
         if let Some(life) = &mut self.life {
             life.lost = None;
         }
         // An agent that stops says so and closes its link; the machine's end follows.
         if self.kept.record.state == State::Running {
-            self.enter(State::Lost { reason: error.to_string() });
+            self.enter(State::Lost { reason: error.to_string() }).await;
         }
     }
 
@@ -271,6 +306,7 @@ impl Owner {
                 recorder.abort();
             }
         }
+        self.place.presence.leave();
         self.overdue = None;
         let closed = self.log.take().map(|log| log.with(|log| log.close(&why.to_string())));
         if let Some(Err(error)) = closed {
@@ -280,7 +316,8 @@ impl Owner {
         self.kept.record.pid = None;
         self.kept.record.address = None;
         self.kept.trace = crate::machine::Trace::default();
-        self.enter(State::Stopped { why, at_ms: now_ms() });
+        self.enter(State::Stopped { why, at_ms: now_ms() }).await;
+        self.expiry.stopped(&self.kept.record);
         for reply in self.waiting.drain(..) {
             let _ = reply.send(Ok(self.kept.record.clone()));
         }
@@ -290,6 +327,7 @@ impl Owner {
     /// for us to come back for our streams.
     async fn let_go(&mut self) {
         let Some(life) = self.life.take() else { return };
+        self.place.presence.leave();
         if let Some(recorder) = life.recorder {
             recorder.abort();
             let _ = recorder.await;
@@ -318,30 +356,40 @@ impl Owner {
         // The record goes last: what is left by a crash in between is found by it.
         let state = self.place.directories.state.clone();
         for path in [log_directory(&state), state] {
-            if let Err(error) = remove_directory(&path) {
+            if let Err(error) = remove_directory(&path).await {
                 self.trouble(format!("{} is not removed: {error}", path.display()));
             }
         }
     }
 
     async fn clean(&mut self) {
+        if std::mem::replace(&mut self.cleaned, true) {
+            return;
+        }
         let directories = self.place.directories.clone();
         let runtime = directories.runtime.clone();
         self.place.machine.clean(self.kept.record.id.clone(), Some(directories)).await;
-        if let Err(error) = remove_directory(&runtime) {
+        if let Err(error) = remove_directory(&runtime).await {
             self.trouble(format!("{} is not removed: {error}", runtime.display()));
         }
     }
 
     /// Changes the state: on disk, for those who look, and for those who watch.
-    fn enter(&mut self, state: State) {
+    async fn enter(&mut self, state: State) {
         let which = self.kept.record.which();
         self.kept.record.state = state.clone();
-        if let Err(error) = self.kept.write(&self.place.directories.state) {
-            self.trouble(format!("its record is not written: {error}"));
+        // A record that is about to be removed is not worth the wait for the disk.
+        if self.removing.is_empty() {
+            self.save().await;
         }
         self.shown.send_replace(self.kept.record.clone());
         (self.place.events)(&Event::State { which, state });
+    }
+
+    async fn save(&mut self) {
+        if let Err(error) = self.kept.save(&self.place.directories.state).await {
+            self.trouble(format!("its record is not written: {error}"));
+        }
     }
 
     fn trouble(&self, what: String) {
@@ -358,8 +406,16 @@ async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>
     }
 }
 
-fn remove_directory(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
+/// Waits for a point in time, and for ever for none.
+async fn reached(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+async fn remove_directory(path: &Path) -> io::Result<()> {
+    match tokio::fs::remove_dir_all(path).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }

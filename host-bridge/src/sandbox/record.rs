@@ -11,6 +11,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::label::Labels;
 use super::{Name, SandboxRef, Spec, State};
 use crate::config::PRIVATE_FILE;
 use crate::limits::RECORD_BYTES_MAX;
@@ -44,6 +45,37 @@ pub struct Record {
     /// Where its agent listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u32>,
+    /// Where programs begin that name no directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+    /// The time to live, from the creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// When that is over. The time that a suspended host sleeps does not count while the bridge
+    /// lives, and what is shown here is corrected by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at_ms: Option<u64>,
+    /// The time to live while nothing is at work in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ttl_ms: Option<u64>,
+    /// Since when nothing has been at work in it, and when that is too long. Absent while something
+    /// is, and without an idle time to live. Never kept on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_expires_at_ms: Option<u64>,
+    /// How long record and logs are kept when it has stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_stopped_ms: Option<u64>,
+    /// What was asked for and does not hold on this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl Record {
@@ -61,6 +93,17 @@ impl Record {
             state: State::Creating,
             pid: None,
             address: None,
+            memory_mib: spec.memory_mib,
+            cpu_millis: spec.cpu_millis(),
+            workdir: spec.workdir.clone(),
+            labels: spec.labels.clone(),
+            ttl_ms: spec.ttl_ms,
+            expires_at_ms: spec.ttl_ms.map(|ttl_ms| created_at_ms.saturating_add(ttl_ms)),
+            idle_ttl_ms: spec.idle_ttl_ms,
+            idle_since_ms: None,
+            idle_expires_at_ms: None,
+            keep_stopped_ms: spec.keep_stopped_ms,
+            warnings: Vec::new(),
         }
     }
 
@@ -91,6 +134,13 @@ impl Kept {
         File::open(directory)?.sync_all()
     }
 
+    /// The same, without keeping a thread that others need waiting for the disk.
+    pub(super) async fn save(&self, directory: &Path) -> io::Result<()> {
+        let (kept, directory) = (self.clone(), directory.to_owned());
+        let written = tokio::task::spawn_blocking(move || kept.write(&directory));
+        written.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
     /// Reads the record of a sandbox's directory.
     pub fn read(directory: &Path) -> io::Result<Self> {
         let file = File::open(directory.join(RECORD_FILE))?;
@@ -109,7 +159,7 @@ pub(super) fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::Why;
+    use crate::sandbox::{ExpiryKind, Why};
 
     fn kept() -> Kept {
         let mut spec = Spec::new("team/web".parse().unwrap());
@@ -128,6 +178,7 @@ mod tests {
             State::Stopping,
             State::Stopped { why: Why::Ended { detail: "so".to_owned() }, at_ms: 9 },
             State::Stopped { why: Why::BridgeAway, at_ms: 9 },
+            State::Stopped { why: Why::Expired { kind: ExpiryKind::Idle }, at_ms: 9 },
             State::Lost { reason: "silent".to_owned() },
         ];
         for state in states {
@@ -144,6 +195,17 @@ mod tests {
     fn no_value_of_the_environment_is_kept() {
         let text = serde_json::to_string(&kept()).unwrap();
         assert!(text.contains("TOKEN") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_release_is_read() {
+        let text = r#"{"record":{"id":"0123456789ab","namespace":"team","name":"web",
+            "machine":"process","hostname":"web","scratch_bytes":1,"env_names":["TOKEN"],
+            "created_at_ms":7,"state":"running"},"trace":{}}"#;
+        let mut expected = kept();
+        expected.record.scratch_bytes = 1;
+        expected.record.state = State::Running;
+        assert_eq!(serde_json::from_str::<Kept>(text).unwrap(), expected);
     }
 
     #[test]

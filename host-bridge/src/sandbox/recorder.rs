@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use super::event::{Event, EventSink};
 use super::log::{LogError, Run, Writer};
 use super::name::SandboxRef;
+use super::presence::{Activity, Presence};
 use crate::guest::{Guest, GuestError, Output, Piece};
 use crate::limits::{RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_RETRY_PAUSE};
 
@@ -52,6 +53,8 @@ pub struct Recorder {
     pub log: SharedLog,
     pub which: SandboxRef,
     pub events: EventSink,
+    /// Told of every session, recorded or not, because the list has them all.
+    pub presence: Arc<Presence>,
 }
 
 impl Recorder {
@@ -61,6 +64,8 @@ impl Recorder {
         let mut following = JoinSet::new();
         let mut followed = HashSet::new();
         let mut first = true;
+        // Held while any session runs.
+        let mut at_work: Option<Activity> = None;
         // One request at a time: each that is dropped would wait at the agent for its answer.
         let mut listing = Box::pin(self.guest.sessions(since));
         loop {
@@ -84,6 +89,15 @@ impl Recorder {
                 }
             };
             since = list.version;
+            at_work = match at_work {
+                _ if list.sessions.iter().all(|info| info.exit.is_some()) => None,
+                Some(activity) => Some(activity),
+                None => self.presence.begin(),
+            };
+            if at_work.is_none() && !first {
+                // A session may have come and gone between two looks.
+                self.presence.touch();
+            }
             if std::mem::take(&mut first) {
                 // Sessions that ended and were released while no bridge was there.
                 let known: HashSet<_> = list.sessions.iter().map(|info| &info.session).collect();
@@ -103,7 +117,8 @@ impl Recorder {
                     });
                 }
             }
-            tokio::time::sleep(RECORDER_LOOK_PAUSE).await;
+            // The end of a guest is not kept waiting.
+            let _ = timeout(RECORDER_LOOK_PAUSE, self.guest.lost()).await;
             listing = Box::pin(self.guest.sessions(since));
         }
         // What had arrived before the link broke is still worked off.

@@ -4,6 +4,10 @@
 //! last said. A name is taken from the moment a creation begins until its owner has removed all
 //! that was kept.
 
+mod views;
+
+pub use views::Until;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +18,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::owner::{Order, Owner, Place, Reply};
+use super::presence::Presence;
 use super::record::{Kept, RECORD_FILE, now_ms};
-use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
+use super::spec::check_lifetime;
+use super::{Event, EventSink, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
-use crate::link::Address;
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 
 /// All sandboxes of one bridge. Clones are the same registry.
@@ -43,6 +48,14 @@ struct Seats {
 struct Seat {
     orders: mpsc::Sender<Order>,
     shown: watch::Receiver<Record>,
+    presence: Arc<Presence>,
+}
+
+impl Seat {
+    fn record(&self) -> Record {
+        let record = self.shown.borrow().clone();
+        self.presence.show(record)
+    }
 }
 
 /// Held by an owner as long as its name is taken; dropping it frees the name.
@@ -138,34 +151,6 @@ impl Registry {
         answer.await.unwrap_or(Err(SandboxError::Stopping))
     }
 
-    /// What is known of a sandbox.
-    pub fn get(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
-        let seats = self.0.seats();
-        let seat = seats.taken.get(which);
-        let seat = seat.ok_or_else(|| SandboxError::NotFound { which: which.clone() })?;
-        Ok(seat.shown.borrow().clone())
-    }
-
-    /// The sandboxes of one namespace or of all, by name.
-    pub fn list(&self, namespace: Option<&Name>) -> Vec<Record> {
-        let seats = self.0.seats();
-        let records = seats.taken.values().map(|seat| seat.shown.borrow().clone());
-        let mut records: Vec<Record> = records
-            .filter(|record| namespace.is_none_or(|namespace| record.namespace == *namespace))
-            .collect();
-        records.sort_by_key(Record::which);
-        records
-    }
-
-    /// Where the agent of a running sandbox is reached.
-    pub fn dial(&self, which: &SandboxRef) -> Result<(Address, Record), SandboxError> {
-        let record = self.get(which)?;
-        match &record.address {
-            Some(address) if !record.state.is_over() => Ok((address.clone(), record)),
-            _ => Err(SandboxError::NotRunning { which: which.clone(), state: record.state }),
-        }
-    }
-
     /// Stops a sandbox in order and waits until it is gone. One that has stopped stays so.
     pub async fn stop(&self, which: &SandboxRef, grace: Duration) -> Result<Record, SandboxError> {
         self.order(which, |reply| Order::Stop { grace, reply }).await
@@ -179,6 +164,19 @@ impl Registry {
     /// Removes what is kept of a stopped sandbox and frees its name; with `force`, kills it first.
     pub async fn remove(&self, which: &SandboxRef, force: bool) -> Result<Record, SandboxError> {
         self.order(which, |reply| Order::Remove { force, reply }).await
+    }
+
+    /// Gives a living sandbox other times to live, both from now on; what is absent stays, 0 is for
+    /// ever. To ask for it counts as activity.
+    pub async fn extend(
+        &self,
+        which: &SandboxRef,
+        ttl_ms: Option<u64>,
+        idle_ttl_ms: Option<u64>,
+    ) -> Result<Record, SandboxError> {
+        check_lifetime("ttl_ms", ttl_ms.filter(|ms| *ms > 0))?;
+        check_lifetime("idle_ttl_ms", idle_ttl_ms.filter(|ms| *ms > 0))?;
+        self.order(which, |reply| Order::Extend { ttl_ms, idle_ttl_ms, reply }).await
     }
 
     /// Takes no new sandboxes and stops all that run.
@@ -245,11 +243,14 @@ impl Registry {
         }
         let (orders, ordered) = mpsc::channel(ORDERS_WAITING_MAX);
         let (show, shown) = watch::channel(kept.record.clone());
-        seats.taken.insert(which.clone(), Seat { orders, shown });
+        let presence = Presence::new();
+        let seat = Seat { orders, shown, presence: Arc::clone(&presence) };
+        seats.taken.insert(which.clone(), seat);
         let place = Place {
             directories: self.0.directories(&kept.record.id),
             machine: Arc::clone(self.0.machines.get(kept.record.machine)),
             events: Arc::clone(&self.0.events),
+            presence,
             _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
         };
         Ok(Owner::new(kept, place, show, ordered))

@@ -1,19 +1,26 @@
 //! What a sandbox shall be, as it is asked for, and the machine that follows from it.
 
+mod unsupported;
+
 use std::path::{Path, PathBuf};
 
 use protocol::ids::is_name;
 use serde::{Deserialize, Serialize};
 
+use super::label::{self, Labels};
 use super::{Name, SandboxError, SandboxRef};
 use crate::config::Paths;
-use crate::limits::SCRATCH_BYTES_DEFAULT;
+use crate::limits::{
+    CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
+    SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, WORKDIR_BYTES_MAX,
+};
 use crate::link::Address;
 use crate::machine::process::hide;
-use crate::machine::{BoxId, Directories, MachineKind, MachineSpec};
+use crate::machine::{Bounds, BoxId, Directories, MachineKind, MachineSpec};
 
 /// The root of a sandbox that names no image.
 const HOST_ROOT: &str = "/";
+const BYTES_PER_MIB: u64 = 1024 * 1024;
 
 /// A sandbox to start. Fields that a request leaves out have the defaults of [`Spec::new`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +44,7 @@ pub struct Spec {
     /// The name when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// [`SCRATCH_BYTES_DEFAULT`] when absent.
+    /// [`SCRATCH_BYTES_DEFAULT`] when absent, or what the memory leaves of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch_bytes: Option<u64>,
     /// Paths that programs must not see. When absent, the credentials of
@@ -45,6 +52,40 @@ pub struct Spec {
     /// over any other. The bridge's own directories are always hidden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hide: Option<Vec<String>>,
+    /// The most memory of all its processes together, what they write to its layer included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    /// Thousandths of one processor; 0 asks for the smallest share, [`CPU_MILLIS_MIN`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u32>,
+    /// Where programs begin that name no directory. It is kept for those who start programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+    /// How long it lives from its creation, whatever it is doing then; for ever when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// How long it lives while nothing is at work in it; for ever when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ttl_ms: Option<u64>,
+    /// How long its record and logs are kept when it has stopped; until they are removed when
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_stopped_ms: Option<u64>,
+    /// Host names that it may reach. None means none, which is what a process machine has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<String>,
+    /// What no machine can do yet is refused with the reason, instead of being forgotten: a
+    /// directory of the host, mounts, secrets by name, ports published on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<String>,
 }
 
 impl Spec {
@@ -59,6 +100,18 @@ impl Spec {
             hostname: None,
             scratch_bytes: None,
             hide: None,
+            memory_mib: None,
+            cpu_millis: None,
+            workdir: None,
+            labels: Labels::new(),
+            ttl_ms: None,
+            idle_ttl_ms: None,
+            keep_stopped_ms: None,
+            egress: Vec::new(),
+            workspace: None,
+            volumes: Vec::new(),
+            secrets: Vec::new(),
+            ports: Vec::new(),
         }
     }
 
@@ -71,10 +124,22 @@ impl Spec {
     }
 
     pub fn scratch_bytes(&self) -> u64 {
-        self.scratch_bytes.unwrap_or(SCRATCH_BYTES_DEFAULT)
+        self.scratch_bytes.unwrap_or(SCRATCH_BYTES_DEFAULT.min(self.scratch_bytes_max()))
     }
 
-    /// Refuses what no machine could do.
+    /// What of its memory the writable layer may take.
+    fn scratch_bytes_max(&self) -> u64 {
+        self.memory_mib.map_or(u64::MAX, |mib| {
+            mib.saturating_mul(BYTES_PER_MIB / 4 * SCRATCH_QUARTERS_OF_MEMORY)
+        })
+    }
+
+    /// The share of processors that it gets.
+    pub fn cpu_millis(&self) -> Option<u32> {
+        self.cpu_millis.map(|millis| millis.max(CPU_MILLIS_MIN))
+    }
+
+    /// Refuses what breaks a rule, and what no machine of the kind could do.
     pub fn check(&self) -> Result<(), SandboxError> {
         if !is_name(self.hostname(), b"_-") {
             return Err(SandboxError::Hostname { hostname: self.hostname().to_owned() });
@@ -82,10 +147,25 @@ impl Spec {
         let broken = self.env.iter().find(|(name, value)| {
             name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
         });
-        match broken {
-            Some((name, _)) => Err(SandboxError::Environment { name: name.clone() }),
-            None => Ok(()),
+        if let Some((name, _)) = broken {
+            return Err(SandboxError::Environment { name: name.clone() });
         }
+        if let Some(workdir) = &self.workdir
+            && (!workdir.starts_with('/')
+                || workdir.contains('\0')
+                || workdir.len() > WORKDIR_BYTES_MAX)
+        {
+            return Err(SandboxError::Workdir { workdir: workdir.clone() });
+        }
+        label::check(&self.labels)?;
+        check_range("memory_mib", self.memory_mib, MEMORY_MIB_MIN, MEMORY_MIB_MAX)?;
+        check_range("scratch_bytes", self.scratch_bytes, 0, self.scratch_bytes_max())?;
+        check_range("cpu_millis", self.cpu_millis.map(u64::from), 0, CPU_MILLIS_MAX.into())?;
+        check_lifetime("ttl_ms", self.ttl_ms)?;
+        check_lifetime("idle_ttl_ms", self.idle_ttl_ms)?;
+        // A record may go in the moment in which its sandbox has stopped.
+        check_range("keep_stopped_ms", self.keep_stopped_ms, 0, LIFETIME_MAX.as_millis() as u64)?;
+        unsupported::check(self)
     }
 
     /// The machine for this sandbox. Looks at the host's files, but changes none.
@@ -104,6 +184,10 @@ impl Spec {
             hide: self.hidden(&root, paths),
             root,
             scratch_bytes: self.scratch_bytes(),
+            bounds: Bounds {
+                memory_bytes: self.memory_mib.map(|mib| mib * BYTES_PER_MIB),
+                cpu_millis: self.cpu_millis(),
+            },
             env: self.env.clone(),
             directories,
             address: self.address.clone(),
@@ -124,6 +208,25 @@ impl Spec {
         hidden.sort();
         hidden.dedup();
         hidden
+    }
+}
+
+/// A time to live that is absent, or one that a sandbox could have.
+pub(super) fn check_lifetime(what: &'static str, ms: Option<u64>) -> Result<(), SandboxError> {
+    check_range(what, ms, 1, LIFETIME_MAX.as_millis() as u64)
+}
+
+fn check_range(
+    what: &'static str,
+    value: Option<u64>,
+    min: u64,
+    max: u64,
+) -> Result<(), SandboxError> {
+    match value {
+        Some(value) if !(min..=max).contains(&value) => {
+            Err(SandboxError::OutOfRange { what, value, min, max })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -181,5 +284,48 @@ mod tests {
         spec.env.clear();
         spec.hostname = Some("a.b c".to_owned());
         assert!(matches!(spec.check(), Err(SandboxError::Hostname { .. })));
+    }
+    #[test]
+    fn the_smallest_share_of_processors_is_what_zero_asks_for() {
+        let mut spec = Spec::new("web".parse().unwrap());
+        spec.cpu_millis = Some(0);
+        spec.memory_mib = Some(512);
+        assert_eq!(spec.check().map(|()| spec.cpu_millis()).unwrap(), Some(CPU_MILLIS_MIN));
+        let bounds = machine(&spec).bounds;
+        assert_eq!((bounds.memory_bytes, bounds.cpu_millis), (Some(512 << 20), Some(50)));
+    }
+
+    #[test]
+    fn the_writable_layer_leaves_some_of_the_memory_to_programs() {
+        let mut spec = Spec::new("web".parse().unwrap());
+        spec.memory_mib = Some(512);
+        assert_eq!(spec.scratch_bytes(), 384 << 20);
+        spec.memory_mib = Some(4096);
+        assert_eq!(spec.scratch_bytes(), SCRATCH_BYTES_DEFAULT);
+        spec.scratch_bytes = Some(4 << 30);
+        let refused = spec.check().unwrap_err().to_string();
+        assert!(refused.contains("scratch_bytes"), "{refused}");
+        spec.scratch_bytes = Some(3 << 30);
+        spec.check().unwrap();
+    }
+
+    #[test]
+    fn numbers_beyond_reason_are_refused_with_what_would_do() {
+        let refused = |change: fn(&mut Spec)| {
+            let mut spec = Spec::new("web".parse().unwrap());
+            change(&mut spec);
+            spec.check().unwrap_err().to_string()
+        };
+        for (message, word) in [
+            (refused(|spec| spec.memory_mib = Some(1)), "memory_mib"),
+            (refused(|spec| spec.memory_mib = Some(u64::MAX)), "16777216"),
+            (refused(|spec| spec.cpu_millis = Some(u32::MAX)), "cpu_millis"),
+            (refused(|spec| spec.ttl_ms = Some(0)), "ttl_ms"),
+            (refused(|spec| spec.idle_ttl_ms = Some(u64::MAX)), "idle_ttl_ms"),
+            (refused(|spec| spec.workdir = Some("work".to_owned())), "absolute"),
+            (refused(|spec| drop(spec.labels.insert("-".to_owned(), String::new()))), "key"),
+        ] {
+            assert!(message.contains(word), "{message:?} does not say {word:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The states of a sandbox.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,20 +32,80 @@ pub enum Why {
     Killed,
     /// Its machine ended by itself, and this is how.
     Ended { detail: String },
+    /// Its time to live was over.
+    Expired { kind: ExpiryKind },
     /// Its machine ended while no bridge was there to see how.
     BridgeAway,
 }
 
-impl State {
+/// Which time to live was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpiryKind {
+    /// Nothing had been at work in it for so long.
+    Idle,
+    /// It had lived for so long.
+    Age,
+}
+
+/// A [`State`] without its particulars, for those who look for sandboxes by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Creating,
+    Running,
+    Stopping,
+    Stopped,
+    Lost,
+}
+
+impl Phase {
+    pub const ALL: [Self; 5] =
+        [Self::Creating, Self::Running, Self::Stopping, Self::Stopped, Self::Lost];
+
     /// The word in records and replies.
-    pub fn name(&self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
             Self::Running => "running",
             Self::Stopping => "stopping",
-            Self::Stopped { .. } => "stopped",
-            Self::Lost { .. } => "lost",
+            Self::Stopped => "stopped",
+            Self::Lost => "lost",
         }
+    }
+}
+
+/// No state is called that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a state; there are creating, running, stopping, stopped and lost")]
+pub struct UnknownPhase(pub String);
+
+impl FromStr for Phase {
+    type Err = UnknownPhase;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|phase| phase.name() == text);
+        known.ok_or_else(|| UnknownPhase(text.chars().take(UNKNOWN_CHARS_SHOWN).collect()))
+    }
+}
+
+/// Enough of a wrong word to be recognized.
+const UNKNOWN_CHARS_SHOWN: usize = 32;
+
+impl State {
+    pub fn phase(&self) -> Phase {
+        match self {
+            Self::Creating => Phase::Creating,
+            Self::Running => Phase::Running,
+            Self::Stopping => Phase::Stopping,
+            Self::Stopped { .. } => Phase::Stopped,
+            Self::Lost { .. } => Phase::Lost,
+        }
+    }
+
+    /// The word in records and replies.
+    pub fn name(&self) -> &'static str {
+        self.phase().name()
     }
 
     /// Whether there is no machine any more.
@@ -69,6 +130,8 @@ impl fmt::Display for Why {
             Self::Asked => f.write_str("as asked"),
             Self::Killed => f.write_str("killed"),
             Self::Ended { detail } => f.write_str(detail),
+            Self::Expired { kind: ExpiryKind::Idle } => f.write_str("expired, left alone"),
+            Self::Expired { kind: ExpiryKind::Age } => f.write_str("expired, its time was over"),
             Self::BridgeAway => f.write_str("ended while the bridge was away"),
         }
     }

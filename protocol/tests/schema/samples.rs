@@ -61,6 +61,7 @@ macro_rules! variants {
     }};
 }
 
+mod metrics;
 mod repl;
 
 /// The variants of an enum under its name, each called by its word on the wire.
@@ -116,6 +117,7 @@ pub fn all_samples() -> Vec<Sample> {
     words!(all, "display_roles", repl::display_roles());
     words!(all, "context_states", repl::context_states());
     words!(all, "code_states", repl::code_states());
+    words!(all, "scopes", metrics::scopes());
     all
 }
 
@@ -328,6 +330,8 @@ pub fn requests() -> Vec<Request> {
         },
         Request::RestartContext { .. } => Request::RestartContext { context: repl::context() },
         Request::CloseContext { .. } => Request::CloseContext { context: repl::context() },
+        Request::Metrics(_) => Request::Metrics(metrics::ask_metrics()),
+        Request::Usage(_) => Request::Usage(metrics::ask_usage()),
         Request::Shutdown(_) => Request::Shutdown(ask::Shutdown { grace_ms: Some(u64::MAX) }),
     })
 }
@@ -386,6 +390,8 @@ pub fn replies() -> Vec<Reply> {
         Reply::Interrupting { .. } => Reply::Interrupting { run: Some(u64::MAX) },
         Reply::Completions(_) => Reply::Completions(repl::completions()),
         Reply::Completeness(_) => Reply::Completeness(repl::completeness()),
+        Reply::Metrics(_) => Reply::Metrics(metrics::metrics_page()),
+        Reply::Usage(_) => Reply::Usage(metrics::tree_usage()),
     })
 }
 

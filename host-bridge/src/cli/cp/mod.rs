@@ -71,6 +71,7 @@ impl Cp {
             _ => return Err(CliError::NoBoxInCopy.into()),
         };
         let guest = context.guest(which, "cp").await?;
+        let _at_work = context.at_work(which).await?;
         let copied = match (&self.source, &self.destination) {
             (Place::Guest(from), Place::Standard) => self.print(&guest, &from.path).await,
             (Place::Guest(from), Place::Host(to)) => {

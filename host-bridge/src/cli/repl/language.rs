@@ -7,6 +7,7 @@ use protocol::ContextName;
 use protocol::limits::NAME_BYTES_MAX;
 
 use super::super::failure::CliError;
+use crate::guest::contexts::language;
 
 /// A language by its name. The agent knows which there are: one that is not in our table is asked
 /// for all the same.
@@ -15,7 +16,6 @@ pub struct Language(String);
 
 struct Row {
     name: &'static str,
-    aliases: &'static [&'static str],
     endings: &'static [&'static str],
     /// What the interpreter calls code of its command line.
     inline: &'static str,
@@ -24,27 +24,9 @@ struct Row {
 }
 
 const ROWS: [Row; 3] = [
-    Row {
-        name: "python",
-        aliases: &["python3", "py"],
-        endings: &["py", "pyw"],
-        inline: "<string>",
-        piped: "<stdin>",
-    },
-    Row {
-        name: "node",
-        aliases: &["nodejs", "javascript", "js"],
-        endings: &["js", "mjs", "cjs"],
-        inline: "[eval]",
-        piped: "[stdin]",
-    },
-    Row {
-        name: "bash",
-        aliases: &["sh", "shell"],
-        endings: &["sh", "bash"],
-        inline: "bash",
-        piped: "bash",
-    },
+    Row { name: "python", endings: &["py", "pyw"], inline: "<string>", piped: "<stdin>" },
+    Row { name: "node", endings: &["js", "mjs", "cjs"], inline: "[eval]", piped: "[stdin]" },
+    Row { name: "bash", endings: &["sh", "bash"], inline: "bash", piped: "bash" },
 ];
 
 impl Language {
@@ -61,8 +43,7 @@ impl Language {
 
     /// The one that is called so, if we know any.
     pub fn called(name: &str) -> Option<Self> {
-        let named = |row: &&Row| row.name == name || row.aliases.contains(&name);
-        ROWS.iter().find(named).map(|row| Self(row.name.to_owned()))
+        language::called(name).map(|own| Self(own.to_owned()))
     }
 
     /// The context of this language that is meant when none is named.

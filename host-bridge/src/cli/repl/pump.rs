@@ -180,8 +180,9 @@ impl Questions {
             return Ok(Told::Read);
         }
         let Some(question) = self.waiting.pop_front() else { return Ok(Told::Read) };
-        let told = teller.ask(&question.prompt, question.secret).await?;
+        // Who answers a question as soon as it is seen must not be shown what they type.
         let silence = if question.secret { Silence::keep()? } else { None };
+        let told = teller.ask(&question.prompt, question.secret).await?;
         self.asked = Some((question, lines.ask(), silence));
         Ok(told)
     }

@@ -21,6 +21,26 @@ fn sizes_are_powers_of_1024() {
 }
 
 #[test]
+fn memory_is_in_mebibytes_unless_a_unit_is_given() {
+    for (text, mib) in [("512", 512), ("512M", 512), ("2G", 2048), ("1K", 1)] {
+        assert_eq!(parse_memory_mib(text), Ok(mib), "{text}");
+    }
+    for text in ["", "-1", "M", "x"] {
+        assert_eq!(parse_memory_mib(text), Err(ValueError::Memory(text.to_owned())), "{text}");
+    }
+}
+
+#[test]
+fn processors_are_counted_in_thousandths() {
+    for (text, millis) in [("0", 0), ("2", 2000), ("0.5", 500), ("1.25", 1250), ("0.0004", 0)] {
+        assert_eq!(parse_cpu_millis(text), Ok(millis), "{text}");
+    }
+    for text in ["", "-1", ".5", "1e3", "9999999999"] {
+        assert_eq!(parse_cpu_millis(text), Err(ValueError::Cpus(text.to_owned())), "{text}");
+    }
+}
+
+#[test]
 fn durations_have_units_and_may_be_composed() {
     let cases = [
         ("0", 0),

@@ -11,7 +11,7 @@ use protocol::repl::{
 };
 
 use super::GuestError;
-use crate::guest::limits::{DISPLAY_FORMS_MAX, MATCHES_MAX, TRACE_FRAMES_MAX};
+use crate::guest::limits::{DISPLAY_FORMS_MAX, MATCHES_MAX, TRACE_FRAMES_MAX, WARNINGS_MAX};
 
 pub fn context(mut info: ContextInfo) -> ContextInfo {
     label(&mut info.language);
@@ -24,6 +24,8 @@ pub fn context(mut info: ContextInfo) -> ContextInfo {
         info.cwd = None;
     }
     option(&mut info.lost);
+    info.warnings.truncate(WARNINGS_MAX);
+    info.warnings.iter_mut().for_each(label);
     info
 }
 

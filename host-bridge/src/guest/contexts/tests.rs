@@ -16,7 +16,7 @@ use protocol::stream::{Ack, Fin};
 use protocol::{ContextName, Fault, FaultCode, Text};
 
 use super::{Ran, Run, RunCode, open};
-use crate::guest::limits::{DISPLAY_FORMS_MAX, MATCHES_MAX, TRACE_FRAMES_MAX};
+use crate::guest::limits::{DISPLAY_FORMS_MAX, MATCHES_MAX, TRACE_FRAMES_MAX, WARNINGS_MAX};
 use crate::guest::{Guest, GuestError};
 use crate::link::tests::raw::{Raw, data, frame};
 use crate::link::tests::soon;
@@ -463,6 +463,7 @@ fn info() -> ContextInfo {
         opened_at_ms: 0,
         cwd: None,
         lost: None,
+        warnings: Vec::new(),
     }
 }
 
@@ -499,10 +500,13 @@ async fn lists_that_are_too_long_are_refused_or_cut() {
     let (_, answer) = asked(ask, Reply::Contexts { contexts: vec![info(); 100] }).await;
     assert!(matches!(answer, Err(GuestError::Malformed { .. })));
 
-    let long = ContextInfo { lost: Some("x".repeat(100_000)), ..info() };
+    let warnings = vec!["x".repeat(2 * TEXT_BYTES_MAX); 100];
+    let long = ContextInfo { lost: Some("x".repeat(100_000)), warnings, ..info() };
     let ask = async |guest: Guest| guest.contexts().await;
     let (_, answer) = asked(ask, Reply::Contexts { contexts: vec![long] }).await;
-    assert_eq!(answer.unwrap()[0].lost.as_ref().map(String::len), Some(TEXT_BYTES_MAX));
+    let cut = answer.unwrap().remove(0);
+    assert_eq!(cut.lost.as_ref().map(String::len), Some(TEXT_BYTES_MAX));
+    assert_eq!(cut.warnings, vec!["x".repeat(TEXT_BYTES_MAX); WARNINGS_MAX]);
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
-//! Removes the control groups of a machine whose supervisor could not do it itself.
+//! Removes the control groups of a machine: those that `bounds` made, and the one that a supervisor
+//! could not remove itself.
 //!
-//! A supervisor that ends in order removes its group. One that was killed leaves it behind, named
-//! `burrow-<id>` somewhere below the group in which its bridge ran; so it is looked for by name.
+//! A supervisor that ends in order removes its own group. One that was killed leaves it behind.
+//! Either kind is named `burrow-<id>` somewhere below the group in which its bridge ran; so they are
+//! looked for by name.
 
 use std::fs;
 use std::io;
@@ -11,38 +13,51 @@ use std::time::Instant;
 use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE, CGROUP_REMOVAL_PAUSE};
 use crate::machine::BoxId;
 
+/// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
+const PREFIX: &str = "burrow-";
+
+/// What every group of a sandbox is called.
+pub fn group_name(id: &BoxId) -> String {
+    format!("{PREFIX}{id}")
+}
+
 /// Finds and removes what is left of the groups of `id`. What cannot be removed is left: an empty
 /// group costs a few kilobytes of the kernel's memory and stands in nobody's way.
 pub async fn remove(id: &BoxId) {
     let deadline = Instant::now() + CGROUP_REMOVAL_DEADLINE;
-    let name = format!("burrow-{id}");
-    for root in hierarchies() {
-        for group in find(&root, &name) {
-            // The agent died with its supervisor, and with the agent its namespace; this is for
-            // the moment in which that is still going on.
-            let _ = fs::write(group.join("cgroup.kill"), "1");
-            while remove_tree(&group)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
-                && Instant::now() < deadline
-            {
-                tokio::time::sleep(CGROUP_REMOVAL_PAUSE).await;
-            }
+    let name = group_name(id);
+    // A host may have thousands of groups, and others wait for this thread.
+    let found = tokio::task::spawn_blocking(move || {
+        hierarchies().iter().flat_map(|root| find(root, &name)).collect::<Vec<_>>()
+    });
+    for group in found.await.unwrap_or_default() {
+        // The agent died with its supervisor, and with the agent its namespace; this is for the
+        // moment in which that is still going on. Only version 2 has the file.
+        let kill = group.join("cgroup.kill");
+        if kill.exists() {
+            let _ = fs::write(kill, "1");
+        }
+        while remove_tree(&group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+            && Instant::now() < deadline
+        {
+            tokio::time::sleep(CGROUP_REMOVAL_PAUSE).await;
         }
     }
 }
 
-/// Where version 2 of control groups is mounted.
+/// Where control groups are mounted that a sandbox may have one in.
 fn hierarchies() -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     parse_hierarchies(&mounts)
 }
 
 fn parse_hierarchies(mounts: &str) -> Vec<PathBuf> {
-    let mut fields = mounts.lines().map(str::split_ascii_whitespace);
     let mut roots = Vec::new();
-    for line in &mut fields {
-        let fields: Vec<&str> = line.take(3).collect();
-        if let [_, point, "cgroup2"] = fields[..] {
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().take(4).collect();
+        let [_, point, kind, options] = fields[..] else { continue };
+        let has_ours = || options.split(',').any(|option| option == "memory" || option == "cpu");
+        if kind == "cgroup2" || (kind == "cgroup" && has_ours()) {
             roots.push(PathBuf::from(point));
         }
     }
@@ -62,12 +77,17 @@ fn find(root: &Path, name: &str) -> Vec<PathBuf> {
         for child in subdirectories(&directory) {
             if child.ends_with(name) {
                 found.push(child);
-            } else {
+            } else if !is_of_a_sandbox(&child) {
                 waiting.push_back(child);
             }
         }
     }
     found
+}
+
+/// Whether it is some sandbox's group. There are none of another sandbox below it.
+fn is_of_a_sandbox(group: &Path) -> bool {
+    group.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
 }
 
 /// Removes a group with those below it. Files of a group cannot be removed and go with it.
@@ -98,9 +118,12 @@ mod tests {
     fn both_layouts_of_the_hierarchy_are_found() {
         let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
         assert_eq!(parse_hierarchies(unified), [PathBuf::from("/sys/fs/cgroup")]);
-        let hybrid = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n\
+        let hybrid = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+                      cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
+                      cgroup /sys/fs/cgroup/blkio cgroup rw,relatime,blkio 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        assert_eq!(parse_hierarchies(hybrid), [PathBuf::from("/sys/fs/cgroup/unified")]);
+        let found = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        assert_eq!(parse_hierarchies(hybrid), found);
     }
 
     #[test]

@@ -8,6 +8,7 @@ fn spec() -> MachineSpec {
         hostname: "box".to_owned(),
         root: PathBuf::from("/"),
         scratch_bytes: SCRATCH_BYTES_MIN,
+        bounds: bounds::Bounds::default(),
         env: vec![("A".to_owned(), "1".to_owned())],
         hide: vec!["/etc/shadow".to_owned()],
         directories: None,

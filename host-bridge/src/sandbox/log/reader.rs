@@ -3,6 +3,8 @@
 //! A reader holds nothing but a place in a segment. When the segment under it is rotated away it
 //! still reads it to its end, and then says how much it missed.
 
+mod mark;
+
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ use super::record::{Record, What};
 use super::segment::{Segment, segment_numbers};
 use super::{Entry, Event, LogError};
 use crate::limits::LOG_FOLLOW_PAUSE;
+
+pub use mark::{InvalidMark, Mark};
 
 /// Where reading begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,15 +291,20 @@ impl Reader {
     }
 
     fn numbers(&self) -> Result<Vec<u64>, LogError> {
-        match segment_numbers(&self.directory) {
-            Ok(numbers) => Ok(numbers),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(source) => Err(failed(&self.directory, source)),
-        }
+        numbers(&self.directory)
     }
 }
 
-fn failed(directory: &Path, source: io::Error) -> LogError {
+/// The numbers of a log's segments, ascending; a log that has nothing yet has none.
+pub(super) fn numbers(directory: &Path) -> Result<Vec<u64>, LogError> {
+    match segment_numbers(directory) {
+        Ok(numbers) => Ok(numbers),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(source) => Err(failed(directory, source)),
+    }
+}
+
+pub(super) fn failed(directory: &Path, source: io::Error) -> LogError {
     LogError::Files { action: "read", path: directory.to_owned(), source }
 }
 

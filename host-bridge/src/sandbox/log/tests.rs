@@ -360,3 +360,99 @@ fn any_bytes_are_a_record_or_not_and_never_a_panic() {
     long.extend([0; 4]);
     assert!(matches!(parse_record(&long), Parsed::Damaged));
 }
+
+fn read_all(place: &Place, name: &str, run: Run, from: u64) -> (Option<u64>, String) {
+    let mut recording = Recording::new(place.0.clone(), session(name), run, Channel::Stdout);
+    let (mut first, mut text) = (None, Vec::new());
+    let mut at = from;
+    while let Some((offset, bytes)) = recording.read(at, u64::MAX).unwrap() {
+        first.get_or_insert(offset);
+        at = offset + bytes.len() as u64;
+        text.extend(bytes);
+    }
+    (first, String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn an_output_is_read_from_any_offset_over_segments_and_beside_others() {
+    let place = Place::new("recording");
+    let mut writer = place.small();
+    writer.started(&session("a"), run(1), "a").unwrap();
+    writer.started(&session("b"), run(2), "b").unwrap();
+    let mut offset = 0;
+    for number in 0..30 {
+        let line = format!("{number:03}\n");
+        writer.output(&session("b"), Channel::Stdout, offset, b"zzzz").unwrap();
+        writer.output(&session("a"), Channel::Stderr, offset, b"xxxx").unwrap();
+        writer.output(&session("a"), Channel::Stdout, offset, line.as_bytes()).unwrap();
+        offset += 4;
+    }
+    let recorded = recorded_session(&place.0, &session("a")).unwrap().unwrap();
+    let extent = recorded.outputs[&Channel::Stdout];
+    assert_eq!(extent.end, 120);
+    let all = (0..30).map(|number| format!("{number:03}\n")).collect::<Vec<_>>().concat();
+    for from in 0..=120 {
+        let (first, text) = read_all(&place, "a", run(1), from);
+        let oldest = from.max(extent.oldest);
+        assert_eq!(first, (oldest < 120).then_some(oldest), "from {from}");
+        assert_eq!(text, all[oldest as usize..], "from {from}");
+    }
+}
+
+#[test]
+fn a_recording_goes_on_where_it_was_when_more_is_written() {
+    let place = Place::new("recording-on");
+    let mut writer = place.small();
+    writer.started(&session("a"), run(1), "a").unwrap();
+    let mut recording = Recording::new(place.0.clone(), session("a"), run(1), Channel::Stdout);
+    for offset in (0..400).step_by(4) {
+        assert_eq!(recording.read(offset, offset + 4).unwrap(), None);
+        writer.output(&session("a"), Channel::Stdout, offset, b"abcd").unwrap();
+        assert_eq!(recording.read(offset, offset + 2).unwrap(), Some((offset, b"ab".to_vec())));
+        let rest = recording.read(offset + 3, offset + 4).unwrap();
+        assert_eq!(rest, Some((offset + 3, b"d".to_vec())));
+    }
+}
+
+#[test]
+fn sessions_of_one_name_are_told_apart_by_their_runs() {
+    let place = Place::new("recording-runs");
+    let mut writer = place.small();
+    for pid in 1..=2 {
+        writer.started(&session("a"), run(pid), "a").unwrap();
+        let text = format!("run {pid}");
+        writer.output(&session("a"), Channel::Stdout, 0, text.as_bytes()).unwrap();
+        if pid == 1 {
+            writer.exited(&session("a"), &exit()).unwrap();
+            writer.released(&session("a")).unwrap();
+        }
+    }
+    assert_eq!(read_all(&place, "a", run(1), 0).1, "run 1");
+    assert_eq!(read_all(&place, "a", run(2), 0).1, "run 2");
+    let last = recorded_session(&place.0, &session("a")).unwrap().unwrap();
+    assert_eq!((last.run, last.exit, last.is_released), (run(2), None, false));
+    assert_eq!(recorded_session(&place.0, &session("b")).unwrap(), None);
+    assert_eq!(recorded_sessions(&place.0, 10).unwrap(), vec![recorded_of(&place)]);
+}
+
+fn recorded_of(place: &Place) -> Recorded {
+    recorded_session(&place.0, &session("a")).unwrap().unwrap()
+}
+
+#[test]
+fn what_is_known_of_a_session_is_joined_from_its_segments() {
+    let place = Place::new("recording-joined");
+    let mut writer = place.small();
+    writer.started(&session("a"), run(1), "the command").unwrap();
+    for offset in (0..100).step_by(4) {
+        writer.output(&session("a"), Channel::Stdout, offset, b"abcd").unwrap();
+    }
+    assert!(segment_numbers(&place.0).unwrap().len() >= 2, "over several segments");
+    writer.exited(&session("a"), &exit()).unwrap();
+    writer.released(&session("a")).unwrap();
+    let recorded = recorded_of(&place);
+    assert_eq!(recorded.command, "the command");
+    assert_eq!(recorded.outputs[&Channel::Stdout], Extent { oldest: 0, end: 100 });
+    assert_eq!((recorded.exit, recorded.is_released), (Some(exit()), true));
+    assert_eq!(recorded_sessions(&place.0, 10).unwrap(), vec![recorded_of(&place)]);
+}

@@ -16,9 +16,10 @@ impl Owner {
     pub(in crate::sandbox) async fn create(mut self, spec: MachineSpec, reply: Reply) {
         match self.try_create(spec).await {
             Ok(running) => {
+                self.kept.record.warnings = running.warnings();
                 self.enliven(running);
-                self.enter(State::Running);
-                let _ = reply.send(Ok(self.kept.record.clone()));
+                self.enter(State::Running).await;
+                let _ = reply.send(Ok(self.place.presence.show(self.kept.record.clone())));
                 self.run().await;
             }
             Err(error) => {
@@ -35,7 +36,7 @@ impl Owner {
             let made = make_private_directory(&path);
             made.map_err(|source| SandboxError::Files { action: "make", path, source })?;
         }
-        let written = self.kept.write(&state);
+        let written = self.kept.save(&state).await;
         let failed = |source| SandboxError::Files { action: "write", path: state, source };
         written.map_err(failed)?;
         self.open_log();
@@ -47,7 +48,7 @@ impl Owner {
         let id = self.kept.record.id.clone();
         let which = self.kept.record.which();
         match self.kept.record.state.clone() {
-            State::Stopped { .. } => {}
+            State::Stopped { .. } => self.expiry.stopped(&self.kept.record),
             State::Creating => {
                 self.erase().await;
                 let why = format!("the creation of {which} was cut off");
@@ -60,7 +61,7 @@ impl Owner {
                     Adoption::Alive(running) => {
                         self.enliven(running);
                         (self.place.events)(&Event::Adopted { which });
-                        self.resume(&before);
+                        self.resume(&before).await;
                     }
                     Adoption::Dead => self.bury(Why::BridgeAway).await,
                 }
@@ -70,14 +71,14 @@ impl Owner {
     }
 
     /// Brings an adopted sandbox into the state that it was on its way to.
-    fn resume(&mut self, before: &State) {
+    async fn resume(&mut self, before: &State) {
         let answers = self.life.as_ref().is_some_and(|life| life.running.guest().is_some());
         if !answers {
-            self.enter(State::Lost { reason: "its agent does not answer".to_owned() });
+            self.enter(State::Lost { reason: "its agent does not answer".to_owned() }).await;
         } else if *before == State::Stopping {
-            self.begin_stop(STOP_GRACE_DEFAULT);
+            self.begin_stop(STOP_GRACE_DEFAULT, Why::Asked).await;
         } else {
-            self.enter(State::Running);
+            self.enter(State::Running).await;
         }
     }
 
@@ -87,13 +88,16 @@ impl Owner {
         self.kept.record.pid = self.kept.trace.process.as_ref().map(|process| process.pid);
         self.kept.record.address = self.kept.trace.address.clone();
         let guest = running.guest();
+        self.place.presence.open(guest.clone());
+        self.expire_as_recorded();
         let recorder = guest.clone().zip(self.log.clone()).map(|(guest, log)| {
             let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
-            tokio::spawn(Recorder { guest, log, which, events }.run())
+            let presence = Arc::clone(&self.place.presence);
+            tokio::spawn(Recorder { guest, log, which, events, presence }.run())
         });
         let exited = running.exited();
         let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
-        self.life = Some(Life { running, exited, lost, recorder });
+        self.life = Some(Life { running, exited, lost, recorder, look: None });
     }
 
     fn open_log(&mut self) {

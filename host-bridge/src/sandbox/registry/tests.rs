@@ -6,11 +6,12 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::guest::Guest;
+use crate::link::Address;
 use crate::machine::{
     Adoption, BoxFuture, Machine, MachineError, MachineExit, MachineSpec, ProcessIdentity, Running,
     Trace,
 };
-use crate::sandbox::{State, Why};
+use crate::sandbox::{ExpiryKind, Filter, Name, Phase, State, Why};
 
 /// A machine that starts, lives and dies as the test says, and has no agent.
 #[derive(Default)]
@@ -337,6 +338,183 @@ async fn what_was_left_half_made_is_removed_and_what_is_not_understood_is_kept()
     assert_eq!(place.boxes(), 2, "the unreadable record and the stranger stay");
     assert!(boxes.join("00000000000c").exists() && boxes.join("not-an-id").exists());
     registry.create(spec("half")).await.unwrap();
+}
+
+#[tokio::test]
+async fn pages_follow_one_another_and_hold_what_matches() {
+    let place = Place::new("pages");
+    let registry = place.open().await;
+    for (name, team) in [("d", "x"), ("a", "x"), ("c", "y"), ("team/b", "x"), ("b", "x")] {
+        let mut spec = spec(name);
+        spec.labels.insert("team".to_owned(), team.to_owned());
+        registry.create(spec).await.unwrap();
+    }
+    registry.kill(&which("b")).await.unwrap();
+    let names = |filter: &Filter| -> (Vec<String>, Option<SandboxRef>) {
+        let page = registry.page(filter);
+        (page.records.iter().map(|record| record.which().to_string()).collect(), page.next)
+    };
+    let mut filter = Filter { limit: Some(3), ..Filter::default() };
+    assert_eq!(names(&filter), (vec!["a".into(), "b".into(), "c".into()], Some(which("c"))));
+    // What the page is behind may be gone by the time the next is asked for.
+    registry.remove(&which("c"), true).await.unwrap();
+    filter.after = Some(which("c"));
+    assert_eq!(names(&filter), (vec!["d".into(), "team/b".into()], None));
+    let labelled = Filter { labels: vec!["team=x".parse().unwrap()], ..Filter::default() };
+    assert_eq!(names(&labelled).0, ["a", "b", "d", "team/b"]);
+    let narrow = Filter {
+        namespace: Some(Name::default_namespace()),
+        labels: vec!["team".parse().unwrap(), "team=x".parse().unwrap()],
+        phases: vec![Phase::Running, Phase::Lost],
+        ..Filter::default()
+    };
+    assert_eq!(names(&narrow), (vec!["a".into(), "d".into()], None));
+}
+
+/// Waits until a sandbox's creation has been followed by its end, and says why it ended.
+async fn end_of(registry: &Registry, name: &str) -> Why {
+    let record = registry.wait(&which(name), Until::Stopped).await.unwrap();
+    let State::Stopped { why, .. } = record.state else { panic!("{}", record.state) };
+    why
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_left_alone_expires_and_one_at_work_does_not() {
+    let place = Place::new("idle");
+    let registry = place.open().await;
+    let mut spec = spec("web");
+    spec.idle_ttl_ms = Some(60_000);
+    registry.create(spec).await.unwrap();
+    let activity = registry.activity(&which("web")).unwrap();
+    assert_eq!(registry.get(&which("web")).unwrap().idle_since_ms, None);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(registry.get(&which("web")).unwrap().state, State::Running);
+    drop(activity);
+    let idle = registry.get(&which("web")).unwrap();
+    assert_eq!(idle.idle_expires_at_ms, idle.idle_since_ms.map(|since_ms| since_ms + 60_000));
+    let since = tokio::time::Instant::now();
+    let why = end_of(&registry, "web").await;
+    assert_eq!(why, Why::Expired { kind: ExpiryKind::Idle });
+    let took = since.elapsed();
+    assert!((60..70).contains(&took.as_secs()), "{took:?}");
+    assert!(registry.activity(&which("web")).is_none());
+    assert_eq!(registry.get(&which("web")).unwrap().idle_since_ms, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absolute_time_to_live_ends_what_is_at_work_too() {
+    let place = Place::new("age");
+    let registry = place.open().await;
+    let mut spec = spec("web");
+    spec.ttl_ms = Some(60_000);
+    spec.keep_stopped_ms = Some(5_000);
+    let record = registry.create(spec).await.unwrap();
+    assert_eq!(record.expires_at_ms, Some(record.created_at_ms + 60_000));
+    let _at_work = registry.activity(&which("web")).unwrap();
+    assert_eq!(end_of(&registry, "web").await, Why::Expired { kind: ExpiryKind::Age });
+    registry.wait(&which("web"), Until::Removed).await.unwrap();
+    assert!(matches!(registry.get(&which("web")), Err(SandboxError::NotFound { .. })));
+    assert_eq!(place.boxes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_life_is_lengthened_and_freed_of_its_end() {
+    let place = Place::new("extend");
+    let registry = place.open().await;
+    let mut spec = spec("web");
+    (spec.ttl_ms, spec.idle_ttl_ms) = (Some(60_000), Some(30_000));
+    registry.create(spec).await.unwrap();
+    let record = registry.extend(&which("web"), Some(300_000), Some(0)).await.unwrap();
+    assert_eq!((record.idle_ttl_ms, record.idle_expires_at_ms), (None, None));
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    registry.extend(&which("web"), Some(0), None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let record = registry.get(&which("web")).unwrap();
+    assert_eq!((record.state, record.expires_at_ms), (State::Running, None));
+    let refused = registry.extend(&which("web"), Some(u64::MAX), None).await.unwrap_err();
+    assert!(matches!(refused, SandboxError::OutOfRange { .. }), "{refused}");
+    registry.kill(&which("web")).await.unwrap();
+    let refused = registry.extend(&which("web"), Some(1), None).await.unwrap_err();
+    assert!(matches!(refused, SandboxError::NotRunning { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn times_to_live_outlive_the_bridge() {
+    let place = Place::new("ttl-kept");
+    {
+        let registry = place.open().await;
+        let mut stopped = spec("stopped");
+        stopped.keep_stopped_ms = Some(1);
+        registry.create(stopped).await.unwrap();
+        for (name, ttl_ms) in [("short", 50), ("long", 3_600_000)] {
+            let mut spec = spec(name);
+            spec.ttl_ms = Some(ttl_ms);
+            registry.create(spec).await.unwrap();
+        }
+        registry.leave().await;
+    }
+    place.machine.lives.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let registry = place.open().await;
+    let why = end_of(&registry, "short").await;
+    assert_eq!(why, Why::Expired { kind: ExpiryKind::Age });
+    let long = registry.get(&which("long")).unwrap();
+    assert_eq!(long.expires_at_ms, Some(long.created_at_ms + 3_600_000));
+    registry.kill(&which("stopped")).await.unwrap();
+    registry.wait(&which("stopped"), Until::Removed).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_removal_ends_every_wait() {
+    let place = Place::new("waits");
+    let registry = place.open().await;
+    registry.create(spec("web")).await.unwrap();
+    let wait = |until| {
+        let registry = registry.clone();
+        tokio::spawn(async move { registry.wait(&which("web"), until).await })
+    };
+    let (stopped, removed) = (wait(Until::Stopped), wait(Until::Removed));
+    assert_eq!(registry.wait(&which("web"), Until::Created).await.unwrap().state, State::Running);
+    registry.remove(&which("web"), true).await.unwrap();
+    for waiting in [stopped, removed] {
+        let record = waiting.await.unwrap().unwrap();
+        assert!(record.state.is_over(), "{}", record.state);
+    }
+    let missing = registry.wait(&which("web"), Until::Stopped).await.unwrap_err();
+    assert!(matches!(missing, SandboxError::NotFound { .. }), "{missing}");
+}
+
+#[tokio::test]
+async fn of_callers_that_remove_at_once_one_does_it_and_the_name_is_free() {
+    let place = Place::new("racing");
+    let registry = place.open().await;
+    for _ in 0..20 {
+        registry.create(spec("web")).await.unwrap();
+        let mut removals = JoinSet::new();
+        for _ in 0..ORDERS_WAITING_MAX * 2 {
+            let registry = registry.clone();
+            removals.spawn(async move { registry.remove(&which("web"), true).await });
+        }
+        let answers = removals.join_all().await;
+        assert!(answers.iter().any(Result::is_ok));
+        for answer in answers {
+            assert!(matches!(answer, Ok(_) | Err(SandboxError::NotFound { .. })), "{answer:?}");
+        }
+    }
+    assert_eq!(place.boxes(), 0);
+}
+
+#[tokio::test]
+async fn the_log_of_a_sandbox_stays_where_it_is_when_it_has_stopped() {
+    let place = Place::new("log-directory");
+    let registry = place.open().await;
+    registry.create(spec("web")).await.unwrap();
+    let running = registry.log_directory(&which("web")).unwrap();
+    let missing = registry.guest(&which("web")).unwrap_err();
+    assert!(matches!(missing, SandboxError::NotRunning { .. }), "{missing}");
+    registry.kill(&which("web")).await.unwrap();
+    assert_eq!(registry.log_directory(&which("web")).unwrap(), running);
+    assert!(running.is_dir());
 }
 
 #[tokio::test]

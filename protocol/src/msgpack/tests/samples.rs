@@ -1,6 +1,7 @@
 //! Messages of every type, drawn from a list of numbers: each number decides one thing, and a list
 //! that is used up goes on with zeros, so that proptest shrinks towards the plainest message.
 
+mod metrics;
 mod repl;
 
 use proptest::prelude::*;
@@ -23,8 +24,8 @@ use crate::text::Text;
 
 pub struct Draw<'a>(pub &'a [u64]);
 
-pub const REQUESTS: u64 = 31;
-pub const REPLIES: u64 = 17;
+pub const REQUESTS: u64 = 33;
+pub const REPLIES: u64 = 19;
 
 /// Numbers with every width of integer, plain ones most often.
 pub fn numbers() -> impl Strategy<Value = Vec<u64>> {
@@ -418,6 +419,8 @@ impl Draw<'_> {
                 port: self.number() as u16,
             }),
             20..30 => self.context_request_number(number - 20),
+            30 => Request::Metrics(self.ask_metrics()),
+            31 => Request::Usage(self.ask_usage()),
             _ => Request::Shutdown(ask::Shutdown { grace_ms: self.maybe(Self::number) }),
         }
     }
@@ -453,7 +456,9 @@ impl Draw<'_> {
             8 => Reply::Written { bytes: self.number(), entries: self.number() },
             9 => Reply::Stat(self.file()),
             10 => Reply::Entries(Entries { entries: self.some(Self::file), more: self.yes() }),
-            _ => self.context_reply_number(number - 11),
+            11 => Reply::Metrics(self.metrics_page()),
+            12 => Reply::Usage(self.tree_usage()),
+            _ => self.context_reply_number(number - 13),
         }
     }
 

@@ -68,6 +68,7 @@ pub fn context_info() -> ContextInfo {
         opened_at_ms: u64::MAX,
         cwd: Some(raw()),
         lost: Some(text()),
+        warnings: vec![text()],
     }
 }
 

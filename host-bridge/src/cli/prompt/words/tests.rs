@@ -19,6 +19,7 @@ fn info() -> ContextInfo {
         opened_at_ms: 0,
         cwd: None,
         lost: None,
+        warnings: Vec::new(),
     }
 }
 

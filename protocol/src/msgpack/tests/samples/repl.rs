@@ -12,7 +12,7 @@ use crate::repl::{
 pub const HAPPENINGS: u64 = 11;
 
 impl Draw<'_> {
-    fn context(&mut self) -> ContextName {
+    pub(super) fn context(&mut self) -> ContextName {
         format!("c{}", self.number()).parse().expect("a name of a context")
     }
 
@@ -109,6 +109,7 @@ impl Draw<'_> {
             opened_at_ms: self.number(),
             cwd: self.maybe(Self::text),
             lost: self.maybe(Self::string),
+            warnings: self.some(Self::string),
         }
     }
 

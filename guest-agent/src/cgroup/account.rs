@@ -1,0 +1,128 @@
+//! What the kernel accounts to a group and to all groups below it.
+//!
+//! `metrics` asks for it, of the sandbox's group and of sessions'. Each controller has files of its
+//! own, and what it would have said is absent without it; CPU time and pressure need none.
+
+use super::{Directory, field};
+
+/// See the module's description. Sums are since the group was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    pub cpu_us: Option<u64>,
+    /// Without the pages of files that nobody has looked at lately: the kernel drops them as soon
+    /// as anything else wants memory.
+    pub memory_bytes: Option<u64>,
+    pub memory_bytes_max: Option<u64>,
+    pub memory_bytes_peak: Option<u64>,
+    pub oom_kills: Option<u64>,
+    /// Hundredths of a percent.
+    pub cpu_pressure: Option<u32>,
+    pub memory_pressure: Option<u32>,
+    pub io_pressure: Option<u32>,
+    pub read_bytes: Option<u64>,
+    pub written_bytes: Option<u64>,
+}
+
+impl Account {
+    pub(super) fn read(group: &Directory) -> Self {
+        let text = |name| group.read(name).ok();
+        let number = |name| text(name)?.trim().parse().ok();
+        let pressure = |name| parse_pressure(&text(name)?);
+        let io = text("io.stat");
+        let memory_bytes: Option<u64> = number("memory.current");
+        let droppable = |_| field(&text("memory.stat")?, "inactive_file");
+        Self {
+            cpu_us: text("cpu.stat").and_then(|text| field(&text, "usage_usec")),
+            memory_bytes: memory_bytes
+                .map(|bytes| bytes.saturating_sub(memory_bytes.and_then(droppable).unwrap_or(0))),
+            // `max` is no number.
+            memory_bytes_max: number("memory.max"),
+            memory_bytes_peak: number("memory.peak"),
+            oom_kills: text("memory.events").and_then(|text| field(&text, "oom_kill")),
+            cpu_pressure: pressure("cpu.pressure"),
+            memory_pressure: pressure("memory.pressure"),
+            io_pressure: pressure("io.pressure"),
+            read_bytes: io.as_ref().map(|text| sum(text, "rbytes=")),
+            written_bytes: io.as_ref().map(|text| sum(text, "wbytes=")),
+        }
+    }
+}
+
+/// The numbers behind `name` of all devices in an `io.stat`.
+fn sum(text: &str, name: &str) -> u64 {
+    let numbers = text.split_whitespace().filter_map(|word| word.strip_prefix(name)?.parse().ok());
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// The share of the last ten seconds in which something had to wait, in hundredths of a percent:
+/// `1.06` in `some avg10=1.06 avg60=…` is 106.
+pub fn parse_pressure(text: &str) -> Option<u32> {
+    let rest = text.strip_prefix("some avg10=")?;
+    let point = rest.find('.')?;
+    let number = |digits: &str| digits.parse::<u64>().ok();
+    let hundredths = number(rest.get(point + 1..point + 3)?)?;
+    Some(number(&rest[..point])?.checked_mul(100)?.checked_add(hundredths)?.min(10_000) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with the files of a group.
+    fn group(files: &[(&str, &str)]) -> (std::path::PathBuf, Directory) {
+        let name = std::thread::current().name().expect("a test").replace(':', "-");
+        let path = std::env::temp_dir().join(format!("burrow-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (name, text) in files {
+            std::fs::write(path.join(name), text).unwrap();
+        }
+        let directory = Directory::open(&path).unwrap();
+        (path, directory)
+    }
+
+    #[test]
+    fn every_controller_says_its_part() {
+        let (path, directory) = group(&[
+            ("cpu.stat", "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n"),
+            ("memory.current", "1000000\n"),
+            ("memory.stat", "anon 5\ninactive_anon 7\nactive_file 11\ninactive_file 400000\n"),
+            ("memory.max", "2000000\n"),
+            ("memory.peak", "1500000\n"),
+            ("memory.events", "low 0\nhigh 0\nmax 0\noom 2\noom_kill 1\n"),
+            ("cpu.pressure", "some avg10=12.34 avg60=0.00 avg300=0.00 total=0\nfull avg10=9.00"),
+            ("memory.pressure", "some avg10=0.07 avg60=0.00 avg300=0.00 total=0\n"),
+            ("io.stat", "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=2 rios=1\n"),
+        ]);
+        let account = Account::read(&directory);
+        std::fs::remove_dir_all(path).unwrap();
+        let expected = Account {
+            cpu_us: Some(1500),
+            memory_bytes: Some(600_000),
+            memory_bytes_max: Some(2_000_000),
+            memory_bytes_peak: Some(1_500_000),
+            oom_kills: Some(1),
+            cpu_pressure: Some(1234),
+            memory_pressure: Some(7),
+            io_pressure: None,
+            read_bytes: Some(11),
+            written_bytes: Some(22),
+        };
+        assert_eq!(account, expected);
+    }
+
+    #[test]
+    fn a_group_without_controllers_or_bounds_says_less() {
+        let (path, directory) = group(&[("memory.max", "max\n"), ("cpu.stat", "usage_usec 3\n")]);
+        let account = Account::read(&directory);
+        std::fs::remove_dir_all(path).unwrap();
+        assert_eq!(account, Account { cpu_us: Some(3), ..Account::default() });
+    }
+
+    #[test]
+    fn a_pressure_is_in_hundredths_of_a_percent() {
+        assert_eq!(parse_pressure("some avg10=100.00 avg60=1"), Some(10_000));
+        for broken in ["", "full avg10=1.00", "some avg10=1", "some avg10=1.0", "some avg10=x.00"] {
+            assert_eq!(parse_pressure(broken), None, "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! One sample of the whole box: where each number comes from.
+//!
+//! | what | a machine of its own | a PID namespace | an agent among others |
+//! |---|---|---|---|
+//! | CPU | `/proc/stat` | its control group, or a walk | a walk |
+//! | memory | `/proc/meminfo` | its control group, or a walk and the scratch file system | a walk |
+//! | pressure, kills, block devices | `/proc` | its control group | – |
+//!
+//! A *walk* is a [`Census`]. Which of two it is, is decided once, because they begin at different
+//! sums. `/proc` and `/` are opened once too, so that it does not matter what is mounted over them.
+
+use std::path::Path;
+
+use nix::sys::statvfs::fstatvfs;
+use protocol::metrics::{Sample, Scope};
+
+use super::census::{Census, Counted, Wanted};
+use crate::agent::Agent;
+use crate::cgroup::{Account, Directory, parse_pressure};
+use crate::process::procfs::parse_number;
+use crate::sys::{clock, resource};
+
+/// The kernel counts the time of processes, and of CPUs in `/proc/stat`, in these for every program.
+pub const TICK_US: u64 = 10_000;
+
+/// What `/proc/self/ns/pid` points to in the namespace that the kernel itself has made: it has the
+/// same number in every Linux.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// What samples keep from one to the next.
+pub struct Sampler {
+    proc: Option<Directory>,
+    census: Census,
+    root: Option<Directory>,
+    /// What a walk is needed for.
+    wanted: Wanted,
+    page_bytes: u64,
+    cpu_us: u64,
+    /// When the sample before was taken.
+    before_us: Option<u64>,
+}
+
+impl Sampler {
+    pub fn new(agent: &Agent) -> Self {
+        let open = |path| Directory::open(Path::new(path)).ok();
+        let proc = open("/proc");
+        let account = account(agent, proc.as_ref());
+        Self {
+            census: Census::new((agent.metrics.scope == Scope::Agent).then(std::process::id)),
+            proc,
+            root: open("/"),
+            wanted: Wanted {
+                times: account.cpu_us.is_none(),
+                memory: account.memory_bytes.is_none(),
+            },
+            page_bytes: resource::page_bytes(),
+            cpu_us: 0,
+            before_us: None,
+        }
+    }
+
+    /// Takes a sample, without a number.
+    pub async fn sample(&mut self, agent: &Agent) -> Sample {
+        let now_us = clock::monotonic_us();
+        let time_ms = clock::wall_ms();
+        let account = account(agent, self.proc.as_ref());
+        let counted = match &self.proc {
+            Some(proc) => self.census.take(proc, self.wanted).await,
+            None => Counted { partial: true, ..Counted::default() },
+        };
+
+        let cpu_before_us = self.cpu_us;
+        let elapsed_us = self.before_us.map(|before_us| (now_us - before_us).max(1));
+        if self.wanted.times {
+            let mut grown_us = counted.grown_ticks * TICK_US;
+            if let Some(elapsed_us) = elapsed_us {
+                // Whatever the walk has met with, nobody can have used more than there was.
+                let most_us = elapsed_us.saturating_mul(u64::from(agent.cpus())) + 2 * TICK_US;
+                grown_us = grown_us.min(most_us);
+            }
+            self.cpu_us += grown_us;
+        } else {
+            // A file that could not be read this time has not run backwards.
+            self.cpu_us = self.cpu_us.max(account.cpu_us.unwrap_or(0));
+        }
+        let cpu_hundredths = elapsed_us.map(|elapsed_us| {
+            let used_us = self.cpu_us - cpu_before_us;
+            u32::try_from(used_us.saturating_mul(10_000) / elapsed_us).unwrap_or(u32::MAX - 1)
+        });
+        self.before_us = Some(now_us);
+
+        let disk = self.root.as_ref().and_then(|root| fstatvfs(root).ok());
+        let disk_bytes_max = disk.map(|disk| disk.blocks() * disk.fragment_size());
+        let disk_bytes = disk.map(|disk| {
+            let used = disk.blocks().saturating_sub(disk.blocks_free());
+            used * disk.fragment_size()
+        });
+        let memory_bytes = if self.wanted.memory {
+            let scratch = disk_bytes.filter(|_| agent.config.scratch_in_memory).unwrap_or(0);
+            counted.private_pages.saturating_mul(self.page_bytes).saturating_add(scratch)
+        } else {
+            account.memory_bytes.unwrap_or(0)
+        };
+        Sample {
+            number: 0,
+            time_ms,
+            uptime_ms: (now_us - agent.config.began_us) / 1000,
+            cpu_us: self.cpu_us,
+            cpu_hundredths,
+            memory_bytes,
+            memory_bytes_max: account.memory_bytes_max,
+            disk_bytes,
+            disk_bytes_max,
+            processes: counted.processes,
+            partial: counted.partial,
+            oom_kills: account.oom_kills,
+            cpu_pressure: account.cpu_pressure,
+            memory_pressure: account.memory_pressure,
+            io_pressure: account.io_pressure,
+            read_bytes: account.read_bytes,
+            written_bytes: account.written_bytes,
+        }
+    }
+}
+
+/// What the agent's samples are of. An agent that is no init has neighbours; an init is the whole
+/// machine's if its namespace is the one that the kernel was born with.
+pub fn scope(init: bool) -> Scope {
+    if !init {
+        return Scope::Agent;
+    }
+    let own = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    if own.as_os_str() == FIRST_PID_NAMESPACE { Scope::Machine } else { Scope::Namespace }
+}
+
+/// What the kernel accounts to the box as a whole.
+fn account(agent: &Agent, proc: Option<&Directory>) -> Account {
+    let groups = agent.groups.borrow();
+    match (agent.metrics.scope, groups.as_ref(), proc) {
+        (Scope::Machine, _, Some(proc)) => machine(proc),
+        (Scope::Namespace, Some(groups), _) => groups.account(),
+        _ => Account::default(),
+    }
+}
+
+/// What the kernel accounts to itself.
+fn machine(proc: &Directory) -> Account {
+    let text = |name| proc.read(name).unwrap_or_default();
+    let (memory, events) = (text("meminfo"), text("vmstat"));
+    let kib = |text: &str, name| named(text, name).map(|kib| kib.saturating_mul(1024));
+    let total = kib(&memory, "MemTotal:");
+    Account {
+        cpu_us: busy_ticks(&text("stat")).map(|ticks| ticks.saturating_mul(TICK_US)),
+        memory_bytes: total
+            .zip(kib(&memory, "MemAvailable:"))
+            .map(|(total, available)| total.saturating_sub(available)),
+        memory_bytes_max: total,
+        memory_bytes_peak: None,
+        oom_kills: named(&events, "oom_kill "),
+        cpu_pressure: parse_pressure(&text("pressure/cpu")),
+        memory_pressure: parse_pressure(&text("pressure/memory")),
+        io_pressure: parse_pressure(&text("pressure/io")),
+        read_bytes: kib(&events, "pgpgin "),
+        written_bytes: kib(&events, "pgpgout "),
+    }
+}
+
+/// The number behind the name at the beginning of a line.
+fn named(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    parse_number(rest.trim_start().as_bytes())
+}
+
+/// The time that all CPUs together were at work, in ticks: all in `/proc/stat`'s first line but idling,
+/// waiting for disks, what a hypervisor took, and the time of guests, which is in the users' already.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let mut times =
+        stat.strip_prefix("cpu ")?.split_whitespace().map(|field| parse_number(field.as_bytes()));
+    let mut next = || times.next()?;
+    let (user, nice, system) = (next()?, next()?, next()?);
+    let (_idle, _disks) = (next()?, next()?);
+    let (interrupts, soft) = (next()?, next()?);
+    Some([nice, system, interrupts, soft].into_iter().fold(user, u64::saturating_add))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_told_apart_from_waiting() {
+        let text = "cpu  1000 200 30 99999 88888 4 1 77777 66666 55555\ncpu0 1 1 1 1\n";
+        assert_eq!(busy_ticks(text), Some(1235));
+        assert_eq!(busy_ticks("cpu 1 2 3"), None);
+        assert_eq!(busy_ticks("cpu0 1 2 3 4 5 6 7 8"), None);
+    }
+
+    #[test]
+    fn a_name_is_found_at_the_beginning_of_a_line() {
+        let text = "oom_kill_extra 5\nMemTotal:   16 kB\noom_kill 3\n";
+        assert_eq!(named(text, "oom_kill "), Some(3));
+        assert_eq!(named(text, "MemTotal:"), Some(16));
+        assert_eq!(named(text, "kill "), None);
+    }
+
+    #[test]
+    fn a_machine_says_all_of_itself() {
+        let proc = Directory::open(Path::new("/proc")).unwrap();
+        let account = machine(&proc);
+        assert!(account.cpu_us.is_some_and(|used| used > 0));
+        assert!(account.memory_bytes < account.memory_bytes_max);
+        assert!(account.read_bytes.is_some() && account.written_bytes.is_some());
+    }
+}

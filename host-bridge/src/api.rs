@@ -1,0 +1,231 @@
+//! The server's door: HTTP for programs, on loopback unless told otherwise.
+//!
+//! ```text
+//!  server ─▶ dispatch ─▶ rpc   JSON-RPC as the first SDKs speak it
+//!   (connections)    ├─▶ v1    the native API: one file per resource
+//!                    └─▶ pages OpenAPI, reference, health, Prometheus
+//! ```
+//!
+//! Only this part knows the shapes of requests and answers; it turns them into calls of `sandbox` and
+//! `guest`, and never sees a frame. `control` starts it beside the control socket.
+
+mod admission;
+mod body;
+mod call;
+mod caller;
+mod counters;
+mod dispatch;
+mod document;
+mod forwards;
+mod idempotency;
+mod images;
+pub mod limits;
+mod listen;
+mod origin;
+mod pace;
+mod pages;
+mod places;
+mod problem;
+mod prometheus;
+mod reference;
+mod refusal;
+mod route;
+mod rpc;
+mod server;
+mod shape;
+mod stream;
+mod tls;
+mod v1;
+mod websocket;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use caller::RateOption;
+pub use limits::Limits;
+pub use origin::Origins;
+pub use places::Places;
+pub use server::Server;
+pub use tls::{Tls, TlsError, TlsFiles};
+
+use bytes::Bytes;
+
+use admission::Admission;
+use call::Inside;
+use caller::Door;
+use counters::Counters;
+use forwards::Forwards;
+use idempotency::Remembered;
+use problem::Problem;
+use route::Routes;
+
+use crate::keys::Keyring;
+use crate::sandbox::{Registry, SandboxRef};
+
+/// What a door is opened with.
+pub struct Options {
+    /// None where whoever reaches the server may do everything.
+    pub keyring: Option<Keyring>,
+    pub rate: Option<RateOption>,
+    pub origins: Origins,
+    pub limits: Limits,
+    pub defaults: Defaults,
+}
+
+/// What a sandbox gets of which its maker says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    pub memory_mib: Option<u64>,
+    pub cpu_millis: Option<u32>,
+    pub ttl_ms: Option<u64>,
+    pub idle_ttl_ms: Option<u64>,
+    pub keep_stopped_ms: Option<u64>,
+    /// From the names of images that clients send to the root directories here.
+    pub images: BTreeMap<String, String>,
+}
+
+/// The door of one bridge. Clones are the same.
+#[derive(Clone)]
+pub struct Api(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    door: Door,
+    origins: Origins,
+    limits: Limits,
+    defaults: Defaults,
+    routes: Routes,
+    admission: Admission,
+    remembered: Remembered,
+    counters: Counters,
+    places: Places,
+    starts: v1::Starts,
+    forwards: Forwards,
+    /// What sets this process's request ids apart from others'.
+    epoch: u64,
+    requests: AtomicU64,
+    ready: AtomicBool,
+    document: OnceLock<Pages>,
+}
+
+/// What is made of the table of operations when it is first asked for.
+struct Pages {
+    document: Bytes,
+    reference: Bytes,
+}
+
+impl Api {
+    pub fn new(registry: Registry, options: Options) -> Self {
+        let Options { keyring, rate, origins, limits, defaults } = options;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(Arc::new(Inner {
+            registry,
+            door: Door::new(keyring, rate),
+            origins,
+            admission: Admission::new(limits.runs_max, limits.runs_per_key_max),
+            places: Places::new(limits.connections_max),
+            starts: v1::Starts::default(),
+            limits,
+            defaults,
+            routes: Routes::new(operations()),
+            remembered: Remembered::default(),
+            forwards: Forwards::default(),
+            counters: Counters::default(),
+            epoch: since.as_millis() as u64,
+            requests: AtomicU64::new(1),
+            ready: AtomicBool::new(true),
+            document: OnceLock::new(),
+        }))
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// The connections of all servers of this door.
+    pub fn places(&self) -> &Places {
+        &self.0.places
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.0.ready.load(Ordering::Relaxed)
+    }
+
+    /// Says that the server ends: whoever balances loads shall look elsewhere.
+    pub fn end(&self) {
+        self.0.ready.store(false, Ordering::Relaxed);
+    }
+
+    fn door(&self) -> &Door {
+        &self.0.door
+    }
+
+    fn origins(&self) -> &Origins {
+        &self.0.origins
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    fn defaults(&self) -> &Defaults {
+        &self.0.defaults
+    }
+
+    fn routes(&self) -> &Routes {
+        &self.0.routes
+    }
+
+    fn admission(&self) -> &Admission {
+        &self.0.admission
+    }
+
+    fn remembered(&self) -> &Remembered {
+        &self.0.remembered
+    }
+
+    fn forwards(&self) -> &Forwards {
+        &self.0.forwards
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    /// Sessions that were started under chosen names.
+    fn starts(&self) -> &v1::Starts {
+        &self.0.starts
+    }
+
+    fn next_request_id(&self) -> String {
+        let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
+        format!("{:x}-{number:x}", self.0.epoch)
+    }
+
+    /// A running sandbox, which does not count as idle while the answer is held.
+    fn inside(&self, which: SandboxRef) -> Result<Inside, Problem> {
+        let registry = self.registry();
+        let record = registry.get(&which)?;
+        let guest = registry.guest(&which)?;
+        let activity = registry.activity(&which);
+        Ok(Inside { which, record, guest, activity })
+    }
+
+    fn pages(&self) -> &Pages {
+        self.0.document.get_or_init(|| {
+            let document = document::document(self.routes().all());
+            let reference = reference::page(&document).into();
+            Pages { document: document.to_string().into(), reference }
+        })
+    }
+}
+
+/// Every operation there is.
+fn operations() -> Vec<route::Operation> {
+    [pages::operations(), prometheus::operations(), rpc::operations(), v1::operations()]
+        .into_iter()
+        .flatten()
+        .collect()
+}

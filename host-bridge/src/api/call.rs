@@ -1,0 +1,130 @@
+//! One call as a handler sees it: who asks, for what, until when, and how the answer shall come.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{ACCEPT, HeaderMap};
+use hyper::upgrade::OnUpgrade;
+use protocol::{ContextName, SessionId};
+use tokio::time::Instant;
+
+use super::Api;
+use super::admission::RunPermit;
+use super::body::{Hold, Received};
+use super::caller::Caller;
+use super::problem::{Code, Problem};
+use super::route::Parameters;
+use crate::guest::Guest;
+use crate::keys::Access;
+use crate::sandbox::{Activity, Name, Record, SandboxRef};
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    Tcp(SocketAddr),
+    /// On a Unix socket.
+    Local,
+}
+
+/// The number of a request, for logs and for those who ask about one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestId(pub Arc<str>);
+
+/// See the module's description.
+pub struct Call {
+    pub api: Api,
+    pub caller: Caller,
+    pub request_id: RequestId,
+    pub parameters: Parameters,
+    /// The query string, without its question mark.
+    pub query: String,
+    pub headers: HeaderMap,
+    pub body: Received,
+    /// When the answer is of no use any more, as the client has said.
+    pub deadline: Option<Instant>,
+    /// Its place among the runs at once, for as long as it is held.
+    pub permit: Option<RunPermit>,
+    /// Kept by whoever goes on with the connection when the call is answered.
+    pub held: Option<Hold>,
+    /// Present when the client asks for another protocol on this connection.
+    pub upgrade: Option<OnUpgrade>,
+}
+
+/// A sandbox that is called into. As long as this is held, the sandbox does not count as idle.
+pub struct Inside {
+    pub which: SandboxRef,
+    pub record: Record,
+    pub guest: Guest,
+    pub activity: Option<Activity>,
+}
+
+impl Call {
+    /// The sandbox that the path names, if the key reaches it.
+    pub fn which(&self) -> Result<SandboxRef, Problem> {
+        let namespace: Name = self.parameter("namespace")?;
+        let name: Name = self.parameter("name")?;
+        self.reaches(&namespace)?;
+        Ok(SandboxRef { namespace, name })
+    }
+
+    /// Refuses a namespace that is not the key's.
+    pub fn reaches(&self, namespace: &Name) -> Result<(), Problem> {
+        if self.caller.covers(namespace) {
+            return Ok(());
+        }
+        let message = format!("this key is not for the namespace {namespace}");
+        Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
+    }
+
+    /// The running sandbox that the path names.
+    pub fn inside(&self) -> Result<Inside, Problem> {
+        self.api.inside(self.which()?)
+    }
+
+    pub fn session(&self) -> Result<SessionId, Problem> {
+        self.parameter("session")
+    }
+
+    pub fn context(&self) -> Result<ContextName, Problem> {
+        self.parameter("context")
+    }
+
+    /// A part of the path.
+    pub fn parameter<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+        let text = self.parameters.get(name).unwrap_or_default();
+        text.parse().map_err(|error| Problem::invalid(format!("{name} in the path: {error}")))
+    }
+
+    /// Whether the client would rather have `kind` than JSON.
+    pub fn prefers(&self, kind: &str) -> bool {
+        let accepted = self.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        accepted.flat_map(|value| value.split(',')).any(|one| {
+            one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(kind))
+        })
+    }
+
+    /// What is left until the deadline of the call, if it has one.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// The shorter of what the body asks for and what the call has left.
+    pub fn within(&self, asked: Option<Duration>) -> Option<Duration> {
+        match (asked, self.time_left()) {
+            (Some(asked), Some(left)) => Some(asked.min(left)),
+            (asked, left) => asked.or(left),
+        }
+    }
+
+    /// Refuses a key without this right.
+    pub fn may(&self, access: Access) -> Result<(), Problem> {
+        if self.caller.may(access) {
+            return Ok(());
+        }
+        let message = format!("this key may not {access}");
+        let hint = "make a key with that scope: host-bridge keygen --scope";
+        Err(Problem::new(Code::Forbidden, message).hint(hint))
+    }
+}

@@ -1,0 +1,45 @@
+//! What clients may name as an image: what the configuration lists, and, for those who may do
+//! everything, any directory of the host. A directory shows what is in it to all code in the box, so
+//! the choice is the operator's.
+
+use std::path::Path;
+
+use super::Api;
+use super::caller::Caller;
+use super::problem::{Code, Problem};
+use crate::keys::Access;
+
+/// Names that are shown to somebody who has asked for another.
+const NAMES_SHOWN_MAX: usize = 16;
+/// The longest name that is repeated to whoever asked for it.
+const NAME_CHARS_SHOWN: usize = 64;
+/// The tag that means none.
+const LATEST: &str = ":latest";
+
+impl Api {
+    /// The root directory that an image stands for.
+    pub(super) fn root_of(&self, caller: &Caller, image: &str) -> Result<String, Problem> {
+        let images = &self.defaults().images;
+        let untagged = image.strip_suffix(LATEST).unwrap_or(image);
+        if let Some(root) = images.get(image).or_else(|| images.get(untagged)) {
+            return Ok(root.clone());
+        }
+        let is_directory = Path::new(image).is_absolute();
+        if is_directory && caller.may(Access::Admin) {
+            // The machine says what is wrong with one that is not there.
+            return Ok(image.to_owned());
+        }
+        let shown: String = image.chars().take(NAME_CHARS_SHOWN).collect();
+        if is_directory {
+            let message =
+                format!("image: the directory {shown:?} can be named by admin keys alone");
+            return Err(Problem::new(Code::Forbidden, message)
+                .hint("name an image of the server's configuration"));
+        }
+        let names: Vec<_> = images.keys().take(NAMES_SHOWN_MAX).map(String::as_str).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let message = format!("image: there is no image {shown:?} here");
+        Err(Problem::new(Code::Unsupported, message)
+            .hint(format!("the server's configuration names {names}")))
+    }
+}

@@ -1,0 +1,143 @@
+//! Which host names and which web pages may drive this server.
+//!
+//! A page in a browser can send requests to the loopback address of the machine that it is looked at
+//! on. Two things give it away: the name in `Host`, when its own name was made to resolve to the
+//! loopback address, and `Origin`, which browsers add and pages cannot change. Pure.
+
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
+
+use super::problem::{Code, Problem};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The names that mean the machine itself.
+const LOOPBACK_NAMES: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "::1"];
+
+/// What is let through beside the machine's own names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// Host names, without a port.
+    pub hosts: Vec<String>,
+    /// As a browser writes them: `https://app.example`.
+    pub origins: Vec<String>,
+}
+
+impl Origins {
+    /// Refuses what a page that is not ours may have sent. `is_loopback` says whether the request
+    /// came to a loopback address.
+    pub fn check(&self, headers: &HeaderMap, is_loopback: bool) -> Result<(), Problem> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let name = without_port(host);
+        if !self.serves(name, is_loopback) {
+            let message = format!("this server is not called {name:?}");
+            return Err(Problem::new(Code::Misdirected, message)
+                .hint("use 127.0.0.1 or localhost, or add the name to `allowed_hosts`"));
+        }
+        match headers.get(ORIGIN).map(HeaderValue::to_str) {
+            Some(Ok(origin)) if self.allows(origin, host) => Ok(()),
+            Some(origin) => {
+                let origin = origin.unwrap_or("an unreadable origin");
+                let message = format!("web pages of {origin:?} may not drive this server");
+                Err(Problem::new(Code::Misdirected, message)
+                    .hint("add the origin to `allowed_origins` if it is yours"))
+            }
+            // Without an origin, only a link that a person follows comes from another site.
+            None if is_foreign(headers) => {
+                let message = "a web page of another site may not drive this server";
+                Err(Problem::new(Code::Misdirected, message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether pages of this origin may read the answers.
+    pub fn is_listed(&self, origin: &str) -> bool {
+        self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+
+    fn serves(&self, name: &str, is_loopback: bool) -> bool {
+        let is = |known: &str| known.eq_ignore_ascii_case(name);
+        if self.hosts.iter().any(|known| is(known)) {
+            return true;
+        }
+        if is_loopback { LOOPBACK_NAMES.into_iter().any(is) } else { self.hosts.is_empty() }
+    }
+
+    fn allows(&self, origin: &str, host: &str) -> bool {
+        let own = origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host));
+        own || self.is_listed(origin)
+    }
+}
+
+fn is_foreign(headers: &HeaderMap) -> bool {
+    let is = |name: &HeaderName, value: &str| headers.get(name).is_some_and(|is| is == value);
+    is(&FETCH_SITE, "cross-site") && !is(&FETCH_MODE, "navigate")
+}
+
+/// A host without its port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|digit| digit.is_ascii_digit())
+                && (!name.contains(':') || name.ends_with(']')) =>
+        {
+            name
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            (HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap())
+        });
+        pairs.collect()
+    }
+
+    fn passes(origins: &Origins, is_loopback: bool, pairs: &[(&str, &str)]) -> bool {
+        origins.check(&headers(pairs), is_loopback).is_ok()
+    }
+
+    #[test]
+    fn the_loopback_address_answers_to_its_own_names_alone() {
+        let none = Origins::default();
+        for host in ["127.0.0.1:5555", "localhost", "LocalHost:1", "[::1]:5555", "[::1]"] {
+            assert!(passes(&none, true, &[("host", host)]), "{host}");
+        }
+        for host in ["evil.example:5555", "127.0.0.1.evil.example", "localhost.", "", "10.0.0.1"] {
+            assert!(!passes(&none, true, &[("host", host)]), "{host}");
+        }
+        let ours = Origins { hosts: vec!["box.example".to_owned()], ..Origins::default() };
+        assert!(passes(&ours, true, &[("host", "box.example:80")]));
+        assert!(!passes(&ours, false, &[("host", "10.0.0.1")]));
+        assert!(passes(&none, false, &[("host", "10.0.0.1")]));
+    }
+
+    #[test]
+    fn a_page_of_another_origin_drives_nothing() {
+        let none = Origins::default();
+        let with = |origin| [("host", "localhost:5555"), ("origin", origin)];
+        assert!(passes(&none, true, &with("http://localhost:5555")));
+        for origin in ["http://evil.example", "null", "http://localhost:3000", "file://"] {
+            assert!(!passes(&none, true, &with(origin)), "{origin}");
+        }
+        let listed =
+            Origins { origins: vec!["http://localhost:3000".to_owned()], ..Origins::default() };
+        assert!(passes(&listed, true, &with("http://localhost:3000")));
+    }
+
+    #[test]
+    fn an_image_of_another_page_is_not_fetched_and_a_link_is_followed() {
+        let none = Origins::default();
+        let with = |mode| {
+            [("host", "localhost"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode)]
+        };
+        assert!(!passes(&none, true, &with("no-cors")));
+        assert!(passes(&none, true, &with("navigate")));
+    }
+}

@@ -1,0 +1,129 @@
+//! Who is connected, and who gives way when there is no place left: the connection that has been
+//! idle longest. A server full of idle clients still answers the next one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The connections of a server.
+#[derive(Clone, Debug)]
+pub struct Places(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    connections_max: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    open: usize,
+    next: u64,
+    /// Idle connections, the one that has been so longest first.
+    idle: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// The place of one connection. Dropping it frees the place.
+#[derive(Debug)]
+pub struct Place {
+    places: Places,
+    leave: Arc<Notify>,
+    idle: Mutex<Option<u64>>,
+}
+
+impl Places {
+    pub fn new(connections_max: usize) -> Self {
+        Self(Arc::new(Inner { connections_max, table: Mutex::default() }))
+    }
+
+    /// A place for a connection that has just come; `None` when all are busy.
+    pub fn take(&self) -> Option<Place> {
+        {
+            let mut table = self.table();
+            if table.open >= self.0.connections_max {
+                // It closes in its own time; for the moment there is one more than there may be.
+                let (_, leave) = table.idle.pop_first()?;
+                leave.notify_one();
+            }
+            table.open += 1;
+        }
+        let place = Place { places: self.clone(), leave: Arc::default(), idle: Mutex::default() };
+        place.set_idle(true);
+        Some(place)
+    }
+
+    pub fn open(&self) -> usize {
+        self.table().open
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Says whether the connection waits for a request.
+    pub fn set_idle(&self, is_idle: bool) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.places.table();
+        if let Some(number) = idle.take() {
+            table.idle.remove(&number);
+        }
+        if is_idle {
+            let number = table.next;
+            table.next += 1;
+            table.idle.insert(number, Arc::clone(&self.leave));
+            *idle = Some(number);
+        }
+    }
+
+    /// Resolves when the connection shall give way.
+    pub async fn must_leave(&self) {
+        self.leave.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.set_idle(false);
+        self.places.table().open -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn leaves(place: &Place) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        pin!(place.must_leave()).as_mut().poll(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn the_longest_idle_gives_way() {
+        let places = Places::new(2);
+        let first = places.take().unwrap();
+        let second = places.take().unwrap();
+        first.set_idle(false);
+        first.set_idle(true);
+        let _third = places.take().unwrap();
+        assert!(leaves(&second));
+        assert!(!leaves(&first));
+    }
+
+    #[test]
+    fn who_is_busy_stays_and_who_comes_is_told() {
+        let places = Places::new(1);
+        let only = places.take().unwrap();
+        only.set_idle(false);
+        assert!(places.take().is_none());
+        drop(only);
+        assert_eq!(places.open(), 0);
+        assert!(places.take().is_some());
+    }
+}

@@ -1,0 +1,111 @@
+//! From the errors of what lies below to what is said of them.
+
+use protocol::FaultCode;
+use serde_json::json;
+
+use super::limits::BUSY_PAUSE;
+use super::problem::{Code, Problem};
+use crate::guest::GuestError;
+use crate::machine::MachineError;
+use crate::sandbox::SandboxError;
+
+impl From<SandboxError> for Problem {
+    fn from(error: SandboxError) -> Self {
+        let message = error.to_string();
+        let with = |code| Self::new(code, message.clone());
+        match &error {
+            SandboxError::NameTaken { which, id, state } => with(Code::Conflict)
+                .hint("choose another name, or DELETE that sandbox first (force=true if it runs)")
+                .details(json!({
+                    "reason": "name_taken", "namespace": which.namespace, "name": which.name,
+                    "id": id, "state": state.name()
+                })),
+            SandboxError::NotFound { .. } => {
+                with(Code::NotFound).hint("GET /v1/sandboxes lists those that there are")
+            }
+            SandboxError::StillRunning { state, .. } => with(Code::Conflict)
+                .hint("stop it first, or remove it with force=true")
+                .details(json!({ "reason": "still_running", "state": state.name() })),
+            SandboxError::NotRunning { state, .. } => with(Code::Conflict)
+                .hint("its logs are still there to read")
+                .details(json!({ "reason": "not_running", "state": state.name() })),
+            SandboxError::Lost { .. } => {
+                with(Code::GuestUnreachable).hint("kill it, or remove it with force=true")
+            }
+            SandboxError::TooMany => with(Code::LimitReached).retry_after(BUSY_PAUSE),
+            SandboxError::Unsupported { what, hint, .. } => {
+                with(Code::Unsupported).hint(*hint).details(json!({ "field": what }))
+            }
+            SandboxError::Machine(error) => match error.hint() {
+                Some(hint) => with(code_of(error)).hint(hint),
+                None => with(code_of(error)),
+            },
+            SandboxError::WillNotDie { .. }
+            | SandboxError::Files { .. }
+            | SandboxError::Draw(_) => with(Code::Internal),
+            SandboxError::Stopping => with(Code::Unavailable).retry_after(BUSY_PAUSE),
+            SandboxError::Environment { .. }
+            | SandboxError::Hostname { .. }
+            | SandboxError::Workdir { .. }
+            | SandboxError::OutOfRange { .. }
+            | SandboxError::Label(_) => with(Code::Invalid),
+        }
+    }
+}
+
+fn code_of(error: &MachineError) -> Code {
+    match error {
+        MachineError::Root { .. }
+        | MachineError::Scratch { .. }
+        | MachineError::NoAddress
+        | MachineError::UselessAddress { .. } => Code::Invalid,
+        MachineError::TooLarge { .. } => Code::TooLarge,
+        MachineError::AgentMissing(_) => Code::Unsupported,
+        MachineError::Host { .. }
+        | MachineError::BootFailed { .. }
+        | MachineError::Died { .. }
+        | MachineError::Silent { .. }
+        | MachineError::Link { .. } => Code::StartFailed,
+    }
+}
+
+impl From<GuestError> for Problem {
+    fn from(error: GuestError) -> Self {
+        let message = error.to_string();
+        let with = |code| Self::new(code, message.clone());
+        match &error {
+            GuestError::Fault(fault) => {
+                let code = match fault.code {
+                    FaultCode::Invalid => Code::Invalid,
+                    FaultCode::NotFound => Code::NotFound,
+                    FaultCode::Exists | FaultCode::Conflict | FaultCode::Stopping => Code::Conflict,
+                    FaultCode::Limit => Code::LimitReached,
+                    FaultCode::SpawnFailed => Code::SpawnFailed,
+                    FaultCode::Io => Code::Io,
+                    FaultCode::Gone => Code::Gone,
+                    FaultCode::Unsupported => Code::Unsupported,
+                    FaultCode::Denied => Code::Forbidden,
+                };
+                let problem = with(code);
+                match (&fault.spawn, fault.errno) {
+                    (Some(spawn), _) => problem.details(json!({
+                        "stage": spawn.stage, "errno": spawn.errno, "subject": spawn.subject
+                    })),
+                    (None, Some(errno)) => problem.details(json!({ "errno": errno })),
+                    (None, None) => problem,
+                }
+            }
+            GuestError::Link(_) | GuestError::Malformed { .. } | GuestError::Watch(_) => {
+                with(Code::GuestUnreachable)
+            }
+            GuestError::Run(_) => with(Code::GuestUnreachable),
+            GuestError::TooManyRequests(_) | GuestError::TooManyStreams(_) => {
+                with(Code::LimitReached).retry_after(BUSY_PAUSE)
+            }
+            GuestError::TooLong { limit, .. } => {
+                with(Code::Invalid).details(json!({ "limit": limit }))
+            }
+            GuestError::TooManyEntries => with(Code::TooLarge),
+        }
+    }
+}

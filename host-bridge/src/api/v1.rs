@@ -1,0 +1,37 @@
+//! The native API: one file per resource, each with its operations and the shapes that it speaks.
+
+mod attach;
+mod contexts;
+mod exec;
+mod exit;
+mod files;
+mod logs;
+mod metrics;
+mod ports;
+mod runs;
+mod sandboxes;
+mod sessions;
+mod starts;
+mod value;
+
+pub use starts::Starts;
+
+use super::route::Operation;
+
+pub fn operations() -> Vec<Operation> {
+    [
+        sandboxes::operations(),
+        exec::operations(),
+        sessions::operations(),
+        attach::operations(),
+        metrics::operations(),
+        runs::operations(),
+        logs::operations(),
+        contexts::operations(),
+        files::operations(),
+        ports::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

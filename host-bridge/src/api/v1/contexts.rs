@@ -1,0 +1,411 @@
+//! Contexts: interpreters that live on between runs of code. Opened, looked at, asked about code,
+//! made anew, closed. What runs in them is `runs`' affair.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use hyper::Method;
+use protocol::ContextName;
+use protocol::repl::{self, Complete, ContextInfo, ContextState, OpenContext};
+use protocol::requests::GroupLimits;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::{Call, Inside};
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Created, Done, Json, Nothing, Reply};
+use super::super::stream::Events;
+use super::runs::{RunEvent, watch};
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/v1/sandboxes/{namespace}/{name}/contexts";
+    let one = "/v1/sandboxes/{namespace}/{name}/contexts/{context}";
+    [
+        operation(Method::POST, all, "open_context", "Open a context.", open)
+            .run()
+            .idempotent()
+            .about(
+                "Answered when its interpreter takes runs. One that is open already is found, if \
+                 it was opened with the same; what is left out is the same as anything.",
+            )
+            .problems(&[Code::Unsupported, Code::LimitReached, Code::Gone]),
+        operation(Method::GET, all, "list_contexts", "The contexts that are open.", list),
+        operation(Method::GET, one, "get_context", "One context.", get),
+        operation(Method::DELETE, one, "close_context", "Close a context.", close)
+            .run()
+            .about("Its interpreter ends, and with it all that it has started.")
+            .problems(&[Code::Gone]),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/restart",
+            "restart_context",
+            "Replace the interpreter of a context by a new one.",
+            restart,
+        )
+        .run()
+        .about("What runs in it is killed, and its variables are gone.")
+        .problems(&[Code::Unsupported, Code::Gone]),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/complete",
+            "complete_code",
+            "What could stand at a place in some code.",
+            complete,
+        )
+        .run()
+        .about("Only between runs: a context that is busy answers with a conflict.")
+        .problems(&[Code::Gone]),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/check",
+            "check_code",
+            "Whether some code is all there.",
+            check,
+        )
+        .run()
+        .about("Only between runs: a context that is busy answers with a conflict.")
+        .problems(&[Code::Gone]),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/events",
+            "watch_context",
+            "All that happens in a context, whoever asked for it.",
+            events,
+        )
+        .about(
+            "It never holds anybody up: what a client is too slow for comes as a `gap`. It ends \
+             when the context is closed.",
+        )
+        .problems(&[Code::LimitReached, Code::Gone]),
+    ]
+    .map(|operation| operation.tag("contexts"))
+    .to_vec()
+}
+
+/// A context to open.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpenRequest {
+    #[schemars(with = "String", regex(pattern = CONTEXT))]
+    pub context: ContextName,
+    /// `python`, `node`, `bash`, or another name of one of them.
+    #[schemars(length(max = 63))]
+    pub language: String,
+    /// The interpreter, by path or by name, instead of those that are looked for.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub program: Option<String>,
+    /// Where it begins; the sandbox's own directory when left out.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub cwd: Option<String>,
+    /// Merged over the sandbox's environment. A name is not empty and has no `=`, and nothing here
+    /// has a zero byte.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// `name`, `name:group`, `uid` or `uid:gid`.
+    #[serde(default)]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub limits: ContextLimits,
+}
+
+pub const CONTEXT: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
+
+/// Bounds of all that a context starts. What the host cannot hold it to is said in its warnings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContextLimits {
+    #[serde(default)]
+    #[schemars(range(max = u64::MAX))]
+    pub memory_bytes: Option<NonZeroU64>,
+    #[serde(default)]
+    #[schemars(range(max = u64::MAX))]
+    pub processes: Option<NonZeroU64>,
+    /// Thousandths of a processor.
+    #[serde(default)]
+    #[schemars(range(max = u64::MAX))]
+    pub cpu_millis: Option<NonZeroU64>,
+}
+
+/// What a context is at the moment.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Context")]
+pub struct OpenedContext {
+    pub context: String,
+    /// The language's own name.
+    pub language: String,
+    pub state: ContextStateName,
+    /// The interpreter that lives at the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Interpreter")]
+    pub interpreter: Option<Interpreter>,
+    /// Interpreters that the context has had, the living one among them.
+    pub interpreters: u64,
+    /// Runs that have begun.
+    pub runs: u64,
+    /// The run that is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub running: Option<u64>,
+    /// Runs that wait for their turn.
+    pub queued: u32,
+    pub opened_at_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub cwd: Option<String>,
+    /// How the last interpreter ended, as long as no run has told that its variables are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub lost: Option<String>,
+    /// What was asked for and could not be had here.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextStateName {
+    /// It has no interpreter; the next run starts one.
+    Cold,
+    Starting,
+    Idle,
+    Running,
+    /// A run is being ended.
+    Interrupting,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interpreter {
+    pub pid: u32,
+    pub program: String,
+    /// What it says of itself, as in `3.11.7`.
+    pub version: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContextList {
+    pub contexts: Vec<OpenedContext>,
+}
+
+/// Code with a place in it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompleteRequest {
+    /// At most 256 KiB.
+    #[schemars(length(max = 262_144))]
+    pub code: String,
+    /// Characters of the code before the place: Unicode code points, which are what Python's `len`
+    /// counts. The end of the code when left out.
+    #[serde(default)]
+    #[schemars(range(max = 4_294_967_295_u32))]
+    pub cursor: Option<u32>,
+}
+
+/// What could be completed, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompletionsFound {
+    /// The part of the code that a match replaces, counted as the cursor is.
+    pub start: u32,
+    pub end: u32,
+    pub matches: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckRequest {
+    /// At most 256 KiB.
+    #[schemars(length(max = 262_144))]
+    pub code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Checked {
+    pub state: CodeStateName,
+    /// What the next line would begin with.
+    pub indent: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CodeStateName {
+    Complete,
+    /// More lines are wanted.
+    Incomplete,
+    /// No line could mend it.
+    Invalid,
+}
+
+async fn open(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<OpenRequest>,
+) -> Result<Created<OpenedContext>, Problem> {
+    let inside = call.inside()?;
+    let ContextLimits { memory_bytes, processes, cpu_millis } = asked.limits;
+    let mut ask = OpenContext {
+        context: asked.context,
+        language: asked.language,
+        program: asked.program.map(Into::into),
+        cwd: asked.cwd.map(Into::into),
+        env: asked.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        user: asked.user,
+        limits: GroupLimits {
+            memory_bytes: memory_bytes.map(NonZeroU64::get),
+            processes: processes.map(NonZeroU64::get),
+            cpu_millis: cpu_millis.map(NonZeroU64::get),
+        },
+    };
+    if let (None, Some(workdir)) = (&ask.cwd, &inside.record.workdir)
+        && find(&inside, &ask.context).await?.is_none()
+    {
+        ask.cwd = Some(workdir.clone().into());
+    }
+    Ok(Created(inside.guest.open_context(&ask).await?.into()))
+}
+
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ContextList>, Problem> {
+    let contexts = call.inside()?.guest.contexts().await?;
+    Ok(Reply(ContextList { contexts: contexts.into_iter().map(OpenedContext::from).collect() }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Problem> {
+    let name = call.context()?;
+    match find(&call.inside()?, &name).await? {
+        Some(info) => Ok(Reply(info.into())),
+        None => Err(unknown(&name)),
+    }
+}
+
+async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let name = call.context()?;
+    call.inside()?.guest.close_context(&name).await?;
+    Ok(Done)
+}
+
+async fn restart(call: Call, _: Nothing, _: Nothing) -> Result<Reply<OpenedContext>, Problem> {
+    let name = call.context()?;
+    let inside = call.inside()?;
+    Ok(Reply(inside.guest.restart_context(&name).await?.into()))
+}
+
+async fn complete(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<CompleteRequest>,
+) -> Result<Reply<CompletionsFound>, Problem> {
+    let context = call.context()?;
+    let inside = call.inside()?;
+    let code = asked.code;
+    let cursor = match asked.cursor {
+        None => code.len(),
+        Some(characters) => byte_at(&code, characters).ok_or_else(|| {
+            let message = format!("cursor: the code has fewer than {characters} characters");
+            Problem::invalid(message)
+        })?,
+    };
+    let ask = Complete { context, code: code.clone(), cursor: cursor as u64 };
+    let repl::Completions { start, end, matches } = inside.guest.complete(ask).await?;
+    // The client of the guest has seen to it that these are places in the code.
+    let (start, end) = (characters_before(&code, start), characters_before(&code, end));
+    Ok(Reply(CompletionsFound { start, end, matches }))
+}
+
+async fn check(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<CheckRequest>,
+) -> Result<Reply<Checked>, Problem> {
+    let context = call.context()?;
+    let checked = call.inside()?.guest.check_code(&context, asked.code).await?;
+    let state = match checked.state {
+        repl::CodeState::Complete => CodeStateName::Complete,
+        repl::CodeState::Incomplete => CodeStateName::Incomplete,
+        repl::CodeState::Invalid => CodeStateName::Invalid,
+    };
+    Ok(Reply(Checked { state, indent: checked.indent }))
+}
+
+/// Who only looks does not keep a sandbox from being idle.
+async fn events(mut call: Call, _: Nothing, _: Nothing) -> Result<Events<RunEvent>, Problem> {
+    let context = call.context()?;
+    let watched = call.inside()?.guest.watch_context(&context).await?;
+    Events::begin(&mut call, move |teller| watch(watched, teller))
+}
+
+/// The context of that name, if it is open.
+pub async fn find(inside: &Inside, name: &ContextName) -> Result<Option<ContextInfo>, Problem> {
+    let contexts = inside.guest.contexts().await?;
+    Ok(contexts.into_iter().find(|info| info.context == *name))
+}
+
+/// The refusal of a context that is not open.
+pub fn unknown(name: &ContextName) -> Problem {
+    Problem::not_found(format!("there is no context {name}"))
+        .hint("open it first, or name its `language` in the first run")
+}
+
+/// Where the byte is behind so many characters; `None` behind the last.
+fn byte_at(code: &str, characters: u32) -> Option<usize> {
+    let starts = code.char_indices().map(|(at, _)| at).chain([code.len()]);
+    starts.into_iter().nth(characters as usize)
+}
+
+fn characters_before(code: &str, byte: u64) -> u32 {
+    let before = usize::try_from(byte).ok().and_then(|byte| code.get(..byte));
+    before.map_or(0, |before| before.chars().count() as u32)
+}
+
+impl From<ContextInfo> for OpenedContext {
+    fn from(info: ContextInfo) -> Self {
+        let state = match info.state {
+            ContextState::Cold => ContextStateName::Cold,
+            ContextState::Starting => ContextStateName::Starting,
+            ContextState::Idle => ContextStateName::Idle,
+            ContextState::Running => ContextStateName::Running,
+            ContextState::Interrupting => ContextStateName::Interrupting,
+        };
+        let interpreter = info.interpreter.map(|living| Interpreter {
+            pid: living.pid,
+            program: living.program,
+            version: living.version,
+        });
+        Self {
+            context: info.context.to_string(),
+            language: info.language,
+            state,
+            interpreter,
+            interpreters: info.interpreters,
+            runs: info.runs,
+            running: info.running,
+            queued: info.queued,
+            opened_at_ms: info.opened_at_ms,
+            cwd: info.cwd.map(|path| path.to_string()),
+            lost: info.lost,
+            warnings: info.warnings,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_counts_characters_and_not_bytes() {
+        let code = "é€𝄞x";
+        let bytes: Vec<_> = (0..6).map(|cursor| byte_at(code, cursor)).collect();
+        assert_eq!(bytes, [Some(0), Some(2), Some(5), Some(9), Some(10), None]);
+        for cursor in 0..5 {
+            let byte = byte_at(code, cursor).expect("a place") as u64;
+            assert_eq!(characters_before(code, byte), cursor);
+        }
+        assert_eq!(byte_at("", 0), Some(0));
+        assert_eq!(byte_at("", 1), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! Programs and scripts: run to their end with the whole result, or followed while they run.
+//!
+//! ```text
+//!  asked ─▶ begin (a start, and a leash that ends it when its client is gone)
+//!             ├─▶ collect   the whole result
+//!             ├─▶ tell      events, one on each line
+//!             └─▶ talk      events and input over a WebSocket
+//! ```
+
+mod begin;
+mod collect;
+pub mod limits;
+pub mod program;
+mod signal;
+mod talk;
+mod tell;
+mod typed;
+
+use std::collections::BTreeMap;
+
+use hyper::Method;
+use protocol::SessionId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::begin::Asked;
+use self::collect::OUTPUT_BYTES_MAX;
+use self::program::{Bounds, SESSION_NAME, TIMEOUT_MS_MAX, What};
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Json, Nothing};
+use super::super::stream::Either;
+use super::super::websocket::Switched;
+use super::exit::{Cause, Survivor, Usage};
+use super::value::Content;
+
+pub use self::begin::{Leash, OnDisconnect, draw_session, taken};
+pub use self::signal::SignalName;
+pub use self::talk::{Order, SignalTarget, parse, typed_bytes};
+pub use self::tell::{ChannelName, Cuts, ExecEvent};
+pub use self::typed::Typed;
+
+pub fn operations() -> Vec<Operation> {
+    let exec = "/v1/sandboxes/{namespace}/{name}/exec";
+    let shell = "/v1/sandboxes/{namespace}/{name}/shell";
+    let refusals = &[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::Gone];
+    [
+        operation(Method::POST, exec, "exec", "Run a program to its end.", exec_command)
+            .about(ABOUT_EXEC)
+            .counted()
+            .problems(refusals),
+        operation(Method::POST, shell, "shell", "Run a script to its end.", shell_script)
+            .about(ABOUT_SHELL)
+            .counted()
+            .problems(refusals),
+        operation(Method::GET, exec, "exec_socket", "Run a program over a WebSocket.", exec_socket)
+            .about(ABOUT_SOCKET)
+            .counted(),
+    ]
+    .map(|operation| operation.tag("exec"))
+    .to_vec()
+}
+
+const ABOUT_EXEC: &str = "\
+No shell sees the arguments. With `Accept: application/x-ndjson` the answer is a stream of events \
+that ends with `exited`. An exit code other than 0 and a deadline that is overrun are results; a \
+program that cannot be started is refused with `spawn_failed`, and `details` say at which step. When \
+the client is gone before the end, the program is killed with all that it has started, unless \
+`on_disconnect` is `detach`: then it goes on as a session that can be found under `session`.";
+
+const ABOUT_SHELL: &str = "The same as `exec`, with the script as the argument of `-c` of a shell.";
+
+const ABOUT_SOCKET: &str = "\
+The client's first message is the body of `exec`, or of `shell`. The server says the events of their \
+streams. The client may then say `{\"type\":\"stdin\",\"text\":\"…\"}` (or `base64`), \
+`{\"type\":\"eof\"}` and `{\"type\":\"signal\",\"signal\":\"INT\"}`; binary messages are input as it \
+is. With a `stdin` in the first message, that is all of the input.";
+
+/// A program to run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecCommand {
+    /// The program and its arguments.
+    #[schemars(length(min = 1, max = 16384))]
+    pub argv: Vec<String>,
+    /// Where it begins; the sandbox's own directory by default.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub cwd: Option<String>,
+    /// Added to the sandbox's environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// `name`, `name:group`, `uid` or `uid:gid`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// All of its input. Without, it reads an empty file.
+    #[serde(default)]
+    pub stdin: Option<Content>,
+    /// From its start to a kill of all that it has started.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
+    pub timeout_ms: Option<u64>,
+    #[serde(default)]
+    pub limits: Bounds,
+    /// What is kept of each output in a whole result: 8 MiB unless said, the beginning of it.
+    #[serde(default)]
+    #[schemars(range(max = OUTPUT_BYTES_MAX))]
+    pub output_bytes_max: Option<u64>,
+    #[serde(default)]
+    pub on_disconnect: OnDisconnect,
+    /// A name for the session that it is, to find it by; one is drawn by default.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
+    pub session: Option<SessionId>,
+}
+
+/// A script to run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShellScript {
+    pub script: String,
+    /// What reads it: `/bin/sh` unless said.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub shell: Option<String>,
+    /// Where it begins; the sandbox's own directory by default.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub cwd: Option<String>,
+    /// Added to the sandbox's environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// `name`, `name:group`, `uid` or `uid:gid`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// All of its input. Without, it reads an empty file.
+    #[serde(default)]
+    pub stdin: Option<Content>,
+    /// From its start to a kill of all that it has started.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
+    pub timeout_ms: Option<u64>,
+    #[serde(default)]
+    pub limits: Bounds,
+    /// What is kept of each output in a whole result: 8 MiB unless said, the beginning of it.
+    #[serde(default)]
+    #[schemars(range(max = OUTPUT_BYTES_MAX))]
+    pub output_bytes_max: Option<u64>,
+    #[serde(default)]
+    pub on_disconnect: OnDisconnect,
+    /// A name for the session that it is, to find it by; one is drawn by default.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
+    pub session: Option<SessionId>,
+}
+
+/// What a program has said, and how it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecResult {
+    pub session: String,
+    /// As text; what is not UTF-8 is shown as U+FFFD.
+    pub stdout: String,
+    pub stderr: String,
+    /// The bytes, where they are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub stdout_base64: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub stderr_base64: Option<String>,
+    /// Whether `output_bytes_max` has cut output off.
+    pub truncated: bool,
+    /// Bytes that were lost before they could be read: of a session that was there before, whose
+    /// log is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub missing_bytes: Option<u64>,
+    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    pub exit_code: i32,
+    /// Whether it ended by itself with code 0.
+    pub success: bool,
+    pub cause: Cause,
+    /// By the guest's steady clock.
+    pub duration_us: u64,
+    pub usage: Usage,
+    /// Processes of it that live on, the first few of them by name.
+    pub left_behind: Vec<Survivor>,
+    pub left_behind_count: u32,
+    /// What was asked for and could not be had here.
+    pub warnings: Vec<String>,
+}
+
+type Answer = Either<ExecResult, ExecEvent>;
+
+async fn exec_command(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<ExecCommand>,
+) -> Result<Answer, Problem> {
+    run(call, asked.into()).await
+}
+
+async fn shell_script(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<ShellScript>,
+) -> Result<Answer, Problem> {
+    run(call, asked.into()).await
+}
+
+async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
+    let inside = call.inside()?;
+    let output_bytes_max = collect::output_bytes_max(asked.output_bytes_max)?;
+    let begun = begin::begin(&call.api, &inside, asked, call.time_left(), false).await?;
+    if call.prefers("application/x-ndjson") {
+        return Ok(Either::Stream(tell::events(&mut call, inside, begun)?));
+    }
+    Ok(Either::Whole(collect::collect(begun, output_bytes_max).await?))
+}
+
+async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched, Problem> {
+    let inside = call.inside()?;
+    talk::accept(&mut call, inside)
+}
+
+impl From<ExecCommand> for Asked {
+    fn from(asked: ExecCommand) -> Self {
+        Self {
+            what: What::Argv(asked.argv),
+            cwd: asked.cwd,
+            env: asked.env,
+            user: asked.user,
+            stdin: asked.stdin,
+            timeout_ms: asked.timeout_ms,
+            bounds: asked.limits,
+            output_bytes_max: asked.output_bytes_max,
+            on_disconnect: asked.on_disconnect,
+            session: asked.session,
+        }
+    }
+}
+
+impl From<ShellScript> for Asked {
+    fn from(asked: ShellScript) -> Self {
+        Self {
+            what: What::Script { script: asked.script, shell: asked.shell },
+            cwd: asked.cwd,
+            env: asked.env,
+            user: asked.user,
+            stdin: asked.stdin,
+            timeout_ms: asked.timeout_ms,
+            bounds: asked.limits,
+            output_bytes_max: asked.output_bytes_max,
+            on_disconnect: asked.on_disconnect,
+            session: asked.session,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How programs end, as it is told to clients: the cause is the truth, the exit code is derived.
+
+use protocol::exit::{self, Cause as Known, SpawnStage};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The end of a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "`exit_code` is what everybody calls it")]
+pub struct Exit {
+    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    pub exit_code: i32,
+    /// Whether it ended by itself with code 0.
+    pub success: bool,
+    pub cause: Cause,
+    /// By the guest's clock, milliseconds since 1970.
+    pub started_at_ms: u64,
+    pub ended_at_ms: u64,
+    /// By the guest's steady clock.
+    pub duration_us: u64,
+    pub usage: Usage,
+    /// Processes of it that live on, the first few of them by name.
+    pub left_behind: Vec<Survivor>,
+    pub left_behind_count: u32,
+}
+
+/// Why a program is no more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Cause {
+    /// It ended by itself.
+    Exited { code: i32 },
+    /// A signal that no client has sent.
+    Signaled { signal: i32, core_dumped: bool },
+    /// A signal that a client has asked for, or that its client is gone.
+    Killed { signal: i32, by: String },
+    /// It overran its deadline, and was killed with all that it had started.
+    Timeout { limit_ms: u64 },
+    OutOfMemory {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "u64")]
+        limit_bytes: Option<u64>,
+    },
+    /// The sandbox was stopped.
+    SandboxStopping,
+    /// It never ran.
+    SpawnFailed {
+        stage: Stage,
+        /// Linux's number of the error.
+        errno: i32,
+        /// What the step was about: the program, the directory, the user.
+        subject: String,
+    },
+}
+
+/// The step of a start that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    User,
+    Stdio,
+    Cgroup,
+    Fork,
+    Terminal,
+    Identity,
+    WorkingDirectory,
+    Exec,
+}
+
+/// What the kernel accounted to a program and the children that it waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    pub user_us: u64,
+    pub system_us: u64,
+    pub resident_bytes_max: u64,
+    /// Of all that it started together, where that is accounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_bytes_peak: Option<u64>,
+    pub block_reads: u64,
+    pub block_writes: u64,
+}
+
+/// A process that outlived the program that started it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Survivor {
+    pub pid: u32,
+    pub command: String,
+}
+
+impl From<exit::ExitRecord> for Exit {
+    fn from(record: exit::ExitRecord) -> Self {
+        let usage = record.usage;
+        let survivors = record.left_behind.into_iter();
+        Self {
+            exit_code: record.cause.shell_code(),
+            success: record.cause == Known::Exited { code: 0 },
+            cause: record.cause.into(),
+            started_at_ms: record.started_at_ms,
+            ended_at_ms: record.ended_at_ms,
+            duration_us: record.duration_us,
+            usage: Usage {
+                user_us: usage.user_us,
+                system_us: usage.system_us,
+                resident_bytes_max: usage.resident_bytes_max,
+                memory_bytes_peak: usage.memory_bytes_peak,
+                block_reads: usage.block_reads,
+                block_writes: usage.block_writes,
+            },
+            left_behind: survivors.map(Survivor::from).collect(),
+            left_behind_count: record.left_behind_count,
+        }
+    }
+}
+
+impl From<Known> for Cause {
+    fn from(cause: Known) -> Self {
+        match cause {
+            Known::Exited { code } => Self::Exited { code },
+            Known::Signaled { signal, core_dumped } => Self::Signaled { signal, core_dumped },
+            Known::Killed { signal, by } => Self::Killed { signal, by },
+            Known::TimedOut { limit_ms } => Self::Timeout { limit_ms },
+            Known::OutOfMemory { limit_bytes } => Self::OutOfMemory { limit_bytes },
+            Known::AgentStopping => Self::SandboxStopping,
+            Known::SpawnFailed { failure } => Self::SpawnFailed {
+                stage: failure.stage.into(),
+                errno: failure.errno,
+                subject: failure.subject,
+            },
+        }
+    }
+}
+
+impl From<SpawnStage> for Stage {
+    fn from(stage: SpawnStage) -> Self {
+        match stage {
+            SpawnStage::User => Self::User,
+            SpawnStage::Stdio => Self::Stdio,
+            SpawnStage::Cgroup => Self::Cgroup,
+            SpawnStage::Fork => Self::Fork,
+            SpawnStage::Terminal => Self::Terminal,
+            SpawnStage::Identity => Self::Identity,
+            SpawnStage::WorkingDirectory => Self::WorkingDirectory,
+            SpawnStage::Exec => Self::Exec,
+        }
+    }
+}
+
+impl From<exit::Survivor> for Survivor {
+    fn from(survivor: exit::Survivor) -> Self {
+        Self { pid: survivor.pid, command: survivor.command }
+    }
+}

@@ -1,0 +1,112 @@
+//! Trees of files as tar archives.
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use schemars::{JsonSchema, Schema};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::super::body::{Response, respond};
+use super::super::super::call::Call;
+use super::super::super::problem::Problem;
+use super::super::super::route::{Document, Input, Output};
+use super::super::super::shape::{Nothing, Query, Reply};
+use super::outflow::outflow;
+use super::path::{BASE64, PATH, of_query};
+use super::refusal::refused;
+use super::shape::ArchiveUnpacked;
+
+const TAR: &str = "application/x-tar";
+
+/// What is archived. Exactly one of `path` and `path_base64` must be said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PackQuery {
+    /// Absolute.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
+    path: Option<String>,
+    /// The same for paths that are not UTF-8.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = BASE64))]
+    path_base64: Option<String>,
+    /// If there is a symlink at the path, archive what it points to.
+    #[serde(default)]
+    follow: bool,
+}
+
+/// Where an archive is unpacked. Exactly one of `path` and `path_base64` must be said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnpackQuery {
+    /// A directory, absolute.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
+    path: Option<String>,
+    /// The same for paths that are not UTF-8.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = BASE64))]
+    path_base64: Option<String>,
+    /// Make the directory, and those on the way to it, if they are missing.
+    #[serde(default)]
+    parents: bool,
+    /// Give entries the owners that the archive names.
+    #[serde(default)]
+    owners: bool,
+}
+
+/// An archive on its way out.
+pub struct Packed(Response);
+
+impl Output for Packed {
+    fn describe(document: &mut Document<'_>) {
+        document.answers("200", "The archive.", TAR, &Schema::default());
+    }
+
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+/// An archive on its way in, which the handler reads as it comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Archive;
+
+impl Input for Archive {
+    fn describe(document: &mut Document<'_>) {
+        let content = json!({ TAR: { "schema": {} } });
+        document.insert("requestBody", json!({ "required": true, "content": content }));
+    }
+
+    async fn read(_: &mut Call) -> Result<Self, Problem> {
+        Ok(Self)
+    }
+}
+
+pub async fn pack(
+    call: Call,
+    Query(query): Query<PackQuery>,
+    _: Nothing,
+) -> Result<Packed, Problem> {
+    let path = of_query(query.path, query.path_base64)?;
+    let inside = call.inside()?;
+    let output = inside.guest.tar_get(path, query.follow).await.map_err(refused)?;
+    let body = outflow(&call, inside.activity, output, None);
+    Ok(Packed(respond(StatusCode::OK, HeaderValue::from_static(TAR), body)))
+}
+
+pub async fn unpack(
+    mut call: Call,
+    Query(query): Query<UnpackQuery>,
+    _: Archive,
+) -> Result<Reply<ArchiveUnpacked>, Problem> {
+    let path = of_query(query.path, query.path_base64)?;
+    let inside = call.inside()?;
+    let upload = inside.guest.tar_put(path, query.owners, query.parents);
+    let mut upload = upload.map_err(refused)?;
+    while let Some(bytes) = call.body.chunk().await? {
+        upload.write(&bytes).await.map_err(refused)?;
+    }
+    let written = upload.finish().await.map_err(refused)?;
+    Ok(Reply(ArchiveUnpacked { bytes: written.bytes, entries: written.entries }))
+}

@@ -1,0 +1,160 @@
+//! Names of files: listed, looked at, made, moved, removed.
+
+use protocol::requests::{MakeDirectory, Move, Remove};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::super::call::Call;
+use super::super::super::problem::Problem;
+use super::super::super::shape::{Done, Json, Nothing, Query, Reply};
+use super::limits::PAGE_ENTRIES_MAX;
+use super::path::{
+    BASE64, CURSOR, Cursor, FilePath, PATH, PERMISSIONS, Permissions, cursor, of_query,
+};
+use super::refusal::refused;
+use super::shape::{FileEntry, FilePage};
+
+/// Which part of which directory. Exactly one of `path` and `path_base64` must be said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListFiles {
+    /// A directory, absolute.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
+    path: Option<String>,
+    /// The same for paths that are not UTF-8.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = BASE64))]
+    path_base64: Option<String>,
+    /// `next` of the page before.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = CURSOR))]
+    after: Option<Cursor>,
+    /// At most so many.
+    #[serde(default)]
+    #[schemars(with = "u16", extend("minimum" = 1, "maximum" = PAGE_ENTRIES_MAX))]
+    limit: Option<u16>,
+}
+
+/// Exactly one of `path` and `path_base64` must be said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StatQuery {
+    /// Absolute.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
+    path: Option<String>,
+    /// The same for paths that are not UTF-8.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = BASE64))]
+    path_base64: Option<String>,
+    /// If there is a symlink at the path, look at what it points to.
+    #[serde(default)]
+    follow: bool,
+}
+
+/// Exactly one of `path` and `path_base64` must be said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveFile {
+    /// Absolute.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
+    path: Option<String>,
+    /// The same for paths that are not UTF-8.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = BASE64))]
+    path_base64: Option<String>,
+    /// A directory with all that is in it, never across a mount.
+    #[serde(default)]
+    recursive: bool,
+}
+
+/// A directory to make.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDirectory {
+    path: FilePath,
+    /// In octal; 0755 when left out.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PERMISSIONS))]
+    permissions: Option<Permissions>,
+    /// Make missing directories on the way, and be content with one that is there.
+    #[serde(default)]
+    parents: bool,
+}
+
+/// What to move where.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveFile {
+    from: FilePath,
+    to: FilePath,
+    /// Put it in the place of what is there.
+    #[serde(default)]
+    replace: bool,
+}
+
+pub async fn list(
+    call: Call,
+    Query(query): Query<ListFiles>,
+    _: Nothing,
+) -> Result<Reply<FilePage>, Problem> {
+    let path = of_query(query.path, query.path_base64)?;
+    let limit = query.limit.map_or(PAGE_ENTRIES_MAX, usize::from);
+    if !(1..=PAGE_ENTRIES_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!("limit must be 1 to {PAGE_ENTRIES_MAX}")));
+    }
+    let inside = call.inside()?;
+    let after = query.after.map(|Cursor(name)| name);
+    let page = inside.guest.list_page(&path, after.as_ref()).await.map_err(refused)?;
+    let (mut entries, mut more) = (page.entries, page.more);
+    more |= entries.len() > limit;
+    entries.truncate(limit);
+    let next = entries.last().filter(|_| more).map(|last| cursor(&last.name));
+    let entries = entries.into_iter().map(FileEntry::from).collect();
+    Ok(Reply(FilePage { entries, next }))
+}
+
+pub async fn stat(
+    call: Call,
+    Query(query): Query<StatQuery>,
+    _: Nothing,
+) -> Result<Reply<FileEntry>, Problem> {
+    let path = of_query(query.path, query.path_base64)?;
+    let info = call.inside()?.guest.stat(path, query.follow).await.map_err(refused)?;
+    Ok(Reply(info.into()))
+}
+
+pub async fn make_directory(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<NewDirectory>,
+) -> Result<Done, Problem> {
+    let path = asked.path.into_text()?;
+    let permissions = asked.permissions.map(|Permissions(bits)| bits);
+    let ask = MakeDirectory { path, permissions, parents: asked.parents };
+    let inside = call.inside()?;
+    inside.guest.make_directory(ask).await.map_err(refused)?;
+    Ok(Done)
+}
+
+pub async fn rename(call: Call, _: Nothing, Json(asked): Json<MoveFile>) -> Result<Done, Problem> {
+    let (from, to) = (asked.from.into_text()?, asked.to.into_text()?);
+    let inside = call.inside()?;
+    let ask = Move { from, to, replace: asked.replace };
+    inside.guest.rename(ask).await.map_err(refused)?;
+    Ok(Done)
+}
+
+pub async fn remove(
+    call: Call,
+    Query(query): Query<RemoveFile>,
+    _: Nothing,
+) -> Result<Done, Problem> {
+    let path = of_query(query.path, query.path_base64)?;
+    let inside = call.inside()?;
+    let ask = Remove { path, recursive: query.recursive };
+    inside.guest.remove(ask).await.map_err(refused)?;
+    Ok(Done)
+}

@@ -1,0 +1,265 @@
+//! A run under way, with all that must live as long as it does: its place among the runs, the
+//! activity of its sandbox, the lines that it will read.
+//!
+//! Dropping it gives the run up. One that is tied is interrupted by that; one that is not goes on,
+//! and is read to its end here instead, because nobody else would answer what it asks.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use protocol::ContextName;
+use protocol::repl::{self, AnswerInput, Event, Happening, Interrupt};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::ask::RunRequest;
+use super::event::RunEvent;
+use super::narrator::Narrator;
+use super::result::{Gathering, RunResult};
+use crate::api::admission::RunPermit;
+use crate::api::call::Inside;
+use crate::api::problem::{Code, Problem};
+use crate::api::stream::Teller;
+use crate::api::v1::exec::OnDisconnect;
+use crate::api::v1::exec::limits::DEADLINE_MARGIN;
+use crate::guest::{Guest, GuestError, Queued, Run, RunCode};
+use crate::sandbox::Activity;
+
+/// See the module's description.
+pub struct Carried {
+    guest: Guest,
+    run: Run,
+    queued: Queued,
+    keyboard: Keyboard,
+    grace: repl::Grace,
+    /// When a run that waited in the queue for too long is interrupted, once.
+    deadline: Option<Instant>,
+    on_disconnect: OnDisconnect,
+    _activity: Option<Activity>,
+    _permit: Option<RunPermit>,
+}
+
+/// What answers the code when it asks for input.
+#[derive(Debug)]
+struct Keyboard {
+    lines: VecDeque<String>,
+    /// Whether the client answers behind the last line.
+    is_clients: bool,
+}
+
+/// What a run is begun with, beside the request.
+pub struct Beginning {
+    pub inside: Inside,
+    pub permit: Option<RunPermit>,
+    pub deadline: Option<Instant>,
+}
+
+/// What the deadline of a call leaves to its run, so that the answer still says how it went.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// The run's own deadline, from its start.
+    run: Duration,
+    /// Later than that: when one that has not started in time is given up.
+    give_up_at: Instant,
+}
+
+impl Bounds {
+    fn within(deadline: Instant) -> Self {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let margin = DEADLINE_MARGIN.min(left / 4);
+        // The guest counts milliseconds, and a run without any would have no deadline.
+        let run = left.saturating_sub(margin).max(Duration::from_millis(1));
+        Self { run, give_up_at: deadline - margin / 2 }
+    }
+}
+
+impl Carried {
+    /// Asks for a run, and waits until it has its number. One that shall outlive its client is asked
+    /// for by a task that does so too.
+    pub async fn begin(
+        beginning: Beginning,
+        context: ContextName,
+        request: RunRequest,
+    ) -> Result<Self, Problem> {
+        if request.on_disconnect == OnDisconnect::Cancel {
+            return Self::ask(beginning, context, request).await;
+        }
+        let (sender, begun) = oneshot::channel();
+        tokio::spawn(async move {
+            let asked = Self::ask(beginning, context, request).await;
+            if let Err(Ok(mut abandoned)) = sender.send(asked) {
+                abandoned.drain().await;
+            }
+        });
+        begun.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    async fn ask(
+        beginning: Beginning,
+        context: ContextName,
+        request: RunRequest,
+    ) -> Result<Self, Problem> {
+        request.check()?;
+        let Beginning { inside, permit, deadline } = beginning;
+        let open = request.open(&inside, context).await?;
+        let bounds = match request.on_disconnect {
+            OnDisconnect::Cancel => deadline.map(Bounds::within),
+            // It goes on when nobody waits for it any more, so how long somebody does is no matter.
+            OnDisconnect::Detach => None,
+        };
+        let timeout = match (request.timeout(), bounds.map(|bounds| bounds.run)) {
+            (Some(asked), Some(left)) => Some(asked.min(left)),
+            (asked, left) => asked.or(left),
+        };
+        let grace = request.grace.into();
+        let ask = RunCode {
+            context: open,
+            code: request.code.into(),
+            name: request.name,
+            deadline: timeout,
+            grace,
+            input: request.input || request.stdin.is_some(),
+            tied: request.on_disconnect == OnDisconnect::Cancel,
+        };
+        let mut run = inside.guest.run_code_now(ask)?;
+        let queued = run.queued().await?;
+        let lines = request.stdin.as_deref().unwrap_or_default();
+        let lines = lines.split_inclusive('\n').map(str::to_owned).collect();
+        Ok(Self {
+            guest: inside.guest,
+            run,
+            queued,
+            keyboard: Keyboard { lines, is_clients: request.input },
+            grace,
+            deadline: bounds.map(|bounds| bounds.give_up_at),
+            on_disconnect: request.on_disconnect,
+            _activity: inside.activity,
+            _permit: permit,
+        })
+    }
+
+    pub fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    pub fn context(&self) -> &ContextName {
+        self.run.context()
+    }
+
+    pub fn queued(&self) -> Queued {
+        self.queued
+    }
+
+    pub fn goes_on(&self) -> bool {
+        self.on_disconnect == OnDisconnect::Detach
+    }
+
+    /// The next event that is the client's; `None` behind the last one. Loses nothing when it is
+    /// cancelled: what is said to the guest meanwhile has been said when it first waits.
+    pub async fn next(&mut self) -> Result<Option<Event>, GuestError> {
+        loop {
+            let event = tokio::select! {
+                event = self.run.next() => event?,
+                () = past(self.deadline) => {
+                    self.deadline = None;
+                    self.run.interrupt(self.grace).await?;
+                    continue;
+                }
+            };
+            let Some(event) = event else { return Ok(None) };
+            let Happening::InputRequest { request, .. } = &event.what else {
+                return Ok(Some(event));
+            };
+            let line = match self.keyboard.lines.pop_front() {
+                None if self.keyboard.is_clients => return Ok(Some(event)),
+                line => line,
+            };
+            let request = *request;
+            self.answer(event.run, request, line).await?;
+        }
+    }
+
+    /// Says a line to the run. One that has ended meanwhile does not want it any more.
+    async fn answer(&self, run: u64, request: u64, line: Option<String>) -> Result<(), GuestError> {
+        let line = line.map(Into::into);
+        let ask = AnswerInput { context: self.context().clone(), run, request, line };
+        match self.guest.answer_input(ask).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.fault_code().is_some() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the run to its end, and nothing of it is told.
+    pub async fn drain(&mut self) {
+        // What the client would have answered, nobody will.
+        self.keyboard.is_clients = false;
+        while let Ok(Some(_)) = self.next().await {}
+    }
+
+    /// The run as a whole, at its end.
+    pub async fn gather(mut self, bytes_max: u64) -> Result<RunResult, Problem> {
+        let mut gathering = Gathering::new(self.context().clone(), bytes_max);
+        while let Some(event) = self.next().await? {
+            if let Some(result) = gathering.take(event) {
+                return Ok(result);
+            }
+        }
+        // A run tells its end or its failure before it says that there is no more.
+        Err(GuestError::Malformed { what: "a run without an end" }.into())
+    }
+
+    /// The same for a run that goes on without its client.
+    pub async fn gather_anyway(self, bytes_max: u64) -> Result<RunResult, Problem> {
+        let gathering = tokio::spawn(self.gather(bytes_max));
+        gathering.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    /// Tells the client of the run as it goes on, to its end or to the client's.
+    pub async fn tell(mut self, teller: Teller<RunEvent>) {
+        if self.tell_all(&teller).await.is_none() && self.goes_on() {
+            self.drain().await;
+        }
+    }
+
+    /// `None` when the client is gone.
+    async fn tell_all(&mut self, teller: &Teller<RunEvent>) -> Option<()> {
+        let mut narrator = Narrator::default();
+        teller.tell(&RunEvent::queued(self.queued)).await.ok()?;
+        loop {
+            let told = match self.next().await {
+                Ok(Some(event)) => narrator.tell(event),
+                Ok(None) => return Some(()),
+                Err(error) => {
+                    let problem = RunEvent::problem(Some(self.queued.run), &error.into());
+                    return teller.tell(&problem).await.ok();
+                }
+            };
+            for event in &told {
+                teller.tell(event).await.ok()?;
+            }
+        }
+    }
+}
+
+/// Interrupts a run for the client that asked for it.
+pub async fn interrupt(
+    guest: &Guest,
+    context: ContextName,
+    run: Option<u64>,
+    grace: repl::Grace,
+) -> Result<Option<u64>, GuestError> {
+    guest.interrupt(Interrupt { context, run, grace }).await
+}
+
+async fn past(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The task of a run is no more, which happens when the server ends.
+fn broken() -> Problem {
+    Problem::new(Code::Unavailable, "the server is ending, and so is what it read for you")
+}

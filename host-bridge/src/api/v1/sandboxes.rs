@@ -1,0 +1,524 @@
+//! Sandboxes: made, listed, looked at, ended, waited for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
+use super::exec::program::check_range;
+use crate::api::limits::DEADLINE_MAX;
+use crate::limits::{LABELS_MAX, LIFETIME_MAX, PAGE_RECORDS_MAX, SCRATCH_BYTES_MIN};
+use crate::limits::{STOP_GRACE_DEFAULT, STOP_GRACE_MAX};
+use crate::machine::MachineKind;
+use crate::sandbox::{Filter, Name, Phase, Record, SandboxRef, Selector, Spec, State, Until};
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/v1/sandboxes";
+    let one = "/v1/sandboxes/{namespace}/{name}";
+    [
+        operation(Method::POST, all, "create_sandbox", "Make a sandbox and start it.", create)
+            .run()
+            .idempotent()
+            .about("Answered when the agent inside has answered.")
+            .problems(&[Code::Conflict, Code::Unsupported, Code::StartFailed, Code::LimitReached]),
+        operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
+            .about("Ordered by namespace and name, a page at a time."),
+        operation(Method::GET, one, "get_sandbox", "One sandbox.", get),
+        operation(Method::PATCH, one, "extend_sandbox", "Change how long it lives.", extend).run(),
+        operation(
+            Method::DELETE,
+            one,
+            "remove_sandbox",
+            "Remove what is kept of a stopped sandbox, and free its name.",
+            remove,
+        )
+        .run(),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/stop",
+            "stop_sandbox",
+            "Stop a sandbox in order, and wait until it is gone.",
+            stop,
+        )
+        .run()
+        .about("One that has stopped stays so. Record and logs are kept until it is removed."),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/kill",
+            "kill_sandbox",
+            "End a sandbox at once.",
+            kill,
+        )
+        .run(),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/wait",
+            "wait_for_sandbox",
+            "Wait until a sandbox has come into a state.",
+            wait,
+        )
+        .about("Answers with the sandbox as it is when the state is there or the time is over."),
+    ]
+    .map(|operation| operation.tag("sandboxes"))
+    .to_vec()
+}
+
+/// A sandbox to make. Only its name must be said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSandbox {
+    #[schemars(with = "String", regex(pattern = NAME))]
+    pub name: Name,
+    /// That of the key, or `default`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("pattern" = NAME))]
+    pub namespace: Option<Name>,
+    /// A name from the server's configuration; with the scope `admin` also a directory of the host.
+    #[serde(default)]
+    pub image: Option<String>,
+    /// What it runs in: `process`, which is no security boundary.
+    #[serde(default)]
+    pub machine: Option<Machine>,
+    #[serde(default)]
+    #[schemars(range(min = 16, max = 16_777_216))]
+    pub memory_mib: Option<u64>,
+    /// Processors, in parts if need be; 0 asks for the smallest share.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1024))]
+    pub cpus: Option<f64>,
+    /// Environment of every program in it. Values are shown nowhere.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Where programs begin that name no directory.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^/[^\u0000]*$"), length(max = 4096))]
+    pub workdir: Option<String>,
+    #[serde(default)]
+    pub hostname: Option<String>,
+    /// Bytes of its private writable layer.
+    #[serde(default)]
+    #[schemars(range(min = SCRATCH_BYTES_MIN))]
+    pub scratch_bytes: Option<u64>,
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
+    pub labels: BTreeMap<String, String>,
+    /// How long it lives from its creation, whatever it is doing then.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
+    pub ttl_ms: Option<u64>,
+    /// How long it lives while nothing is at work in it.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
+    pub idle_ttl_ms: Option<u64>,
+    /// How long record and logs are kept when it has stopped.
+    #[serde(default)]
+    #[schemars(range(max = LIFETIME_MS_MAX))]
+    pub keep_stopped_ms: Option<u64>,
+    /// Host names that it may reach; none by default. What the machine kind cannot enforce is
+    /// refused.
+    #[serde(default)]
+    pub egress: Vec<String>,
+    /// A directory to mount at `/workspace`. Refused where that cannot be done.
+    #[serde(default)]
+    pub workspace: Option<String>,
+    /// Logical names of secrets. An unknown one is refused.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+}
+
+/// What a sandbox runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Machine {
+    /// Namespaces of this host. No security boundary.
+    Process,
+    /// A machine that somebody else runs.
+    External,
+}
+
+pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
+const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
+/// [`LIFETIME_MAX`] as the schema says it.
+const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;
+/// A label's key, and what its value must be if that is said too.
+const SELECTOR: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[^\\x00-\\x1f\\x7f-\\x9f]{0,255})?$";
+
+/// A sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sandbox {
+    /// Its own, and never another's, even when a name is used again.
+    pub id: String,
+    pub namespace: String,
+    pub name: String,
+    pub state: StateName,
+    /// Why it has stopped, or does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub stopped_at_ms: Option<u64>,
+    pub machine: Machine,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub image: Option<String>,
+    pub hostname: String,
+    pub created_at_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_mib: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub cpus: Option<f64>,
+    /// Names alone: values may be secrets.
+    pub env_names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub workdir: Option<String>,
+    pub scratch_bytes: u64,
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub idle_ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub keep_stopped_ms: Option<u64>,
+    /// When it ends whatever it is doing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub expires_at_ms: Option<u64>,
+    /// Since when nothing has been at work in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub idle_since_ms: Option<u64>,
+    /// When it ends if nothing is at work in it until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub idle_expires_at_ms: Option<u64>,
+    /// What was asked for and could not be had here.
+    pub warnings: Vec<String>,
+}
+
+/// Where a sandbox is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StateName {
+    Creating,
+    Running,
+    Stopping,
+    Stopped,
+    /// Its machine lives, and its agent does not answer.
+    Lost,
+}
+
+/// The largest page that may be asked for.
+const PAGE_MAX: u16 = PAGE_RECORDS_MAX as u16;
+
+/// Some of the sandboxes.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxPage {
+    pub sandboxes: Vec<Sandbox>,
+    /// What to ask for as `after`; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub next: Option<String>,
+}
+
+/// Which sandboxes.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    pub namespace: Option<Name>,
+    /// `key` or `key=value`; several must all match.
+    #[serde(default)]
+    #[schemars(inner(regex(pattern = SELECTOR)))]
+    pub label: Vec<String>,
+    /// Several mean any of them.
+    #[serde(default)]
+    #[schemars(with = "Vec<StateName>")]
+    pub state: Vec<Phase>,
+    /// At most so many.
+    #[serde(default)]
+    #[schemars(with = "u16", range(min = 1, max = 1000))]
+    pub limit: Option<u16>,
+    /// `next` of the page before.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = "^([A-Za-z0-9][A-Za-z0-9_-]{0,62}/)?[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"))]
+    pub after: Option<SandboxRef>,
+}
+
+/// How a sandbox is stopped.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopSandbox {
+    /// What its processes are given before they are killed.
+    #[serde(default)]
+    #[schemars(range(max = 3_600_000))]
+    pub grace_ms: Option<u64>,
+}
+
+/// How long a sandbox shall live. What is left out stays; 0 takes the bound away.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendSandbox {
+    /// From now on.
+    #[serde(default)]
+    #[schemars(range(max = LIFETIME_MS_MAX))]
+    pub ttl_ms: Option<u64>,
+    #[serde(default)]
+    #[schemars(range(max = LIFETIME_MS_MAX))]
+    pub idle_ttl_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveQuery {
+    /// Kill it first if it runs.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    /// `stopped` when left out.
+    #[serde(default)]
+    #[schemars(with = "WaitFor")]
+    pub until: Option<WaitFor>,
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitFor {
+    /// Its creation is over, well or not.
+    Created,
+    Stopped,
+    Removed,
+}
+
+async fn create(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<CreateSandbox>,
+) -> Result<Created<Sandbox>, Problem> {
+    let spec = spec(&call, asked)?;
+    call.reaches(&spec.namespace)?;
+    Ok(Created(call.api.registry().create(spec).await?.into()))
+}
+
+/// What is asked for, with the defaults of this server for what is not.
+fn spec(call: &Call, asked: CreateSandbox) -> Result<Spec, Problem> {
+    let namespace = match (asked.namespace, call.caller.only_namespace()) {
+        (Some(namespace), _) => namespace,
+        (None, Some(own)) => own.clone(),
+        (None, None) => Name::default_namespace(),
+    };
+    let defaults = call.api.defaults();
+    let mut spec = Spec::new(SandboxRef { namespace, name: asked.name });
+    spec.machine = match asked.machine {
+        Some(Machine::External) => {
+            let message = "machine: an external machine is not started by this call";
+            return Err(Problem::new(Code::Unsupported, message)
+                .hint("`host-bridge start --machine external` connects to one"));
+        }
+        Some(Machine::Process) | None => MachineKind::Process,
+    };
+    let root = |image: String| call.api.root_of(&call.caller, &image);
+    spec.image = asked.image.map(root).transpose()?;
+    spec.memory_mib = asked.memory_mib.or(defaults.memory_mib);
+    spec.cpu_millis = match asked.cpus {
+        Some(cpus) => Some(cpu_millis(cpus)?),
+        None => defaults.cpu_millis,
+    };
+    spec.env = asked.env.into_iter().collect();
+    spec.workdir = asked.workdir;
+    spec.hostname = asked.hostname;
+    spec.scratch_bytes = asked.scratch_bytes;
+    spec.labels = asked.labels;
+    spec.ttl_ms = asked.ttl_ms.or(defaults.ttl_ms);
+    spec.idle_ttl_ms = asked.idle_ttl_ms.or(defaults.idle_ttl_ms);
+    spec.keep_stopped_ms = asked.keep_stopped_ms.or(defaults.keep_stopped_ms);
+    spec.egress = asked.egress;
+    spec.workspace = asked.workspace;
+    spec.secrets = asked.secrets;
+    Ok(spec)
+}
+
+/// Thousandths of a processor.
+pub fn cpu_millis(cpus: f64) -> Result<u32, Problem> {
+    if cpus.is_finite() && (0.0..=1024.0).contains(&cpus) {
+        return Ok((cpus * 1000.0).round() as u32);
+    }
+    Err(Problem::invalid(format!("cpus: {cpus} is not from 0 to 1024")))
+}
+
+async fn list(
+    call: Call,
+    Query(query): Query<ListQuery>,
+    _: Nothing,
+) -> Result<Reply<SandboxPage>, Problem> {
+    let namespace = match (query.namespace, call.caller.only_namespace()) {
+        (Some(namespace), _) => {
+            call.reaches(&namespace)?;
+            Some(namespace)
+        }
+        (None, own) => own.cloned(),
+    };
+    if let Some(limit) = query.limit.filter(|limit| !(1..=PAGE_MAX).contains(limit)) {
+        return Err(Problem::invalid(format!("limit: {limit} is not from 1 to {PAGE_MAX}")));
+    }
+    let labels = query.label.iter().map(|text| {
+        text.parse::<Selector>().map_err(|error| Problem::invalid(format!("label: {error}")))
+    });
+    let filter = Filter {
+        namespace,
+        labels: labels.collect::<Result<_, _>>()?,
+        phases: query.state,
+        after: query.after,
+        limit: query.limit.map(usize::from),
+    };
+    let page = call.api.registry().page(&filter);
+    let next = page.next.map(|which| format!("{}/{}", which.namespace, which.name));
+    let sandboxes = page.records.into_iter().map(Sandbox::from).collect();
+    Ok(Reply(SandboxPage { sandboxes, next }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+    Ok(Reply(call.api.registry().get(&call.which()?)?.into()))
+}
+
+async fn extend(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<ExtendSandbox>,
+) -> Result<Reply<Sandbox>, Problem> {
+    let which = call.which()?;
+    let extended = call.api.registry().extend(&which, asked.ttl_ms, asked.idle_ttl_ms).await?;
+    Ok(Reply(extended.into()))
+}
+
+async fn remove(
+    call: Call,
+    Query(query): Query<RemoveQuery>,
+    _: Nothing,
+) -> Result<Reply<Sandbox>, Problem> {
+    let which = call.which()?;
+    Ok(Reply(call.api.registry().remove(&which, query.force).await?.into()))
+}
+
+async fn stop(
+    call: Call,
+    _: Nothing,
+    MaybeJson(asked): MaybeJson<StopSandbox>,
+) -> Result<Reply<Sandbox>, Problem> {
+    let which = call.which()?;
+    let grace = asked.grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);
+    if grace > STOP_GRACE_MAX {
+        let max = STOP_GRACE_MAX.as_millis() as u64;
+        let message = format!("grace_ms: at most {max} can be granted");
+        return Err(Problem::invalid(message).details(json!({ "limit": max })));
+    }
+    Ok(Reply(call.api.registry().stop(&which, grace).await?.into()))
+}
+
+async fn kill(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+    let which = call.which()?;
+    Ok(Reply(call.api.registry().kill(&which).await?.into()))
+}
+
+async fn wait(
+    call: Call,
+    Query(query): Query<WaitQuery>,
+    _: Nothing,
+) -> Result<Reply<Sandbox>, Problem> {
+    check_range("timeout_ms", query.timeout_ms, 0, DEADLINE_MAX.as_millis() as u64)?;
+    let which = call.which()?;
+    let until = match query.until {
+        Some(WaitFor::Created) => Until::Created,
+        Some(WaitFor::Stopped) | None => Until::Stopped,
+        Some(WaitFor::Removed) => Until::Removed,
+    };
+    let registry = call.api.registry();
+    let waiting = registry.wait(&which, until);
+    let record = match query.timeout_ms.map(Duration::from_millis) {
+        None => waiting.await?,
+        Some(limit) => match tokio::time::timeout(limit, waiting).await {
+            Ok(waited) => waited?,
+            Err(_) => registry.get(&which)?,
+        },
+    };
+    Ok(Reply(record.into()))
+}
+
+impl From<MachineKind> for Machine {
+    fn from(kind: MachineKind) -> Self {
+        match kind {
+            MachineKind::Process => Self::Process,
+            MachineKind::External => Self::External,
+        }
+    }
+}
+
+impl From<Phase> for StateName {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Creating => Self::Creating,
+            Phase::Running => Self::Running,
+            Phase::Stopping => Self::Stopping,
+            Phase::Stopped => Self::Stopped,
+            Phase::Lost => Self::Lost,
+        }
+    }
+}
+
+impl From<Record> for Sandbox {
+    fn from(record: Record) -> Self {
+        let (reason, stopped_at_ms) = match &record.state {
+            State::Stopped { why, at_ms } => (Some(why.to_string()), Some(*at_ms)),
+            State::Lost { reason } => (Some(reason.clone()), None),
+            State::Creating | State::Running | State::Stopping => (None, None),
+        };
+        Self {
+            id: record.id.to_string(),
+            namespace: record.namespace.to_string(),
+            name: record.name.to_string(),
+            state: record.state.phase().into(),
+            reason,
+            stopped_at_ms,
+            machine: record.machine.into(),
+            image: record.image,
+            hostname: record.hostname,
+            created_at_ms: record.created_at_ms,
+            memory_mib: record.memory_mib,
+            cpus: record.cpu_millis.map(|millis| f64::from(millis) / 1000.0),
+            env_names: record.env_names,
+            workdir: record.workdir,
+            scratch_bytes: record.scratch_bytes,
+            labels: record.labels,
+            ttl_ms: record.ttl_ms,
+            idle_ttl_ms: record.idle_ttl_ms,
+            keep_stopped_ms: record.keep_stopped_ms,
+            expires_at_ms: record.expires_at_ms,
+            idle_since_ms: record.idle_since_ms,
+            idle_expires_at_ms: record.idle_expires_at_ms,
+            warnings: record.warnings,
+        }
+    }
+}

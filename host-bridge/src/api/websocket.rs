@@ -1,0 +1,245 @@
+//! WebSockets: the greeting, and messages both ways. What is said on one is its handler's affair.
+//!
+//! Both directions go on independently: a client that writes before it reads is not stuck.
+
+use std::future::Future;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use hyper::StatusCode;
+use hyper::header::{
+    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use serde::Serialize;
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+use super::body::{Gone, Outgoing, Response};
+use super::call::Call;
+use super::limits::{
+    SOCKET_CLOSE_MAX, SOCKET_MESSAGE_BYTES_MAX, SOCKET_PING_PAUSE, SOCKET_PINGS_MAX,
+    SOCKET_SILENCE_MAX,
+};
+use super::problem::{Code, Problem};
+use super::route::{Document, Output};
+
+/// The subprotocol that is spoken when a client offers it.
+pub const PROTOCOL: &str = "burrow.v1";
+/// What comes before a key that a browser sends as a subprotocol, for want of any other header.
+pub const KEY_PROTOCOL: &str = "bearer.";
+
+/// From the standard: what is added to the client's key.
+const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+type Stream = WebSocketStream<TokioIo<Upgraded>>;
+
+/// A WebSocket that is open.
+pub struct Socket {
+    pub reader: Reader,
+    pub writer: Writer,
+}
+
+pub struct Reader {
+    stream: SplitStream<Stream>,
+    last_heard: Instant,
+    /// Pings since `counted`.
+    pings: u32,
+    counted: Instant,
+}
+
+pub struct Writer(SplitSink<Stream, Message>);
+
+/// What a client says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Text(String),
+    Binary(Bytes),
+}
+
+/// Whether a request asks for a WebSocket.
+pub fn is_wanted(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
+    upgrade.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("websocket"))
+}
+
+/// The subprotocols that a client offers.
+pub fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).map(str::trim)
+}
+
+/// Answers the greeting, and gives the socket to `attend` once it is open.
+pub fn accept<F, A>(call: &mut Call, attend: F) -> Result<Response, Problem>
+where
+    F: FnOnce(Socket) -> A + Send + 'static,
+    A: Future<Output = ()> + Send + 'static,
+{
+    let refuse = |message: &str| Err(Problem::invalid(message));
+    if !is_wanted(&call.headers) {
+        let message = "this call is a WebSocket: send Upgrade: websocket";
+        return Err(Problem::new(Code::Invalid, message));
+    }
+    let version = call.headers.get(SEC_WEBSOCKET_VERSION);
+    if version.is_none_or(|version| version != "13") {
+        return refuse("Sec-WebSocket-Version must be 13");
+    }
+    let key = call.headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes);
+    let Some(key) = key.filter(|key| STANDARD.decode(key).is_ok_and(|key| key.len() == 16)) else {
+        return refuse("Sec-WebSocket-Key must be 16 bytes in base64");
+    };
+    let accepted = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, ACCEPT_SUFFIX].concat());
+    let accepted = HeaderValue::try_from(STANDARD.encode(accepted));
+    let accepted = accepted.map_err(|_| Problem::new(Code::Internal, "base64 is no header"))?;
+    let Some(upgrade) = call.upgrade.take() else {
+        return refuse("this connection cannot become a WebSocket");
+    };
+    let held = call.held.take();
+    tokio::spawn(async move {
+        let _held = held;
+        // A client that is gone before the socket is open has nothing to be told.
+        if let Ok(upgraded) = upgrade.await {
+            attend(Socket::new(upgraded).await).await;
+        }
+    });
+    let mut response = hyper::Response::new(Outgoing::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let fixed: [(HeaderName, HeaderValue); 3] = [
+        (UPGRADE, HeaderValue::from_static("websocket")),
+        (CONNECTION, HeaderValue::from_static("Upgrade")),
+        (SEC_WEBSOCKET_ACCEPT, accepted),
+    ];
+    response.headers_mut().extend(fixed);
+    if offered(&call.headers).any(|one| one == PROTOCOL) {
+        let protocol = HeaderValue::from_static(PROTOCOL);
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+    }
+    Ok(response)
+}
+
+impl Socket {
+    async fn new(upgraded: Upgraded) -> Self {
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(SOCKET_MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(SOCKET_MESSAGE_BYTES_MAX));
+        let io = TokioIo::new(upgraded);
+        let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        let (writer, stream) = stream.split();
+        let now = Instant::now();
+        let reader = Reader { stream, last_heard: now, pings: 0, counted: now };
+        Self { reader, writer: Writer(writer) }
+    }
+}
+
+impl Reader {
+    /// The next message; `None` when the client has closed the socket, is gone, or breaks the
+    /// rules. Safe to cancel. Pings are answered by asking.
+    pub async fn next(&mut self) -> Option<Said> {
+        loop {
+            let message = self.stream.next().await?.ok()?;
+            self.last_heard = Instant::now();
+            match message {
+                Message::Text(text) => return Some(Said::Text(text.as_str().to_owned())),
+                Message::Binary(bytes) => return Some(Said::Binary(bytes)),
+                Message::Close(_) => return None,
+                Message::Ping(_) if self.is_flooded() => return None,
+                Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+            }
+        }
+    }
+
+    /// Counts a ping, and says whether they are too many.
+    fn is_flooded(&mut self) -> bool {
+        if self.last_heard.duration_since(self.counted) > SOCKET_PING_PAUSE {
+            (self.pings, self.counted) = (0, self.last_heard);
+        }
+        self.pings += 1;
+        self.pings > SOCKET_PINGS_MAX
+    }
+
+    /// How long nothing was heard, pongs included.
+    pub fn silence(&self) -> Duration {
+        self.last_heard.elapsed()
+    }
+
+    /// Whether the client counts as gone.
+    pub fn is_silent(&self) -> bool {
+        self.silence() > SOCKET_SILENCE_MAX
+    }
+}
+
+impl Writer {
+    /// Says a value as JSON.
+    pub async fn tell(&mut self, value: &impl Serialize) -> Result<(), Gone> {
+        let text = serde_json::to_string(value).map_err(|_| Gone)?;
+        self.send(Message::Text(text.into())).await
+    }
+
+    /// Says text that is JSON already.
+    pub async fn text(&mut self, bytes: Bytes) -> Result<(), Gone> {
+        let text = Utf8Bytes::try_from(bytes).map_err(|_| Gone)?;
+        self.send(Message::Text(text)).await
+    }
+
+    pub async fn binary(&mut self, bytes: Bytes) -> Result<(), Gone> {
+        self.send(Message::Binary(bytes)).await
+    }
+
+    /// Asks whether the client is still there.
+    pub async fn ping(&mut self) -> Result<(), Gone> {
+        self.send(Message::Ping(Bytes::new())).await
+    }
+
+    /// Closes in order.
+    pub async fn close(mut self, code: u16, reason: &str) {
+        let frame = CloseFrame { code: CloseCode::from(code), reason: reason.to_owned().into() };
+        let closing = self.0.send(Message::Close(Some(frame)));
+        // A client that does not read is gone all the same.
+        let _ = timeout(SOCKET_CLOSE_MAX, closing).await;
+        let _ = timeout(SOCKET_CLOSE_MAX, self.0.close()).await;
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), Gone> {
+        self.0.send(message).await.map_err(|_| Gone)
+    }
+}
+
+/// An answer that hands the connection over to a WebSocket. What is said on it, the operation
+/// describes in words.
+pub struct Switched(pub Response);
+
+impl Output for Switched {
+    fn describe(document: &mut Document<'_>) {
+        let description = serde_json::json!({ "description": "A WebSocket." });
+        document.response("101", description);
+    }
+
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+/// Nothing more is to come.
+pub const CLOSE_NORMAL: u16 = 1000;
+/// The client broke the rules.
+pub const CLOSE_POLICY: u16 = 1008;
+/// The server could not go on.
+pub const CLOSE_FAILED: u16 = 1011;
+
+/// Ticks when it is time to ask whether a client is still there.
+pub fn ping_clock() -> tokio::time::Interval {
+    let first = Instant::now() + SOCKET_PING_PAUSE;
+    let mut clock = tokio::time::interval_at(first, SOCKET_PING_PAUSE);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    clock
+}

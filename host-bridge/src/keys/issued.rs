@@ -1,0 +1,52 @@
+//! The index of issued keys: all that is known of each, and nothing that would open anything.
+
+use serde::{Deserialize, Serialize};
+
+use super::access::{Namespaces, Scopes};
+use super::id::KeyId;
+
+/// One key that was made here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    pub id: KeyId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub namespace: Namespaces,
+    pub scopes: Scopes,
+    pub issued_at_ms: u64,
+    /// None for a key that never expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at_ms: Option<u64>,
+    /// The secret that has signed it: when that is dropped, so is the key.
+    pub secret: KeyId,
+}
+
+/// Whether a key still opens anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    Valid,
+    Expired,
+    Revoked,
+    /// Its secret is no longer in use.
+    Dropped,
+}
+
+impl Standing {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+impl Issued {
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
+    }
+}

@@ -1,0 +1,163 @@
+//! Verifies keys, and keeps up with what commands change in the files meanwhile.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::access::Scopes;
+use super::claims::Claims;
+use super::id::KeyId;
+use super::limits::LOOK_PAUSE;
+use super::secret::Secret;
+use super::store::{Kept, Stamps, Store, now_ms};
+use super::{Denied, Grant, KeysError, token};
+
+/// The keys that a serving bridge accepts. Shared by all of its connections.
+#[derive(Debug)]
+pub struct Keyring {
+    store: Store,
+    watch: Mutex<Watch>,
+}
+
+/// What was last read, and when it was last looked for more.
+#[derive(Debug)]
+struct Watch {
+    known: Arc<Known>,
+    stamps: Stamps,
+    looked_at: Instant,
+    /// Why the files that are there now could not be taken over.
+    trouble: Option<String>,
+}
+
+/// All that verifying needs.
+#[derive(Debug)]
+struct Known {
+    /// The newest first: most keys are signed by it.
+    secrets: Vec<Secret>,
+    /// Each issued key, with the time of its revocation.
+    issued: HashMap<KeyId, Option<u64>>,
+}
+
+impl Known {
+    fn of(kept: &Kept) -> Self {
+        Self {
+            secrets: kept.signers.iter().rev().map(|signer| signer.secret.clone()).collect(),
+            issued: kept.keys.iter().map(|key| (key.id.clone(), key.revoked_at_ms)).collect(),
+        }
+    }
+}
+
+impl Keyring {
+    /// Opens the keys in `directory`, which is made where there is none.
+    pub fn open(directory: &Path) -> Result<Self, KeysError> {
+        let store = Store::open(directory)?;
+        let kept = store.read()?;
+        let watch = Watch {
+            known: Arc::new(Known::of(&kept)),
+            stamps: kept.stamps,
+            looked_at: Instant::now(),
+            trouble: None,
+        };
+        Ok(Self { store, watch: Mutex::new(watch) })
+    }
+
+    /// What a presented key allows now.
+    ///
+    /// The clock has no leeway: the host that verifies is the one that has issued. Whoever signs
+    /// elsewhere with our secret keeps its clock.
+    pub fn verify(&self, presented: &str) -> Result<Grant, Denied> {
+        let known = self.known();
+        match verify(presented, &known, now_ms()) {
+            // It may have been made a moment ago. What is no key of ours costs two calls of `stat`
+            // more for it.
+            Err(denied @ (Denied::Unknown { .. } | Denied::BadSignature)) => {
+                let newest = self.newest();
+                if Arc::ptr_eq(&newest, &known) {
+                    return Err(denied);
+                }
+                verify(presented, &newest, now_ms())
+            }
+            verified => verified,
+        }
+    }
+
+    /// Why what is in the files now is not what counts; none when it is.
+    pub fn trouble(&self) -> Option<String> {
+        let _ = self.known();
+        self.lock().trouble.clone()
+    }
+
+    /// What was last read, after a look for news when it is time for one.
+    fn known(&self) -> Arc<Known> {
+        let mut watch = self.lock();
+        if watch.looked_at.elapsed() >= LOOK_PAUSE {
+            self.look(&mut watch);
+        }
+        Arc::clone(&watch.known)
+    }
+
+    /// What is in the files at this moment.
+    fn newest(&self) -> Arc<Known> {
+        let mut watch = self.lock();
+        self.look(&mut watch);
+        Arc::clone(&watch.known)
+    }
+
+    /// Two calls of `stat` where nothing has changed. What cannot be read changes nothing: the
+    /// bridge goes on with the last that it could read, says so, and looks again.
+    fn look(&self, watch: &mut Watch) {
+        watch.looked_at = Instant::now();
+        if self.store.stamps() == watch.stamps {
+            watch.trouble = None;
+            return;
+        }
+        match self.store.read() {
+            Ok(kept) => {
+                let known = Known::of(&kept);
+                let (keys, secrets) = (known.issued.len(), known.secrets.len());
+                tracing::info!(keys, secrets, "the keys have changed");
+                (watch.known, watch.stamps) = (Arc::new(known), kept.stamps);
+                watch.trouble = None;
+            }
+            Err(error) => {
+                let trouble = error.to_string();
+                if watch.trouble.as_ref() != Some(&trouble) {
+                    tracing::error!(%error, "the keys on disk cannot be used; the last good ones stay");
+                }
+                watch.trouble = Some(trouble);
+            }
+        }
+    }
+
+    /// A panic in another thread cannot have left it half-changed.
+    fn lock(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn verify(presented: &str, known: &Known, now_ms: u64) -> Result<Grant, Denied> {
+    let (claims, fingerprint) = token::decode(presented, &known.secrets)?;
+    let Claims { jti, exp, nbf, namespace, scopes, name, .. } = claims;
+    let in_ms = |seconds: u64| seconds.saturating_mul(1000);
+    let expires_at_ms = exp.map(in_ms);
+    if let Some(at_ms) = expires_at_ms.filter(|at_ms| *at_ms <= now_ms) {
+        return Err(Denied::Expired { at_ms });
+    }
+    if let Some(from_ms) = nbf.map(in_ms).filter(|from_ms| *from_ms > now_ms) {
+        return Err(Denied::NotYetValid { from_ms });
+    }
+    // An id of our form must be in our index: where that was lost, revoked keys stay useless. What
+    // others sign with our secret bears none, or one of theirs, and must expire in its stead.
+    let id: Option<KeyId> = jti.and_then(|jti| jti.parse().ok());
+    match id.as_ref().map(|id| (id, known.issued.get(id))) {
+        None if expires_at_ms.is_none() => return Err(Denied::Malformed("it never expires")),
+        None | Some((_, Some(None))) => {}
+        Some((id, None)) => return Err(Denied::Unknown { id: id.clone() }),
+        Some((id, Some(Some(at_ms)))) => {
+            return Err(Denied::Revoked { id: id.clone(), at_ms: *at_ms });
+        }
+    }
+    let scopes = scopes.unwrap_or(Scopes::UNSAID);
+    Ok(Grant { id, name, namespace, scopes, expires_at_ms, fingerprint })
+}

@@ -1,0 +1,107 @@
+//! What may be asked for and no machine here can do. It is refused at the creation, with the reason:
+//! a sandbox that was silently given more or less than it was asked for would be trusted wrongly.
+
+use super::Spec;
+use crate::machine::MachineKind;
+use crate::sandbox::SandboxError;
+
+/// Why a field cannot be had, and what to do instead.
+struct Missing {
+    what: &'static str,
+    why: &'static str,
+    hint: &'static str,
+}
+
+const WORKSPACE: Missing = Missing {
+    what: "workspace",
+    why: "no machine of this bridge mounts a directory of the host yet",
+    hint: "copy the files in and out: `host-bridge cp`, or the files of the API",
+};
+const VOLUMES: Missing = Missing {
+    what: "volumes",
+    why: "no machine of this bridge mounts directories of the host yet",
+    hint: "copy the files in and out: `host-bridge cp`, or the files of the API",
+};
+const SECRETS: Missing = Missing {
+    what: "secrets",
+    why: "this bridge has no store of secrets yet, so no name of one is known",
+    hint: "pass the value in the environment, where what runs in the sandbox may see it",
+};
+const PORTS: Missing = Missing {
+    what: "ports",
+    why: "a sandbox's ports are not published on the host",
+    hint: "`host-bridge port-forward` or the ports of the API reach them",
+};
+const EGRESS: Missing = Missing {
+    what: "egress",
+    why: "a process machine has a loopback interface and no other network, so nothing can be reached",
+    hint: "leave it out: then the sandbox reaches nothing, which is what it will do",
+};
+const EGRESS_ELSEWHERE: Missing = Missing {
+    what: "egress",
+    why: "the network of an external machine is up to whoever runs it",
+    hint: "leave it out, and have it restricted there",
+};
+const MEMORY_ELSEWHERE: Missing = Missing {
+    what: "memory_mib",
+    why: "the memory of an external machine is up to whoever runs it",
+    hint: "leave it out, and have it bounded there",
+};
+const CPUS_ELSEWHERE: Missing = Missing {
+    what: "cpus",
+    why: "the processors of an external machine are up to whoever runs it",
+    hint: "leave it out, and have them bounded there",
+};
+
+/// Refuses the first field that cannot be had.
+pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
+    let elsewhere = spec.machine == MachineKind::External;
+    let asked_for = [
+        (spec.workspace.is_some(), WORKSPACE),
+        (!spec.volumes.is_empty(), VOLUMES),
+        (!spec.secrets.is_empty(), SECRETS),
+        (!spec.ports.is_empty(), PORTS),
+        (!spec.egress.is_empty(), if elsewhere { EGRESS_ELSEWHERE } else { EGRESS }),
+        (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
+        (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
+    ];
+    match asked_for.into_iter().find(|(asked_for, _)| *asked_for) {
+        Some((_, Missing { what, why, hint })) => {
+            Err(SandboxError::Unsupported { what, why, hint })
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_had_is_refused_by_name_and_never_forgotten() {
+        for (json, field) in [
+            (r#""workspace":"/src""#, "workspace"),
+            (r#""volumes":["/a:/b"]"#, "volumes"),
+            (r#""secrets":["TOKEN"]"#, "secrets"),
+            (r#""ports":["80:80"]"#, "ports"),
+            (r#""egress":["public"]"#, "egress"),
+            (r#""machine":"external","egress":["example.org"]"#, "egress"),
+            (r#""machine":"external","memory_mib":512"#, "memory_mib"),
+            (r#""machine":"external","cpu_millis":0"#, "cpus"),
+        ] {
+            let spec: Spec = serde_json::from_str(&format!("{{\"name\":\"a\",{json}}}")).unwrap();
+            let error = spec.check().unwrap_err();
+            let SandboxError::Unsupported { what, why, hint } = error else { panic!("{error}") };
+            assert_eq!(what, field);
+            assert!(!why.is_empty() && !hint.is_empty());
+        }
+    }
+
+    #[test]
+    fn to_ask_for_nothing_is_fine() {
+        let text = r#"{"name":"a","egress":[],"secrets":[],"volumes":[],"ports":[],"labels":{}}"#;
+        let spec: Spec = serde_json::from_str(text).unwrap();
+        spec.check().unwrap();
+        assert_eq!(spec, Spec::new("a".parse().unwrap()));
+    }
+}

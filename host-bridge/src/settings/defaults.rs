@@ -1,0 +1,57 @@
+//! What holds where nobody says otherwise.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::limits::{BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, RUN_DEADLINE_DEFAULT};
+use super::listen::Listen;
+use super::{BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Server, Settings};
+
+/// The names that the published clients send, until there are images of their own.
+const IMAGES_DEFAULT: [&str; 6] = [
+    "microsandbox/node",
+    "microsandbox/python",
+    "node",
+    "node:20-slim",
+    "python",
+    "python:3.11-slim",
+];
+
+impl Default for Settings {
+    fn default() -> Self {
+        let server = Server {
+            listen: vec![Listen::Tcp(([127, 0, 0, 1], 5555).into())],
+            dev: false,
+            tls_certificate: None,
+            tls_key: None,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            body_bytes_max: BODY_BYTES_DEFAULT,
+            connections_max: 4096,
+            connection_idle: CONNECTION_IDLE_DEFAULT,
+            header_timeout: Duration::from_secs(10),
+            runs_max: 1024,
+            runs_per_key_max: 512,
+            requests_per_second: 0,
+            requests_burst: 100,
+            run_deadline: RUN_DEADLINE_DEFAULT,
+            shutdown_grace: Duration::from_secs(10),
+            boxes_at_end: BoxesAtEnd::Keep,
+        };
+        let root = |name: &str| (name.to_owned(), PathBuf::from("/"));
+        Self {
+            server,
+            log: Log { format: LogFormat::Text, level: LogLevel::Info },
+            defaults: Defaults {
+                memory_mib: 512,
+                cpu_millis: 1000,
+                ttl: None,
+                idle_ttl: None,
+                keep_stopped: None,
+            },
+            images: IMAGES_DEFAULT.into_iter().map(root).collect(),
+            file: None,
+            origins: Origins::new(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The bounds of what can be set, and the defaults whose numbers need a reason.
+
+use std::time::Duration;
+
+/// A configuration file; the documented example has a few kilobytes.
+pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Entries of a list, and of the table of images.
+pub const ENTRIES_MAX: usize = 1024;
+
+/// How long the published clients wait for an answer, whatever it is.
+pub const CLIENT_PATIENCE: Duration = Duration::from_secs(300);
+/// The deadline of a run that names none: its end is told, with the partial output, while the
+/// client still listens.
+pub const RUN_DEADLINE_DEFAULT: Duration = Duration::from_secs(240);
+/// The published clients keep an idle connection for 15 s, and proxies often for 60 s. To keep it
+/// longer than they do means that it is never this end that closes one under a request.
+pub const CONNECTION_IDLE_DEFAULT: Duration = Duration::from_secs(75);
+/// The same for the shortest that may be set.
+pub const CONNECTION_IDLE_MIN: Duration = Duration::from_secs(20);
+/// The largest body of a request that is held in memory. The largest that clients are known to send
+/// is some megabytes of code and files.
+pub const BODY_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// As much may be allowed: every run of `runs_max` may hold one.
+pub const BODY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Durations that may be set at most: ten years, which no monotonic clock overflows with.
+pub const DURATION_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// The most memory that may be asked for, 64 TiB: what no host has.
+pub const MEMORY_MIB_MAX: u64 = 64 * 1024 * 1024;
+/// The most CPUs.
+pub const CPUS_MAX: u32 = 4096;
+
+const _: () = assert!(
+    RUN_DEADLINE_DEFAULT.as_secs() + 30 <= CLIENT_PATIENCE.as_secs(),
+    "a client hears of its deadline"
+);
+const _: () = assert!(CONNECTION_IDLE_MIN.as_secs() > 15, "longer than the published clients");

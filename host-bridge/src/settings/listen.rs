@@ -1,0 +1,56 @@
+//! An address that the server listens on.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// `127.0.0.1:5555`, `[::1]:5555`, `localhost:5555`, or `unix:/path`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Listen {
+    Tcp(SocketAddr),
+    /// A Unix socket for this user alone.
+    Unix(PathBuf),
+}
+
+/// A text that is no address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an address and port as in 127.0.0.1:5555, nor unix:/path")]
+pub struct NotListenable;
+
+const UNIX: &str = "unix:";
+
+impl Listen {
+    /// Whether nobody but this host's programs can reach it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = NotListenable;
+
+    fn from_str(text: &str) -> Result<Self, NotListenable> {
+        if let Some(path) = text.strip_prefix(UNIX) {
+            let path = PathBuf::from(path);
+            return if path.is_absolute() { Ok(Self::Unix(path)) } else { Err(NotListenable) };
+        }
+        if let Some(port) = text.strip_prefix("localhost:") {
+            let port = port.parse().map_err(|_| NotListenable)?;
+            return Ok(Self::Tcp((Ipv4Addr::LOCALHOST, port).into()));
+        }
+        text.parse().map(Self::Tcp).map_err(|_| NotListenable)
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The options as people read them: what holds, as TOML; the example; the page of the manual. Pure.
+
+use std::fmt::Write as _;
+
+use super::load::variable_of;
+use super::shown::quote;
+use super::table::{IMAGES, IMAGES_ABOUT, SECTIONS};
+use super::{Origin, Settings};
+
+/// Characters of a line of comment.
+const COMMENT_CHARS_MAX: usize = 90;
+
+impl Settings {
+    /// All that holds, as a file that says the same, with the origin of each value.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        comment(
+            &mut text,
+            &match &self.file {
+                Some(file) => format!("What holds, with {}.", file.display()),
+                None => "What holds, without a configuration file.".to_owned(),
+            },
+        );
+        self.write_sections(&mut text, |text, line, origin| {
+            // A path may have a line break in its name.
+            push(text, format_args!("{line} # {}", origin.to_string().replace('\n', " ")));
+        });
+        text
+    }
+
+    fn write_sections(&self, text: &mut String, write: impl Fn(&mut String, &str, &Origin)) {
+        for section in SECTIONS {
+            push(text, format_args!(""));
+            comment(text, section.about);
+            push(text, format_args!("[{}]", section.name));
+            for option in section.options {
+                comment(text, &format!("{} ({})", option.about, option.values));
+                let line = format!("{} = {}", option.key, (option.show)(self));
+                write(text, &line, &self.origin(&format!("{}.{}", section.name, option.key)));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, IMAGES_ABOUT);
+        push(text, format_args!("[{IMAGES}]"));
+        for (name, directory) in &self.images {
+            let line = format!("{} = {}", quote(name), quote(directory.to_string_lossy()));
+            write(text, &line, &self.origin(&format!("{IMAGES}.{name}")));
+        }
+    }
+}
+
+/// A file that changes nothing: every option with its default, commented out.
+pub fn example() -> String {
+    let mut text = String::new();
+    comment(
+        &mut text,
+        "The configuration of `host-bridge serve`. Every option stands here with its default; take \
+         the # away to change one. `host-bridge serve --check-config` says what is wrong with a \
+         file, `--print-config` what holds. Read at the start alone: restart to apply.",
+    );
+    Settings::default().write_sections(&mut text, |text, line, _| {
+        push(text, format_args!("#{line}"));
+    });
+    text
+}
+
+/// The page of the manual.
+pub fn reference() -> String {
+    let mut text = String::from(INTRODUCTION);
+    let defaults = Settings::default();
+    for section in SECTIONS {
+        push(&mut text, format_args!("\n## [{}]\n\n{}\n", section.name, section.about));
+        push(&mut text, format_args!("| key | meaning | value | default | variable |"));
+        push(&mut text, format_args!("|---|---|---|---|---|"));
+        for option in section.options {
+            push(
+                &mut text,
+                format_args!(
+                    "| `{}` | {} | {} | `{}` | `{}` |",
+                    option.key,
+                    option.about,
+                    option.values,
+                    (option.show)(&defaults),
+                    variable_of(section.name, option.key)
+                ),
+            );
+        }
+    }
+    push(&mut text, format_args!("\n## [{IMAGES}]\n\n{IMAGES_ABOUT}\n"));
+    push(&mut text, format_args!("| name | default |\n|---|---|"));
+    for (name, directory) in &defaults.images {
+        push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
+    }
+    text
+}
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+`host-bridge serve` takes each of its options from a flag, else from a variable of the environment,
+else from a TOML file, else from its default. The file is the one that `--config` names, else the one
+that `BURROW_CONFIG` names, else `/etc/burrow/burrow.toml` for root and
+`$XDG_CONFIG_HOME/burrow/burrow.toml` (`~/.config/burrow/burrow.toml`) for others, where there is one.
+It is read at the start; a restart applies a change and leaves the sandboxes running. Keys, their
+revocation and rotation need no restart: see `host-bridge keys --help`.
+
+```
+host-bridge serve --check-config                 says what is wrong, with file, line, column and key
+host-bridge serve --print-config                 what holds, and where each value comes from
+host-bridge serve --set server.runs_max=16       any option, for this time
+```
+
+Durations are whole seconds or strings as `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"7d\"`; sizes are bytes or
+strings as `\"64MiB\"`. `\"off\"` is none. In a variable, commas divide the entries of a list. A complete
+file with all defaults is [dist/burrow.toml](../dist/burrow.toml).
+
+This page is written by the program's own table of options (`just configuration`), and a test holds
+them together.
+";
+
+/// Adds a line. Writing to a String cannot fail.
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(text, "{line}");
+}
+
+/// Adds lines of comment, broken between words.
+fn comment(text: &mut String, words: &str) {
+    let mut line = String::from("#");
+    for word in words.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > COMMENT_CHARS_MAX {
+            push(text, format_args!("{line}"));
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    push(text, format_args!("{line}"));
+}

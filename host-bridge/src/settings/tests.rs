@@ -1,0 +1,331 @@
+use std::collections::HashMap;
+use std::ffi::OsString;
+
+use super::*;
+
+const FILE: &str = "/etc/burrow.toml";
+
+fn nothing(_: &str) -> Option<OsString> {
+    None
+}
+
+fn parsed(text: &str) -> Result<Settings, SettingsError> {
+    Settings::resolve(Some((Path::new(FILE), text)), &nothing, &Overrides::default())
+}
+
+fn refused(text: &str) -> String {
+    parsed(text).unwrap_err().to_string()
+}
+
+fn with(
+    text: &str,
+    variables: &[(&str, &str)],
+    flags: &[(&str, &str, &str)],
+) -> Result<Settings, SettingsError> {
+    let variables: HashMap<_, _> = variables.iter().copied().collect();
+    let variable = |name: &str| variables.get(name).map(OsString::from);
+    let mut overrides = Overrides::default();
+    for (flag, name, text) in flags {
+        overrides.text(flag, name, *text);
+    }
+    Settings::resolve(Some((Path::new(FILE), text)), &variable, &overrides)
+}
+
+#[test]
+fn an_empty_file_changes_nothing() {
+    let settings = parsed("# nothing\n").unwrap();
+    assert_eq!(settings.server, Settings::default().server);
+    assert_eq!(settings.server.listen, ["127.0.0.1:5555".parse().unwrap()]);
+    assert_eq!(settings.server.run_deadline, Duration::from_secs(240));
+    assert_eq!(settings.images["microsandbox/python"], Path::new("/"));
+    assert_eq!(settings.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn every_kind_of_value_is_read() {
+    let settings = parsed(
+        r#"
+        [server]
+        listen = ["0.0.0.0:80", "[::1]:81", "unix:/run/x.sock", "localhost:82"]
+        tls_certificate = "/c.pem"
+        tls_key = "/k.pem"
+        allowed_hosts = ["Burrow.Example.org"]
+        allowed_origins = "https://app.example.org"
+        body_bytes_max = "8MiB"
+        runs_max = 0x10
+        run_deadline = 90
+        boxes_at_end = "stop"
+        [log]
+        format = "json"
+        level = "trace"
+        [defaults]
+        cpus = 0.5
+        ttl = "1h30m"
+        idle_ttl = "off"
+        [images]
+        "team/base:1" = "/srv/base"
+        node = "off"
+        "#,
+    )
+    .unwrap();
+    let listen: Vec<_> = settings.server.listen.iter().map(ToString::to_string).collect();
+    assert_eq!(listen, ["0.0.0.0:80", "[::1]:81", "unix:/run/x.sock", "127.0.0.1:82"]);
+    assert_eq!(settings.server.tls(), Some((Path::new("/c.pem"), Path::new("/k.pem"))));
+    assert_eq!(settings.server.allowed_hosts, ["burrow.example.org"]);
+    assert_eq!(settings.server.allowed_origins, ["https://app.example.org"]);
+    assert_eq!(settings.server.body_bytes_max, 8 << 20);
+    assert_eq!(settings.server.runs_max, 16);
+    assert_eq!(settings.server.run_deadline, Duration::from_secs(90));
+    assert_eq!(settings.server.boxes_at_end, BoxesAtEnd::Stop);
+    assert_eq!(settings.log, Log { format: LogFormat::Json, level: LogLevel::Trace });
+    assert_eq!(settings.defaults.cpu_millis, 500);
+    assert_eq!(settings.defaults.ttl, Some(Duration::from_secs(5400)));
+    assert_eq!(settings.defaults.idle_ttl, None);
+    assert_eq!(settings.images["team/base:1"], Path::new("/srv/base"));
+    assert!(!settings.images.contains_key("node") && settings.images.contains_key("python"));
+    assert!(parsed("[server]\nlisten = \"off\"").unwrap().server.listen.is_empty());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    let cases = [
+        (
+            "[server]\nruns_max = 0",
+            "/etc/burrow.toml:2:12: server.runs_max: 0 is out of range: 1 to 100000",
+        ),
+        ("[server]\n  dev = \"yes\"", ":2:9: server.dev: \"yes\" is not true or false"),
+        (
+            "[server]\nlisten = [\"127.0.0.1:1\",\n \"here\"]",
+            ":2:10: server.listen: \"here\" is not an address",
+        ),
+        (
+            "[server]\nrun_deadline = \"5 minutes\"",
+            ":2:16: server.run_deadline: \"5 minutes\" is not a duration",
+        ),
+        ("[server]\nheader_timeout = -1", "is not a duration"),
+        ("[server]\nconnection_idle = \"5s\"", "5s is out of range: 20s to 3650d"),
+        ("[server]\nbody_bytes_max = \"64MB\"", "is not a size"),
+        ("[server]\nbody_bytes_max = 1", "1 is out of range"),
+        ("[server]\nruns_max = 99999999999999999999", "so large a number is not a whole number"),
+        ("[server]\nruns_max = 1.5", "1.5 is not a whole number"),
+        ("[server]\nallowed_hosts = [\"a:80\"]", "\"a:80\" is not a host name"),
+        ("[server]\nallowed_origins = [\"a.org\"]", "\"a.org\" is not an origin"),
+        ("[server]\ntls_key = \"k.pem\"", "\"k.pem\" is not an absolute path"),
+        ("[log]\nlevel = \"infos\"", "did you mean \"info\"?"),
+        ("[log]\nlevel = 1979-05-27", "a date is not a string"),
+        ("[defaults]\ncpus = nan", "out of range"),
+        ("[images]\n\"a b\" = \"/\"", "is not a name of an image"),
+        ("[images]\nbase = \"srv\"", ":2:8: images.base: \"srv\" is not an absolute path"),
+    ];
+    for (text, expected) in cases {
+        let message = refused(text);
+        assert!(message.contains(expected), "{text}\n{message}");
+        assert!(message.starts_with("/etc/burrow.toml:2:"), "{message}");
+    }
+}
+
+#[test]
+fn a_word_that_nobody_knows_is_guessed_at() {
+    let cases = [
+        ("[server]\nlisen = 1", ":2:1: [server] has no key \"lisen\"; did you mean \"listen\"?"),
+        ("[sever]\nlisten = 1", ":1:2: there is no section [sever]; did you mean \"server\"?"),
+        ("runs_max = 1", ":1:1: \"runs_max\" belongs into the section [server]"),
+        ("[server]\nlevel = \"info\"", ":2:1: \"level\" belongs into the section [log]"),
+        ("server = 1", ":1:1: \"server\" is a section"),
+        ("[[server]]", "\"server\" is a section"),
+        ("[server]\nqqqqqqqq = 1", "[server] has no key \"qqqqqqqq\""),
+        ("[server.tls]\nkey = \"/k\"", "[server] has no key \"tls\""),
+        ("server.runs_maxx = 3", "did you mean \"runs_max\"?"),
+    ];
+    for (text, expected) in cases {
+        let message = refused(text);
+        assert!(message.contains(expected), "{text}\n{message}");
+    }
+    assert!(!refused("[server]\nqqqqqqqq = 1").contains("did you mean"));
+}
+
+#[test]
+fn the_first_mistake_of_a_file_is_told_first() {
+    let message = refused("[server]\nzzz = 1\n[log]\naaa = 1\n");
+    assert!(message.contains(":2:1") && message.contains("zzz"), "{message}");
+}
+
+#[test]
+fn what_is_not_toml_is_told_with_its_line() {
+    let message = refused("[server]\n# ä\nä = é\n");
+    assert!(message.starts_with("/etc/burrow.toml:3:"), "{message}");
+    let message = refused("[server]\ndev = \n");
+    assert!(
+        message.starts_with("/etc/burrow.toml:2:") && message.contains("\"dev =\""),
+        "{message}"
+    );
+    let message = refused("[server]\ndev = true\ndev = false\n");
+    assert!(
+        message.starts_with("/etc/burrow.toml:3:1") && message.contains("dev = false"),
+        "{message}"
+    );
+}
+
+#[test]
+fn columns_are_counted_in_characters() {
+    let message = refused("[images]\n\"ääää\" = 5");
+    assert!(message.starts_with("/etc/burrow.toml:2:10: "), "{message}");
+}
+
+#[test]
+fn flags_beat_variables_and_variables_beat_the_file() {
+    let text = "[server]\nruns_max = 1\nconnections_max = 1\nheader_timeout = \"1s\"\n";
+    let variables =
+        [("BURROW_SERVER_RUNS_MAX", "2"), ("BURROW_SERVER_CONNECTIONS_MAX", "2"), ("HOME", "/h")];
+    let flags = [("--runs", "server.runs_max", "3")];
+    let settings = with(text, &variables, &flags).unwrap();
+    let server = &settings.server;
+    assert_eq!((server.runs_max, server.connections_max), (3, 2));
+    assert_eq!(server.header_timeout, Duration::from_secs(1));
+    assert_eq!(settings.origin("server.runs_max").to_string(), "--runs");
+    assert_eq!(
+        settings.origin("server.connections_max").to_string(),
+        "BURROW_SERVER_CONNECTIONS_MAX"
+    );
+    assert_eq!(settings.origin("server.header_timeout").to_string(), "/etc/burrow.toml:4:18");
+    assert_eq!(settings.origin("server.dev"), Origin::Default);
+}
+
+#[test]
+fn a_bad_variable_or_flag_is_named() {
+    let message = with("", &[("BURROW_SERVER_DEV", "maybe")], &[]).unwrap_err().to_string();
+    assert_eq!(message, "BURROW_SERVER_DEV: server.dev: \"maybe\" is not true or false");
+    let message = with("", &[], &[("--listen", "server.listen", "x")]).unwrap_err().to_string();
+    assert!(message.starts_with("--listen: server.listen: \"x\" is not an address"), "{message}");
+    let mut overrides = Overrides::default();
+    overrides.set("server.runs_mx=3").unwrap();
+    let error = Settings::resolve(None, &nothing, &overrides).unwrap_err().to_string();
+    assert!(error.contains("did you mean \"server.runs_max\"?"), "{error}");
+    assert!(overrides.set("server.runs_max").is_err());
+}
+
+#[test]
+fn lists_come_from_repeated_flags_and_from_commas() {
+    let mut overrides = Overrides::default();
+    overrides.list("--listen", "server.listen", &["127.0.0.1:1".into(), "unix:/x".into()]);
+    overrides.list("--allow-host", "server.allowed_hosts", &[]);
+    overrides.set("images.mine=/srv").unwrap();
+    let variable = |name: &str| {
+        (name == "BURROW_SERVER_ALLOWED_HOSTS").then(|| OsString::from("a.org, b.org"))
+    };
+    let settings = Settings::resolve(None, &variable, &overrides).unwrap();
+    assert_eq!(settings.server.listen.len(), 2);
+    assert_eq!(settings.server.allowed_hosts, ["a.org", "b.org"]);
+    assert_eq!(settings.images["mine"], Path::new("/srv"));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let half = refused("[server]\ntls_key = \"/k\"");
+    assert_eq!(
+        half,
+        "/etc/burrow.toml:2:11: server.tls_key needs server.tls_certificate beside it"
+    );
+    let open = refused("[server]\nlisten = \"0.0.0.0:5555\"\ndev = true\n");
+    assert!(open.starts_with("/etc/burrow.toml:3:7: server.dev"), "{open}");
+    for local in ["127.0.0.2:1", "[::1]:1", "unix:/x", "[::ffff:127.0.0.1]:1"] {
+        assert!(parsed(&format!("[server]\nlisten = \"{local}\"\ndev = true")).is_ok(), "{local}");
+    }
+}
+
+#[test]
+fn what_is_probably_not_meant_is_said() {
+    let open = parsed("[server]\nlisten = \"0.0.0.0:5555\"").unwrap().warnings();
+    assert!(open.len() == 1 && open[0].contains("unencrypted"), "{open:?}");
+    let late = parsed("[server]\nrun_deadline = \"5m\"").unwrap().warnings();
+    assert!(late.len() == 1 && late[0].contains("300 s"), "{late:?}");
+}
+
+#[test]
+fn what_is_printed_says_the_same_and_where_it_comes_from() {
+    let text = "[server]\nlisten = [\"unix:/a\\\"b\", \"127.0.0.1:0\"]\nrun_deadline = \"90s\"\n\
+                [defaults]\ncpus = 0.25\nttl = \"36h\"\n[images]\n\"x y\" = \"/\"\n";
+    assert!(parsed(text).is_err());
+    let text = text.replace("x y", "x.y/z:1");
+    let settings = with(&text, &[("BURROW_LOG_FORMAT", "json")], &[]).unwrap();
+    let printed = settings.to_toml();
+    for line in [
+        "run_deadline = \"90s\" # /etc/burrow.toml:3:16",
+        "format = \"json\" # BURROW_LOG_FORMAT",
+        "runs_max = 1024 # default",
+        "ttl = \"36h\" # /etc/burrow.toml:6:7",
+        "\"x.y/z:1\" = \"/\" # /etc/burrow.toml:8:13",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line}\n{printed}");
+    }
+    let again = parsed(&printed).unwrap();
+    assert_eq!((&again.server, &again.log), (&settings.server, &settings.log));
+    assert_eq!((&again.defaults, &again.images), (&settings.defaults, &settings.images));
+}
+
+/// What a page of the tree must be. `BURROW_WRITE_CONFIGURATION=1` writes it instead.
+fn hold(path: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    if std::env::var_os("BURROW_WRITE_CONFIGURATION").is_some() {
+        std::fs::write(&path, expected).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == expected, "{} is not what `just configuration` writes", path.display());
+}
+
+#[test]
+fn the_manual_and_the_example_are_what_the_table_says() {
+    hold("docs/configuration.md", &reference());
+    hold("dist/burrow.toml", &example());
+    assert!(reference().lines().all(|line| line.starts_with('|') || line.chars().count() < 1000));
+}
+
+#[test]
+fn the_example_is_true() {
+    let commented = example();
+    assert_eq!(parsed(&commented).unwrap().server, Settings::default().server);
+    let lines = commented.lines().map(|line| match line.strip_prefix('#') {
+        Some(line) if !line.starts_with(' ') => line,
+        _ => line,
+    });
+    let lines: Vec<_> = lines.collect();
+    let settings = parsed(&lines.join("\n")).unwrap();
+    assert_eq!(settings.server, Settings::default().server);
+    assert_eq!(settings.images, Settings::default().images);
+    assert_ne!(settings.origin("server.runs_max"), Origin::Default);
+}
+
+#[test]
+fn a_file_is_found_where_it_is_documented() {
+    let home = std::env::temp_dir().join(format!("burrow-settings-{}", std::process::id()));
+    std::fs::create_dir_all(home.join("burrow")).unwrap();
+    let file = home.join("burrow/burrow.toml");
+    std::fs::write(&file, "[server]\nruns_max = 7\n").unwrap();
+    let load = |explicit: Option<&Path>, variables: &[(&str, &Path)]| {
+        let variables: HashMap<_, _> = variables.iter().copied().collect();
+        let variable = |name: &str| variables.get(name).map(OsString::from);
+        Settings::load_from(explicit, &Overrides::default(), &variable, 7)
+    };
+    let found = load(None, &[("XDG_CONFIG_HOME", &home)]).unwrap();
+    assert_eq!((found.server.runs_max, found.file.as_ref()), (7, Some(&file)));
+    assert_eq!(load(None, &[("BURROW_CONFIG", &file)]).unwrap().server.runs_max, 7);
+    assert_eq!(load(Some(&file), &[]).unwrap().server.runs_max, 7);
+    assert_eq!(load(None, &[("HOME", &home)]).unwrap().file, None);
+    // What somebody has named must be there.
+    let missing = home.join("missing.toml");
+    assert!(matches!(load(Some(&missing), &[]), Err(SettingsError::Unreadable { .. })));
+    let error = load(None, &[("BURROW_CONFIG", &missing)]).unwrap_err();
+    assert!(error.to_string().contains("missing.toml"), "{error}");
+    std::fs::write(&file, [0xff, 0xfe]).unwrap();
+    assert!(matches!(load(Some(&file), &[]), Err(SettingsError::Unreadable { .. })));
+    std::fs::write(&file, "#".repeat(2 << 20)).unwrap();
+    assert!(matches!(load(Some(&file), &[]), Err(SettingsError::TooLarge { .. })));
+    std::fs::remove_dir_all(home).unwrap();
+}
+
+proptest::proptest! {
+    #[test]
+    fn files_of_strangers_never_panic(text in "(\\[(server|log|images)\\]\n)?[a-z_.]{0,9} ?= ?\\PC{0,20}\n\\PC{0,20}") {
+        let _ = parsed(&text);
+    }
+}

@@ -1,0 +1,83 @@
+//! A hundred megabytes of output over HTTP, beside a raw copy, and what they cost the bridge.
+
+use std::io::Read;
+
+use serde_json::json;
+use tests::http::{Client, Incoming};
+use tests::{resident_bytes, resident_bytes_peak};
+
+use super::super::{FLOOD_BYTES, Floor, MIB, Report, median, timed};
+use super::{BOX, RPC, command, result, serving};
+
+/// Floods of each kind of which the median is taken.
+const FLOODS: usize = 5;
+/// As much as is read at once.
+const READ_BYTES: usize = 128 * 1024;
+/// Where the text is that is shown. Zeros would be six times as long in JSON.
+const TEXT: &str = "/tmp/text";
+
+pub fn figures(report: &mut Report) {
+    flood(report, "100 MB of stdout by `exec`, NDJSON", 6.0, 16.0, |client, _| {
+        let headers = [("accept", "application/x-ndjson"), ("content-type", "application/json")];
+        let asked = json!({ "argv": ["cat", TEXT] }).to_string();
+        let incoming = client.open("POST", &format!("{BOX}/exec"), &headers, asked.as_bytes());
+        assert!(drain(incoming) > FLOOD_BYTES);
+    });
+    flood(report, "100 MB of a session's stdout, octets", 6.0, 16.0, |client, number| {
+        let session = format!("flood-{number}");
+        let asked = json!({ "argv": ["cat", TEXT], "session": session });
+        let _ = client.post(&format!("{BOX}/sessions"), &asked).expect(201);
+        let path = format!("{BOX}/sessions/{session}/output?channel=stdout&follow=true");
+        let headers = [("accept", "application/octet-stream")];
+        assert_eq!(drain(client.open("GET", &path, &headers, &[])), FLOOD_BYTES);
+        assert!(client.delete(&format!("{BOX}/sessions/{session}")).status < 300);
+    });
+    // Not a stream: the answer is made in memory, up to a cap that this is beyond.
+    flood(report, "the same by JSON-RPC, to its cap", 20.0, 320.0, |client, _| {
+        let answer = client.post(RPC, &command("cat", &[TEXT])).expect(200);
+        assert_eq!(result(&answer)["truncated"], true);
+    });
+}
+
+fn flood(
+    report: &mut Report,
+    name: &str,
+    target: f64,
+    growth_mib_max: f64,
+    one: impl Fn(&Client, usize),
+) {
+    // A server of its own, because the peak of one is for good.
+    let (server, client) = serving();
+    let script = format!(
+        "yes 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ- | head -c {FLOOD_BYTES} >{TEXT}"
+    );
+    let made = client.post(&format!("{BOX}/shell"), &json!({ "script": script })).expect(200);
+    assert_eq!(made.json()["exit_code"], 0, "{}", made.text());
+    let mut floor = Floor::start();
+    let (mut floors, mut floods) = (Vec::new(), Vec::new());
+    let before = resident_bytes(server.daemon_pid()).expect("it runs");
+    for number in 0..FLOODS {
+        floors.push(timed(|| floor.flood()));
+        floods.push(timed(|| one(&client, number)));
+    }
+    let (floor, flood) = (median(floors), median(floods));
+    report.ratio(name, flood, floor, target);
+    let speed = FLOOD_BYTES as f64 / MIB / flood.as_secs_f64();
+    println!("{:<52} {speed:>7.0} MB/s", "  which is");
+    let peak = resident_bytes_peak(server.daemon_pid()).expect("it runs");
+    let growth = peak.saturating_sub(before) as f64 / MIB;
+    report.bound("  the bridge's growth", growth, "MiB", growth_mib_max);
+}
+
+/// How much there is of a body.
+fn drain(mut incoming: Incoming<'_>) -> usize {
+    assert_eq!(incoming.status, 200);
+    let mut buffer = vec![0; READ_BYTES];
+    let mut total = 0;
+    loop {
+        match incoming.read(&mut buffer).expect("it goes on") {
+            0 => return total,
+            count => total += count,
+        }
+    }
+}

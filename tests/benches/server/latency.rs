@@ -1,0 +1,197 @@
+//! One call at a time: what HTTP adds to the agent's own time, and the lives of sandboxes.
+
+use std::time::{Duration, Instant};
+
+use host_bridge::guest::contexts::{self, RunCode};
+use host_bridge::guest::exec::{Event, Execution};
+use protocol::Cause;
+use protocol::repl::{OpenContext, RunEnd};
+use protocol::requests::Release;
+use serde_json::json;
+use tests::http::{Answer, Client};
+use tests::sandbox::{Sandbox, start};
+use tests::server::Server;
+
+use super::super::{Floor, Report, beside, median, timed};
+use super::{BOX, RPC, command, request, result, serving};
+
+/// Calls of each kind of which the median is taken, and those before them that are not counted.
+const CALLS: usize = 500;
+const FIRST_CALLS: usize = 20;
+/// Sandboxes that are made and removed.
+const LIVES: usize = 30;
+/// More than any of these runs says.
+const SAID_BYTES_MAX: usize = 1024;
+
+/// The same work in the same turn, by every way to it.
+#[derive(Default)]
+struct Times {
+    trips: Vec<Duration>,
+    direct: Vec<Duration>,
+    rpc: Vec<Duration>,
+    native: Vec<Duration>,
+}
+
+pub async fn figures(report: &mut Report) {
+    let (_server, client) = serving();
+    let sandbox = Sandbox::start().await;
+    let floor = commands(report, &client, &sandbox).await;
+    code(report, &client, &sandbox).await;
+    println!("{:<52} {floor:>12.1?}", "  bare spawn and wait of `true`");
+    sandbox.end().await;
+}
+
+/// `true` by the floor, by the agent's socket, by JSON-RPC and by the native API; the floor's median.
+async fn commands(report: &mut Report, client: &Client, sandbox: &Sandbox) -> Duration {
+    let mut floor = Floor::start();
+    let (mut floors, mut times) = (Vec::new(), Times::default());
+    
+    let asked = command("/bin/true", &[]).to_string();
+    let native = json!({ "argv": ["/bin/true"] }).to_string();
+    // Taken in turns, so that whatever else the machine does meets all alike.
+    for number in 0..FIRST_CALLS + CALLS {
+        let bare = timed(|| floor.ask(b'r'));
+        let trip = round_trip(client);
+        let direct = direct_command(sandbox, number).await;
+        let (rpc, ran) = post(client, RPC, &asked);
+        assert_eq!(result(&ran)["exit_code"], 0, "{}", ran.text());
+        let (native, ran) = post(client, &format!("{BOX}/exec"), &native);
+        assert_eq!(ran.json()["exit_code"], 0, "{}", ran.text());
+        if number >= FIRST_CALLS {
+            floors.push(bare);
+            times.push(trip, direct, rpc, native);
+        }
+    }
+    let floor = median(floors);
+    let Medians { trip, direct, rpc, native } = times.medians();
+    println!("{:<52} {trip:>12.1?}", "one HTTP round trip (`GET /livez`)");
+    println!("{:<52} {direct:>12.1?}", "`true` by the agent's own socket, median");
+    report.ratio("`true` by JSON-RPC, floor + round trip", rpc, floor + trip, 2.0);
+    report.ratio("`true` by the native API, floor + round trip", native, floor + trip, 2.0);
+    report.ratio("what JSON-RPC adds to `true`", rpc.saturating_sub(direct), trip, 1.0);
+    report.ratio("what the native API adds to `true`", native.saturating_sub(direct), trip, 1.0);
+    floor
+}
+
+/// Warm `print(1)` by the same ways.
+async fn code(report: &mut Report, client: &Client, sandbox: &Sandbox) {
+    let open = contexts::open("python".parse().expect("a name"), "python");
+    let asked = request("sandbox.repl.run", json!({ "language": "python", "code": "print(1)" }));
+    let native = json!({ "code": "print(1)" });
+    let _ = client
+        .post(&format!("{BOX}/contexts"), &json!({ "context": "native", "language": "python" }))
+        .expect(201);
+    let mut times = Times::default();
+    for number in 0..FIRST_CALLS + CALLS {
+        let trip = round_trip(client);
+        let direct = direct_code(sandbox, &open).await;
+        let rpc = timed(|| {
+            said(&result(&client.post(RPC, &asked).expect(200))["output"][0]["text"], "1")
+        });
+        let native = timed(|| {
+            let ran = client.post(&format!("{BOX}/contexts/native/run"), &native).expect(200);
+            said(&ran.json()["stdout"], "1\n");
+        });
+        if number >= FIRST_CALLS {
+            times.push(trip, direct, rpc, native);
+        }
+    }
+    let Medians { trip, direct, rpc, native } = times.medians();
+    println!("{:<52} {direct:>12.1?}", "warm `print(1)` by the agent's own socket, median");
+    beside("the same by JSON-RPC, beside it", rpc, direct);
+    report.ratio("what JSON-RPC adds to `print(1)`", rpc.saturating_sub(direct), trip, 1.0);
+    report.ratio(
+        "what the native API adds to `print(1)`",
+        native.saturating_sub(direct),
+        trip,
+        1.0,
+    );
+}
+
+/// Sandboxes from nothing to their first command done, and to nothing again.
+pub fn lives(report: &mut Report) {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let (mut starts, mut ends) = (Vec::new(), Vec::new());
+    for _ in 0..LIVES {
+        starts.push(timed(|| {
+            super::make(&client, "box");
+            let ran = client.post(&format!("{BOX}/exec"), &json!({ "argv": ["/bin/true"] }));
+            assert_eq!(ran.expect(200).json()["exit_code"], 0);
+        }));
+        ends.push(timed(|| {
+            let _ = client.send("POST", &format!("{BOX}/kill"), &[], &[]).expect(200);
+            assert!(client.delete(BOX).status < 300);
+        }));
+    }
+    let millis = |times| median(times).as_secs_f64() * 1e3;
+    report.bound("a sandbox by HTTP to its first command done", millis(starts), "ms", 30.0);
+    report.bound("its end and removal by HTTP", millis(ends), "ms", 60.0);
+}
+
+async fn direct_command(sandbox: &Sandbox, number: usize) -> Duration {
+    let start = start(&format!("true-{number}"), &["/bin/true"]);
+    let begun = Instant::now();
+    let mut execution = Execution::begin(&sandbox.guest, &start).expect("asked for");
+    let record = loop {
+        match execution.next().await.expect("it runs") {
+            Some(Event::Exited(record)) => break record,
+            Some(_) => {}
+            None => unreachable!("an execution tells its end"),
+        }
+    };
+    let time = begun.elapsed();
+    assert_eq!(record.cause, Cause::Exited { code: 0 });
+    let done = Release { session: start.session, holder: None, kill_survivors: false };
+    sandbox.guest.release(done).await.expect("released");
+    time
+}
+
+async fn direct_code(sandbox: &Sandbox, open: &OpenContext) -> Duration {
+    let ask = RunCode::new(open.clone(), "print(1)");
+    let begun = Instant::now();
+    let run = sandbox.guest.run_code_now(ask).expect("asked for");
+    let ran = run.collect(SAID_BYTES_MAX).await.expect("it ends");
+    let time = begun.elapsed();
+    assert_eq!((ran.finished.end.clone(), ran.stdout()), (RunEnd::Ok {}, b"1\n".to_vec()));
+    time
+}
+
+fn round_trip(client: &Client) -> Duration {
+    timed(|| assert_eq!(client.get("/livez").status, 200))
+}
+
+/// A call whose body is made already, and how long it takes until the answer is there.
+fn post(client: &Client, path: &str, body: &str) -> (Duration, Answer) {
+    let headers = [("content-type", "application/json")];
+    let begun = Instant::now();
+    let answer = client.send("POST", path, &headers, body.as_bytes());
+    let time = begun.elapsed();
+    (time, answer.expect(200))
+}
+
+struct Medians {
+    trip: Duration,
+    direct: Duration,
+    rpc: Duration,
+    native: Duration,
+}
+
+impl Times {
+    fn push(&mut self, trip: Duration, direct: Duration, rpc: Duration, native: Duration) {
+        self.trips.push(trip);
+        self.direct.push(direct);
+        self.rpc.push(rpc);
+        self.native.push(native);
+    }
+
+    fn medians(self) -> Medians {
+        let Self { trips, direct, rpc, native } = self;
+        Medians {
+            trip: median(trips),
+            direct: median(direct),
+            rpc: median(rpc),
+            native: median(native),
+        }
+    }
+}

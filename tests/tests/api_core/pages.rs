@@ -1,0 +1,223 @@
+//! What a server says of itself: its health, its document, its metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tests::eventually;
+use tests::http::Client;
+use tests::server::Server;
+
+use super::{create, path_of};
+
+#[test]
+fn a_server_says_that_it_lives_and_is_ready() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    for path in ["/livez", "/readyz", "/api/v1/health"] {
+        let health = client.get(path).expect(200).json();
+        assert_eq!(health["status"], "ok", "{path}");
+        assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
+    }
+}
+
+#[test]
+fn the_document_is_whole_and_says_what_is_served() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let answered = client.get("/openapi.json").expect(200);
+    assert_eq!(answered.header("content-type"), Some("application/json"));
+    let document = answered.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["info"]["version"].is_string() && document["info"]["title"].is_string());
+    let mut ids = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let what = format!("{method} {path}");
+            let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{what}: no id"));
+            assert!(ids.insert(id.to_owned()), "{id} twice");
+            assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{what}");
+            let responses = operation["responses"].as_object().unwrap();
+            let is_good = |status: &String| status.starts_with('2') || status == "101";
+            assert!(responses.keys().any(is_good), "{what}: nothing goes well");
+            assert!(responses.values().all(|one| one["description"].is_string()), "{what}");
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let named: BTreeSet<&str> = parameters
+                .iter()
+                .filter(|one| one["in"] == "path")
+                .map(|one| one["name"].as_str().unwrap())
+                .collect();
+            let expected: BTreeSet<&str> = path
+                .split('/')
+                .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+                .collect();
+            assert_eq!(named, expected, "{what}");
+        }
+    }
+    assert!(ids.contains("create_sandbox") && ids.contains("livez"));
+    let mut references = Vec::new();
+    find_references(&document, &mut references);
+    assert!(!references.is_empty());
+    for reference in references {
+        let pointer =
+            reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} leads away"));
+        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+    let page = client.get("/docs").expect(200);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let page = page.text();
+    for path in document["paths"].as_object().unwrap().keys() {
+        assert!(page.contains(path.as_str()), "{path} is not on the page");
+    }
+    // It is read where there is no way out too.
+    for outside in ["src=\"http", "href=\"http", "url(http", "@import"] {
+        assert!(!page.contains(outside), "the page loads {outside}");
+    }
+}
+
+fn find_references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::String(reference)) = fields.get("$ref") {
+                found.push(reference.clone());
+            }
+            fields.values().for_each(|value| find_references(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| find_references(value, found)),
+        _ => {}
+    }
+}
+
+type Labels = BTreeMap<String, String>;
+
+/// A family of metrics, strictly read.
+#[derive(Debug, Default)]
+struct Family {
+    kind: String,
+    samples: Vec<(String, Labels, f64)>,
+}
+
+/// Reads the text form of Prometheus, and panics where it is not to the letter.
+fn parse(text: &str) -> BTreeMap<String, Family> {
+    assert!(text.ends_with('\n'), "the last line has no end");
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    let mut current = String::new();
+    let mut helped = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap();
+            assert!(helped.insert(name.to_owned()), "{name} is explained twice");
+            assert!(!help.is_empty());
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(helped.contains(name), "{name} is not explained");
+            let family = Family { kind: kind.to_owned(), samples: Vec::new() };
+            assert!(families.insert(name.to_owned(), family).is_none(), "{name} comes twice");
+            name.clone_into(&mut current);
+            continue;
+        }
+        let (name, labels, value) = parse_sample(line);
+        let family = families.get_mut(&current).unwrap_or_else(|| panic!("{line} has no type"));
+        let suffixes: &[&str] =
+            if family.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        let is_of = suffixes.iter().any(|suffix| name == format!("{current}{suffix}"));
+        assert!(is_of, "{name} stands among {current}");
+        let is_new = family.samples.iter().all(|(n, l, _)| *n != name || *l != labels);
+        assert!(is_new, "{line} comes twice");
+        assert!(family.kind == "gauge" || value >= 0.0, "{line} counts backwards");
+        assert!(family.kind != "counter" || name.ends_with("_total"), "{name} is a counter");
+        family.samples.push((name, labels, value));
+    }
+    families
+}
+
+fn parse_sample(line: &str) -> (String, Labels, f64) {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let end = line.find(|c| !is_name(c)).unwrap();
+    let (name, mut rest) = line.split_at(end);
+    assert!(!name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()), "{line}");
+    let mut labels = Labels::new();
+    if let Some(inner) = rest.strip_prefix('{') {
+        rest = inner;
+        while !rest.starts_with('}') {
+            let (label, after) = rest.split_once("=\"").unwrap();
+            assert!(label.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{line}");
+            let mut value = String::new();
+            let mut characters = after.char_indices();
+            let at = loop {
+                match characters.next().unwrap() {
+                    (at, '"') => break at,
+                    (_, '\\') => match characters.next().unwrap().1 {
+                        'n' => value.push('\n'),
+                        c @ ('\\' | '"') => value.push(c),
+                        c => panic!("\\{c} in {line}"),
+                    },
+                    (_, c) => value.push(c),
+                }
+            };
+            assert!(labels.insert(label.to_owned(), value).is_none(), "{line}");
+            rest = &after[at + 1..];
+            rest = rest.strip_prefix(',').unwrap_or(rest);
+        }
+        rest = &rest[1..];
+    }
+    let value = rest.strip_prefix(' ').unwrap_or_else(|| panic!("{line}"));
+    (name.to_owned(), labels, value.parse().unwrap_or_else(|_| panic!("{line}")))
+}
+
+#[test]
+fn metrics_are_read_by_prometheus_and_say_what_happens() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    create(&client, "web");
+    client.get("/v1/sandboxes/a/b").expect(404);
+    let mut families = BTreeMap::new();
+    eventually("a sample of the sandbox", || {
+        let answered = client.get("/metrics").expect(200);
+        let kind = answered.header("content-type").unwrap();
+        assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+        families = parse(&answered.text());
+        let memory = families.get("burrow_sandbox_memory_bytes");
+        memory.is_some_and(|family| !family.samples.is_empty())
+    });
+    let running =
+        families["burrow_sandboxes"].samples.iter().find(|(_, l, _)| l["state"] == "running");
+    assert!(running.is_some_and(|(_, _, count)| (count - 1.0).abs() < 0.01));
+    for family in families.values().filter(|family| family.kind == "histogram") {
+        check_histogram(family);
+    }
+    assert!(families.values().any(|family| family.kind == "histogram"));
+    let counters = families.iter().filter(|(name, _)| name.contains("request"));
+    let all: f64 = counters
+        .filter(|(_, family)| family.kind == "counter")
+        .flat_map(|(_, family)| family.samples.iter().map(|(_, _, value)| value))
+        .sum();
+    assert!(all >= 2.0, "{all} requests were counted");
+    client.delete(&format!("{}?force=true", path_of("web"))).expect(200);
+    let families = parse(&client.get("/metrics").expect(200).text());
+    let memory = families.get("burrow_sandbox_memory_bytes");
+    assert!(memory.is_none_or(|family| family.samples.is_empty()), "a sandbox that is gone");
+}
+
+/// Buckets grow, end in `+Inf`, and agree with the count.
+fn check_histogram(family: &Family) {
+    let mut series: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
+    for (name, labels, value) in &family.samples {
+        if name.ends_with("_bucket") {
+            let mut of = labels.clone();
+            let bound = of.remove("le").unwrap().replace("+Inf", "inf").parse().unwrap();
+            series.entry(of).or_default().push((bound, *value));
+        }
+    }
+    for (labels, buckets) in series {
+        assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{labels:?} {buckets:?}");
+        let (bound, last) = *buckets.last().unwrap();
+        assert!(bound.is_infinite());
+        let of = |suffix: &str| {
+            family.samples.iter().find(|(n, l, _)| n.ends_with(suffix) && *l == labels).unwrap().2
+        };
+        assert!((of("_count") - last).abs() < 0.01 && of("_sum") >= 0.0, "{labels:?}");
+    }
+}
