@@ -97,7 +97,7 @@ soak-server RUNS="1000": build _sdk
 contract EXAMPLES="60" SEED="1": build
     BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run -p tests --test api_contract --no-capture
 
-# Figures beside a floor measured in the same run: sizes, runs, flood, starts, many, repl, or all.
+# Figures beside a floor measured in the same run: sizes, runs, flood, starts, many, repl, server, or all.
 bench WHICH="": build (_jupyter WHICH)
     cargo build --release -p guest-agent --example floor --target {{musl}}
     cargo bench -p tests --bench figures -- {{WHICH}}

@@ -272,10 +272,10 @@ fn queue_run(
 
 fn usage(agent: &Agent, peer: &Rc<Peer>, id: RequestId, ask: AskUsage) {
     match (ask.session, ask.context) {
-        (Some(session), None) => {
-            let session = agent.sessions.get(&session);
-            peer.answer(id, session.map(|session| Reply::Usage(session.usage())));
-        }
+        (Some(session), None) => match agent.sessions.get(&session) {
+            Ok(session) => later(peer, id, boxed(metrics::usage(session.asked()))),
+            Err(fault) => peer.answer(id, Err(fault)),
+        },
         (None, Some(context)) => later(peer, id, repl::usage(agent, &context)),
         _ => {
             let message = "the usage of one session or of one context can be asked for";

@@ -11,6 +11,7 @@
 
 mod admission;
 mod body;
+mod budget;
 mod call;
 mod caller;
 mod counters;
@@ -53,11 +54,13 @@ pub use tls::{Tls, TlsError, TlsFiles};
 use bytes::Bytes;
 
 use admission::Admission;
+use budget::Budget;
 use call::Inside;
 use caller::Door;
 use counters::Counters;
 use forwards::Forwards;
 use idempotency::Remembered;
+use limits::MEMORY_BYTES_MAX;
 use problem::Problem;
 use route::Routes;
 
@@ -98,6 +101,7 @@ struct Inner {
     defaults: Defaults,
     routes: Routes,
     admission: Admission,
+    budget: Budget,
     remembered: Remembered,
     counters: Counters,
     places: Places,
@@ -125,6 +129,8 @@ impl Api {
             door: Door::new(keyring, rate),
             origins,
             admission: Admission::new(limits.runs_max, limits.runs_per_key_max),
+            // The largest body that is allowed must be readable beside what others hold.
+            budget: Budget::new(MEMORY_BYTES_MAX.max(limits.body_bytes_max.saturating_mul(2))),
             places: Places::new(limits.connections_max),
             starts: v1::Starts::default(),
             limits,
@@ -180,6 +186,11 @@ impl Api {
 
     fn admission(&self) -> &Admission {
         &self.0.admission
+    }
+
+    /// The memory of all calls.
+    fn budget(&self) -> &Budget {
+        &self.0.budget
     }
 
     fn remembered(&self) -> &Remembered {

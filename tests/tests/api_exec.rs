@@ -221,9 +221,9 @@ fn what_a_program_leaves_behind_does_not_hold_up_its_result() {
     let told = shell(&client, "sleep 20 & echo hi");
     assert!(begun.elapsed() < Duration::from_secs(3));
     assert_eq!((&told["stdout"], &told["left_behind_count"]), (&json!("hi\n"), &json!(1)));
-    // It may still be the shell that is about to become it.
+    // It may still be the shell that is about to become it, or have no arguments for a moment.
     let command = told["left_behind"][0]["command"].as_str().expect("a command");
-    assert!(command.contains("sleep 20"), "{command}");
+    assert!(command.contains("sleep"), "{command}");
 }
 
 #[test]

@@ -118,6 +118,61 @@ fn an_overrun_is_an_error_with_what_was_said_until_then() {
 }
 
 #[test]
+fn a_timeout_counts_from_the_question_and_not_from_the_turn() {
+    let rpc = Rpc::with_sandbox();
+    rpc.python("kept = 7");
+    let ask = |code: &str, timeout: u64| {
+        let client = Client::new(rpc.server.url());
+        let params = json!({ "language": "python", "code": code, "timeout": timeout });
+        call(&client, "sandbox.repl.run", params)["error"].clone()
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| ask("open('/tmp/on', 'w')\nwhile True: pass", 4));
+        eventually("the first runs", || rpc.shell("ls /tmp")["stdout"].as_str() == Some("on\n"));
+        let third = scope.spawn(|| {
+            let begun = Instant::now();
+            (ask("print('partial')\nwhile True: pass", 5), begun.elapsed())
+        });
+        let begun = Instant::now();
+        let second = ask("print(1)", 1);
+        assert!(begun.elapsed() < Duration::from_millis(1900), "{:?}", begun.elapsed());
+        assert_eq!(second["code"], -32004);
+        let message = second["message"].as_str().unwrap();
+        assert!(message.contains("waited") && message.contains("1 s"), "{second}");
+        assert_eq!(second["data"]["status"], "timeout");
+        assert_eq!(first.join().unwrap()["code"], -32004);
+        let (third, took) = third.join().unwrap();
+        assert_eq!(
+            (&third["code"], lines(&third["data"], "stdout")),
+            (&json!(-32004), vec!["partial"])
+        );
+        assert!(third["message"].as_str().unwrap().contains("deadline of 5 s"), "{third}");
+        assert!(took < Duration::from_millis(6500), "what was left of it: {took:?}");
+    });
+    assert_eq!(lines(&rpc.python("kept"), "stdout"), ["7"]);
+}
+
+#[test]
+fn a_deadline_of_the_call_leaves_time_to_tell_what_was_said_until_then() {
+    let rpc = Rpc::with_sandbox();
+    rpc.python("1");
+    let run = json!({ "language": "python", "code": "print('partial')\nwhile True: pass" });
+    let command = json!({ "command": "sh", "args": ["-c", "echo partial; sleep 60"] });
+    for (method, mut params) in [("sandbox.repl.run", run), ("sandbox.command.run", command)] {
+        params["sandbox"] = json!("box");
+        let request = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": "1" });
+        let headers = [("burrow-deadline-ms", "2000")];
+        let answer = rpc.client.send("POST", PATH, &headers, request.to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let error = &answer.json()["error"];
+        assert_eq!(
+            (&error["code"], lines(&error["data"], "stdout")),
+            (&json!(-32004), vec!["partial"])
+        );
+    }
+}
+
+#[test]
 fn a_command_has_both_shapes_and_no_shell() {
     let rpc = Rpc::with_sandbox();
     let told = rpc.shell("echo out; echo err >&2; printf end; exit 3");
@@ -261,4 +316,25 @@ fn a_key_that_may_only_read_gets_403_in_words() {
         assert_eq!(answer.json()["id"], 1);
         assert!(answer.text().contains("scope"), "{}", answer.text());
     }
+}
+
+#[test]
+fn each_request_of_a_batch_counts_for_the_rate_of_its_key() {
+    let rate = ["server.requests_per_second=1", "server.requests_burst=10"];
+    let server = Server::start(&["--set", rate[0], "--set", rate[1]]);
+    let client = Client::new(server.url()).key(server.ok(&["keygen"]).trim());
+    let figures =
+        |id: usize| json!({ "jsonrpc": "2.0", "method": "sandbox.metrics.get", "id": id });
+    eventually("the server knows the key", || client.post(PATH, &figures(0)).status == 200);
+    let batch: Vec<Value> = (0..100).map(figures).collect();
+    let answers = client.post(PATH, &json!(batch)).json();
+    let answers = answers.as_array().unwrap();
+    let refused = answers.iter().filter(|answer| answer["error"]["code"] == -32003);
+    let refused: Vec<&Value> = refused.collect();
+    assert_eq!(answers.len(), 100);
+    assert!((80..100).contains(&refused.len()), "{} were refused", refused.len());
+    let error = &refused[0]["error"];
+    assert!(error["data"]["retry_after"].as_u64().unwrap() >= 1, "{error}");
+    assert!(error["message"].as_str().unwrap().contains("again in"), "{error}");
+    assert_eq!(answers[0]["error"], Value::Null);
 }

@@ -9,11 +9,11 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 /// has just made a box asks for it.
 pub const INTERVAL_FIRST: Duration = Duration::from_millis(500);
 
-/// Processes that one sample looks into. One costs some twenty microseconds at most, so these keep a
+/// Processes that one sample, or one usage, looks into. One costs some twenty microseconds at most, so these keep a
 /// CPU busy for one or two hundredths of the time; more are only counted.
 pub const PROCESSES_READ_MAX: usize = 1024;
 
-/// Processes that one sample looks into before it lets the event loop turn: well below a
+/// Processes that are looked into before one lets the event loop turn: well below a
 /// millisecond, which nobody notices who waits for an answer meanwhile.
 pub const PROCESSES_PER_TURN: usize = 32;
 

@@ -13,18 +13,19 @@ mod sampler;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use nix::unistd::Pid;
 use protocol::Fault;
 use protocol::message::Reply;
 use protocol::metrics::{AskMetrics, MetricsPage, Scope, TreeUsage};
 use tokio::sync::watch;
 
 use crate::agent::Agent;
-use crate::cgroup::SessionGroup;
+use crate::cgroup::{Account, SessionGroup};
 use crate::process::procfs::{self, Used};
-use crate::process::tree::Tree;
+use crate::process::tree::{Tree, is_alive};
 use crate::sys::resource;
 
-use limits::{INTERVAL, INTERVAL_FIRST, PROCESSES_READ_MAX};
+use limits::{INTERVAL, INTERVAL_FIRST, PROCESSES_PER_TURN, PROCESSES_READ_MAX};
 use ring::Ring;
 use sampler::{Sampler, TICK_US};
 
@@ -79,28 +80,75 @@ pub async fn answer(agent: Rc<Agent>, ask: AskMetrics) -> Result<Reply, Fault> {
     }))
 }
 
-/// What the processes of a session or an interpreter use at the moment.
-pub fn usage(tree: &Tree<'_>) -> TreeUsage {
-    let pids = tree.pids();
-    let account = tree.group.map(SessionGroup::account).unwrap_or_default();
-    let mut usage = TreeUsage {
-        grouped: account.cpu_us.is_some(),
-        processes: pids.len() as u32,
-        memory_bytes_peak: account.memory_bytes_peak,
-        ..TreeUsage::default()
-    };
+/// Whose usage is asked for: a session's processes, or an interpreter's, at that moment.
+#[derive(Default)]
+pub struct Asked {
+    pids: Vec<Pid>,
+    account: Account,
+}
+
+impl Asked {
+    pub fn of(tree: &Tree<'_>) -> Self {
+        let account = tree.group.map(SessionGroup::account).unwrap_or_default();
+        Self { pids: tree.listed(), account }
+    }
+}
+
+/// What they use. Looks into some of them at a time and lets others have their turn in between.
+pub async fn usage(asked: Asked) -> Result<Reply, Fault> {
+    let Asked { pids, account } = asked;
+    // Those that are not looked into are believed to be alive.
+    let mut processes = pids.len().saturating_sub(PROCESSES_READ_MAX);
     // What the kernel does not account is a sum over those that live.
     let mut sum = Used::default();
-    for used in pids.into_iter().take(PROCESSES_READ_MAX).filter_map(procfs::used) {
+    for (at, pid) in pids.into_iter().take(PROCESSES_READ_MAX).enumerate() {
+        if at % PROCESSES_PER_TURN == PROCESSES_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        if !is_alive(pid) {
+            continue;
+        }
+        processes += 1;
+        let Some(used) = procfs::used(pid) else { continue };
         sum.times.own += used.times.own + used.times.waited;
         sum.private_pages += used.private_pages;
         sum.read_bytes += used.read_bytes;
         sum.written_bytes += used.written_bytes;
     }
-    usage.cpu_us = account.cpu_us.unwrap_or(sum.times.own * TICK_US);
-    usage.memory_bytes =
-        account.memory_bytes.unwrap_or_else(|| sum.private_pages * resource::page_bytes());
-    usage.read_bytes = account.read_bytes.or(Some(sum.read_bytes));
-    usage.written_bytes = account.written_bytes.or(Some(sum.written_bytes));
-    usage
+    Ok(Reply::Usage(TreeUsage {
+        grouped: account.cpu_us.is_some(),
+        processes: processes as u32,
+        cpu_us: account.cpu_us.unwrap_or(sum.times.own * TICK_US),
+        memory_bytes: account
+            .memory_bytes
+            .unwrap_or_else(|| sum.private_pages * resource::page_bytes()),
+        memory_bytes_peak: account.memory_bytes_peak,
+        read_bytes: account.read_bytes.or(Some(sum.read_bytes)),
+        written_bytes: account.written_bytes.or(Some(sum.written_bytes)),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn the_usage_of_many_processes_lets_others_have_their_turn() {
+        let pids = vec![Pid::this(); PROCESSES_READ_MAX + 10];
+        let mut work = Box::pin(usage(Asked { pids, account: Account::default() }));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut turns = 1;
+        let reply = loop {
+            match work.as_mut().poll(&mut context) {
+                Poll::Pending => turns += 1,
+                Poll::Ready(reply) => break reply,
+            }
+        };
+        let Ok(Reply::Usage(usage)) = reply else { panic!("no usage: {reply:?}") };
+        assert_eq!(usage.processes as usize, PROCESSES_READ_MAX + 10);
+        assert!(usage.memory_bytes > 0);
+        assert!(turns > PROCESSES_READ_MAX / PROCESSES_PER_TURN, "{turns} turns");
+    }
 }

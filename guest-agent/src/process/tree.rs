@@ -100,6 +100,11 @@ impl Tree<'_> {
 
     /// The living members. Never PID 1 and never the agent, whatever their environment says.
     pub fn pids(&self) -> Vec<Pid> {
+        self.listed().into_iter().filter(|pid| is_alive(*pid)).collect()
+    }
+
+    /// The members, dead ones that await their parents included, without a look into each.
+    pub fn listed(&self) -> Vec<Pid> {
         // Group 0 is everybody's whom the kernel started, and the agent's own to `killpg`.
         assert!(self.leader.as_raw() > 1, "a session's leader is a process of its own");
         let listed = self.group.map(SessionGroup::pids);
@@ -113,11 +118,13 @@ impl Tree<'_> {
             members_among(&processes, self.leader, self.leader_reaped, marked)
         };
         let forbidden = [Pid::from_raw(0), Pid::from_raw(1), Pid::this()];
-        pids.into_iter()
-            .filter(|pid| !forbidden.contains(pid))
-            .filter(|pid| procfs::process(*pid).is_some_and(|process| !process.zombie))
-            .collect()
+        pids.into_iter().filter(|pid| !forbidden.contains(pid)).collect()
     }
+}
+
+/// Whether it has not ended.
+pub fn is_alive(pid: Pid) -> bool {
+    procfs::process(pid).is_some_and(|process| !process.zombie)
 }
 
 /// The members of a session among all processes, zombies included, because they may have children.

@@ -12,7 +12,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::exit::{SpawnFailure, SpawnStage};
 use protocol::message::Channel as Output;
-use protocol::metrics::TreeUsage;
 use protocol::repl::OpenContext;
 use protocol::{Fault, Text};
 use tokio::sync::oneshot;
@@ -25,7 +24,7 @@ use super::message::{Binary, ToDriver};
 use super::source::{NO_RUN, Source};
 use crate::agent::Agent;
 use crate::cgroup::SessionGroup;
-use crate::metrics;
+use crate::metrics::Asked;
 use crate::pid1::reaper::{self, Exit};
 use crate::process::tree::Tree;
 use crate::process::{Command, Stdio, StdioPlan, output_pipe, user};
@@ -133,9 +132,9 @@ impl Interpreter {
         self.oom_kills() > self.oom_kills_before
     }
 
-    /// What it uses at the moment with all that it has started.
-    pub fn usage(&self) -> TreeUsage {
-        metrics::usage(&self.tree())
+    /// Itself and all that it has started, to be asked for what they use at the moment.
+    pub fn asked(&self) -> Asked {
+        Asked::of(&self.tree())
     }
 
     fn oom_kills(&self) -> u64 {

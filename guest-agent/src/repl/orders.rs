@@ -1,7 +1,6 @@
 //! What is asked of a context besides runs, and how it is answered.
 
 use protocol::message::Reply;
-use protocol::metrics::TreeUsage;
 use protocol::repl::{self, AnswerInput, Complete, Completeness, Completions, Interrupt, RunEnd};
 use protocol::{Fault, FaultCode};
 use tokio::time::Instant;
@@ -11,6 +10,7 @@ use super::context::{Answer, Order};
 use super::interpreter::Interpreter;
 use super::limits::{ASK_MAX, ASKS_MAX, CLOSE_GRACE};
 use super::message::{Binary, ToDriver};
+use crate::{metrics, task};
 
 impl Actor {
     pub fn obey(&mut self, order: Order) {
@@ -25,9 +25,10 @@ impl Actor {
             Order::Complete(ask, answer) => self.complete(&ask, answer),
             Order::Check(code, answer) => self.check(&code, answer),
             Order::Usage(answer) => {
-                let used =
-                    self.interpreter.as_ref().map_or_else(TreeUsage::default, Interpreter::usage);
-                let _ = answer.send(Ok(Reply::Usage(used)));
+                let asked = self.interpreter.as_ref().map(Interpreter::asked);
+                task::spawn(async move {
+                    let _ = answer.send(metrics::usage(asked.unwrap_or_default()).await);
+                });
             }
             Order::Restart { by, answer } => {
                 self.doom(RunEnd::Interrupted { by: by.clone() });

@@ -27,7 +27,6 @@ use nix::unistd::Pid;
 use protocol::exit::ExitRecord;
 use protocol::limits;
 use protocol::message::{Channel, SessionInfo, SessionList, Subscribed};
-use protocol::metrics::TreeUsage;
 use protocol::requests::{
     Input, Origin, Release, Resize, Role, Signal, Subscribe, Target, TerminalSize,
 };
@@ -38,7 +37,7 @@ use tokio::sync::watch;
 use crate::agent::Agent;
 use crate::cgroup::SessionGroup;
 use crate::flow::{Inlet, Outlet, Pin, Tap};
-use crate::metrics;
+use crate::metrics::Asked;
 use crate::process::tree::{Members, Tree};
 use crate::session::input::Keyboard;
 use crate::session::pump::Terminal;
@@ -495,9 +494,9 @@ impl Session {
         self.tree_with(|tree| tree.members()).unwrap_or_default()
     }
 
-    /// What the session uses at the moment; nothing if it never ran.
-    pub fn usage(&self) -> TreeUsage {
-        self.tree_with(metrics::usage).unwrap_or_default()
+    /// Its processes, to be asked for what they use at the moment; none if it never ran.
+    pub fn asked(&self) -> Asked {
+        self.tree_with(Asked::of).unwrap_or_default()
     }
 
     fn info(&self) -> SessionInfo {

@@ -18,10 +18,15 @@ pub struct Admission {
     keys: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// A place among the runs. Dropping it gives the place to another.
-#[derive(Debug)]
+/// A place among the runs. Clones are the same place, and dropping the last gives it to another.
+#[derive(Clone, Debug)]
 pub struct RunPermit {
-    _place: OwnedSemaphorePermit,
+    _place: Arc<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    _permit: OwnedSemaphorePermit,
     keys: Arc<Mutex<HashMap<String, usize>>>,
     key: String,
 }
@@ -53,7 +58,8 @@ impl Admission {
                 .retry_after(BUSY_PAUSE));
         };
         *keys.entry(key.to_owned()).or_default() += 1;
-        Ok(RunPermit { _place: place, keys: Arc::clone(&self.keys), key: key.to_owned() })
+        let place = Place { _permit: place, keys: Arc::clone(&self.keys), key: key.to_owned() };
+        Ok(RunPermit { _place: Arc::new(place) })
     }
 
     /// How many runs are under way.
@@ -62,7 +68,7 @@ impl Admission {
     }
 }
 
-impl Drop for RunPermit {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = keys.get_mut(&self.key) {
@@ -89,6 +95,17 @@ mod tests {
         assert_eq!(admission.running(), 3);
         drop(first);
         assert_eq!(admission.running(), 2);
+        admission.admit("a").unwrap();
+    }
+
+    #[test]
+    fn a_place_is_kept_until_the_last_who_has_it_is_done() {
+        let admission = Admission::new(3, 1);
+        let call = admission.admit("a").unwrap();
+        let feeding = call.clone();
+        drop(call);
+        assert_eq!(admission.admit("a").unwrap_err().code, Code::LimitReached);
+        drop(feeding);
         admission.admit("a").unwrap();
     }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
+use super::budget::Share;
 use super::limits::{
     BODY_PAUSE_MAX, CHUNKS_BYTES_MAX, CHUNKS_WAITING_MAX, PIECES_WAITING_MAX, REFUSED_BODY_TIME_MAX,
 };
@@ -67,6 +68,18 @@ struct Waiting {
     _room: OwnedSemaphorePermit,
 }
 
+/// Bytes with what they were taken from.
+struct Counted {
+    bytes: Bytes,
+    _memory: Share,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// The client is gone, or has been given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client is gone")]
@@ -89,6 +102,11 @@ impl Sink {
     /// Resolves when nobody reads any more.
     pub async fn closed(&self) {
         self.chunks.closed().await;
+    }
+
+    /// Says that not everything will be sent: the client must not take a part for the whole.
+    pub fn cut(&self) {
+        self.is_whole.store(false, Ordering::Release);
     }
 
     /// Says that everything has been sent. See [`Outgoing::pieces`].
@@ -115,6 +133,17 @@ impl Outgoing {
     pub fn hold(&mut self, held: Hold) {
         if let Self::Stream(streamed) = self {
             streamed.held = Some(held);
+        }
+    }
+
+    /// Counts a whole body against the memory of its call until the last of it is sent: a client that
+    /// reads slowly holds it as long as that takes.
+    pub fn count(&mut self, memory: Share) {
+        if let Self::Whole(whole) = self
+            && !memory.is_free()
+        {
+            *whole =
+                whole.take().map(|bytes| Bytes::from_owner(Counted { bytes, _memory: memory }));
         }
     }
 
@@ -316,33 +345,46 @@ impl Received {
         }
     }
 
-    /// The whole body, if it is no larger than `bytes_max`.
-    pub async fn read(&mut self, bytes_max: u64) -> Result<Bytes, Problem> {
+    /// The whole body, if it is no larger than `bytes_max` and `memory` has room for it.
+    pub async fn read(&mut self, bytes_max: u64, memory: &Share) -> Result<Bytes, Problem> {
         if self.announced_bytes.is_some_and(|bytes| bytes > bytes_max) {
             return Err(too_large(bytes_max));
         }
+        if let Some(bytes) = self.whole.take() {
+            // It was counted when it was read.
+            return Ok(bytes);
+        }
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
-        let Some(second) = self.next_within(first.len(), bytes_max).await? else {
+        memory.grow(first.len())?;
+        let Some(second) = self.next_within(first.len(), bytes_max, memory).await? else {
             return Ok(first);
         };
         let mut all = BytesMut::with_capacity(first.len() + second.len());
         all.extend_from_slice(&first);
         all.extend_from_slice(&second);
-        while let Some(more) = self.next_within(all.len(), bytes_max).await? {
+        while let Some(more) = self.next_within(all.len(), bytes_max, memory).await? {
             all.extend_from_slice(&more);
         }
         Ok(all.freeze())
     }
 
-    async fn next_within(&mut self, have: usize, bytes_max: u64) -> Result<Option<Bytes>, Problem> {
+    async fn next_within(
+        &mut self,
+        have: usize,
+        bytes_max: u64,
+        memory: &Share,
+    ) -> Result<Option<Bytes>, Problem> {
         if have as u64 > bytes_max {
             return Err(too_large(bytes_max));
         }
         let next = self.chunk().await?;
-        match &next {
-            Some(more) if (have + more.len()) as u64 > bytes_max => Err(too_large(bytes_max)),
-            _ => Ok(next),
+        if let Some(more) = &next {
+            if (have + more.len()) as u64 > bytes_max {
+                return Err(too_large(bytes_max));
+            }
+            memory.grow(more.len())?;
         }
+        Ok(next)
     }
 }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::header::{ACCEPT, HeaderMap};
 use hyper::upgrade::OnUpgrade;
 use protocol::{ContextName, SessionId};
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use super::Api;
 use super::admission::RunPermit;
 use super::body::{Hold, Received};
+use super::budget::Share;
 use super::caller::Caller;
 use super::problem::{Code, Problem};
 use super::route::Parameters;
@@ -46,6 +48,8 @@ pub struct Call {
     pub deadline: Option<Instant>,
     /// Its place among the runs at once, for as long as it is held.
     pub permit: Option<RunPermit>,
+    /// What it holds in memory: of its body, and of what is gathered for its answer.
+    pub memory: Share,
     /// Kept by whoever goes on with the connection when the call is answered.
     pub held: Option<Hold>,
     /// Present when the client asks for another protocol on this connection.
@@ -97,6 +101,11 @@ impl Call {
         text.parse().map_err(|error| Problem::invalid(format!("{name} in the path: {error}")))
     }
 
+    /// The whole body, if it is no larger than bodies may be and there is memory for it.
+    pub async fn read_body(&mut self) -> Result<Bytes, Problem> {
+        self.body.read(self.api.limits().body_bytes_max, &self.memory).await
+    }
+
     /// Whether the client would rather have `kind` than JSON.
     pub fn prefers(&self, kind: &str) -> bool {
         let accepted = self.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -110,12 +119,9 @@ impl Call {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// The shorter of what the body asks for and what the call has left.
-    pub fn within(&self, asked: Option<Duration>) -> Option<Duration> {
-        match (asked, self.time_left()) {
-            (Some(asked), Some(left)) => Some(asked.min(left)),
-            (asked, left) => asked.or(left),
-        }
+    /// The same to look at alone: looking is no work in a sandbox, and it may still expire.
+    pub fn look(&self) -> Result<Guest, Problem> {
+        Ok(self.api.registry().guest(&self.which()?)?)
     }
 
     /// Refuses a key without this right.
@@ -126,5 +132,13 @@ impl Call {
         let message = format!("this key may not {access}");
         let hint = "make a key with that scope: host-bridge keygen --scope";
         Err(Problem::new(Code::Forbidden, message).hint(hint))
+    }
+}
+
+/// Resolves when a deadline has passed; never without one.
+pub async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }

@@ -103,6 +103,14 @@ impl Door {
         }
     }
 
+    /// Counts a use of a key beyond the one that let the call in.
+    pub fn charge(&self, caller: &Caller) -> Result<(), Problem> {
+        match caller {
+            Caller::Anybody | Caller::Local => Ok(()),
+            Caller::Holder(grant) => self.rate(grant.fingerprint),
+        }
+    }
+
     fn rate(&self, key: Fingerprint) -> Result<(), Problem> {
         let Some(rates) = &self.rates else { return Ok(()) };
         let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);

@@ -56,6 +56,7 @@ pub async fn dispatch(
     let request_headers = expectations(&head.headers);
     let origin = allowed_origin(api, &head.headers);
     let path = head.uri.path().to_owned();
+    let memory = api.budget().share();
     let mut told = Told::default();
     let admitted = admit(api, &head.method, &path, &head.headers, entrance, &mut told);
     let answered = match admitted {
@@ -73,6 +74,7 @@ pub async fn dispatch(
                 body,
                 deadline,
                 permit: None,
+                memory: memory.clone(),
                 held: Some(held),
                 upgrade,
             };
@@ -87,12 +89,14 @@ pub async fn dispatch(
         told.problem = Some(problem.code);
         (told.refusals.respond)(problem)
     });
-    // A fault or a deadline is told at once; whoever asks well may ask again on this connection.
-    if !response.status().is_server_error() {
+    // A fault or a deadline is told at once; whoever asks well may ask again on this connection, and
+    // who shall come again must hear it.
+    if !response.status().is_server_error() || told.problem == Some(Code::Unavailable) {
         let is_known = told.key.is_some();
         let max = if is_known { REFUSED_BODY_BYTES_MAX } else { STRANGERS_BODY_BYTES_MAX };
         unread.drain(&request_headers, max).await;
     }
+    response.body_mut().count(memory);
     dress(&mut response, &request_id, origin);
     let status = response.status();
     let elapsed = begun.elapsed();
@@ -160,13 +164,14 @@ fn admit(
     Ok(Admitted::Call(Box::new(AdmittedCall { operation, parameters, caller, deadline })))
 }
 
-/// Calls the handler, within the deadline, when there is a place for it. One that has a deadline is not left to go on past it.
+/// Calls the handler, within the deadline, when there is a place for it. One that has a deadline is
+/// not left to go on past it.
 async fn carry_out(operation: &Operation, mut call: Call, key: &str) -> Result<Response, Problem> {
     let (deadline, left) = (call.deadline, call.time_left());
     let answering = async {
         if operation.is_run {
             // A body that comes slowly must not keep a place from those that could run.
-            let body = call.body.read(call.api.limits().body_bytes_max).await?;
+            let body = call.read_body().await?;
             call.body = Received::of(body);
             call.permit = Some(call.api.admission().admit(key)?);
         }

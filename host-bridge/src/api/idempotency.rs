@@ -65,7 +65,7 @@ pub async fn answer(operation: &Operation, mut call: Call) -> Result<Response, P
     let key = call.headers.get(&IDEMPOTENCY_KEY).filter(|_| operation.idempotent).cloned();
     let Some(key) = key else { return (operation.handler)(call).await };
     let key = checked(&key)?;
-    let body = call.body.read(call.api.limits().body_bytes_max).await?;
+    let body = call.read_body().await?;
     let fingerprint = fingerprint(operation, &call, &body);
     call.body = Received::of(body);
     let mark = (call.caller.label(), key);
@@ -73,6 +73,8 @@ pub async fn answer(operation: &Operation, mut call: Call) -> Result<Response, P
     let (known, sender) = api.remembered().look(&mark, fingerprint)?;
     let is_first = sender.is_some();
     if let Some(sender) = sender {
+        // It may outlive this answer, and the connection has others to carry then.
+        call.held = None;
         let handler = Arc::clone(&operation.handler);
         let (api, mark) = (api.clone(), mark.clone());
         tokio::spawn(async move {

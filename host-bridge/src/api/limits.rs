@@ -43,6 +43,13 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const HEADERS_MAX: usize = 100;
 /// How long a body may stand still before its call is given up.
 pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// What all calls may hold together of bodies and outputs that are kept whole: sixteen of the
+/// largest bodies or so. An answer that is written takes some of it again for a moment, so that a
+/// host of a few gigabytes stands it. No less than two of the largest bodies that are allowed.
+pub const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// What a call takes of it at once. The first such piece of each call is not counted: 4096 busy
+/// connections hold another gigabyte of them at most, and hardly any call is larger.
+pub const MEMORY_STEP_BYTES: u64 = 256 * 1024;
 /// What is still read of a body that is refused, so that the client gets to read why. A client that
 /// sends more finds its connection closed.
 pub const REFUSED_BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -88,6 +95,8 @@ pub const PROBLEM_CHARS_MAX: usize = 1000;
 pub const REQUEST_ID_BYTES_MAX: usize = 64;
 /// The longest deadline that a call may ask for: a day is surely a mistake of units.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// What a stream that knows of its deadline has to say so, before it is cut off.
+pub const DEADLINE_WORD: Duration = Duration::from_millis(500);
 /// What a client may say of its call, to do it once alone.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 /// Calls that are remembered by their idempotency keys.

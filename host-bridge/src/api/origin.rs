@@ -70,9 +70,12 @@ impl Origins {
     }
 }
 
+/// Browsers say where a request comes from. Another port of this machine is the same site to them,
+/// and may be a page that a sandbox serves.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let is = |name: &HeaderName, value: &str| headers.get(name).is_some_and(|is| is == value);
-    is(&FETCH_SITE, "cross-site") && !is(&FETCH_MODE, "navigate")
+    let is_own = is(&FETCH_SITE, "same-origin") || is(&FETCH_SITE, "none");
+    headers.contains_key(&FETCH_SITE) && !is_own && !is(&FETCH_MODE, "navigate")
 }
 
 /// A host without its port.
@@ -139,5 +142,8 @@ mod tests {
         };
         assert!(!passes(&none, true, &with("no-cors")));
         assert!(passes(&none, true, &with("navigate")));
+        let site = |site| [("host", "localhost"), ("sec-fetch-site", site)];
+        assert!(!passes(&none, true, &site("same-site")));
+        assert!(passes(&none, true, &site("same-origin")) && passes(&none, true, &site("none")));
     }
 }

@@ -2,6 +2,7 @@
 //! idle longest. A server full of idle clients still answers the next one.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,6 +14,8 @@ pub struct Places(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     connections_max: usize,
+    /// Told when nobody is connected any more.
+    empty: Notify,
     table: Mutex<Table>,
 }
 
@@ -34,7 +37,7 @@ pub struct Place {
 
 impl Places {
     pub fn new(connections_max: usize) -> Self {
-        Self(Arc::new(Inner { connections_max, table: Mutex::default() }))
+        Self(Arc::new(Inner { connections_max, empty: Notify::new(), table: Mutex::default() }))
     }
 
     /// A place for a connection that has just come; `None` when all are busy.
@@ -55,6 +58,19 @@ impl Places {
 
     pub fn open(&self) -> usize {
         self.table().open
+    }
+
+    /// Resolves when every place is free.
+    pub async fn all_free(&self) {
+        loop {
+            let mut empty = pin!(self.0.empty.notified());
+            // From here on no notice is missed.
+            empty.as_mut().enable();
+            if self.open() == 0 {
+                return;
+            }
+            empty.await;
+        }
     }
 
     fn table(&self) -> std::sync::MutexGuard<'_, Table> {
@@ -87,14 +103,17 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.set_idle(false);
-        self.places.table().open -= 1;
+        let mut table = self.places.table();
+        table.open -= 1;
+        if table.open == 0 {
+            self.places.0.empty.notify_waiters();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::Future;
-    use std::pin::pin;
     use std::task::{Context, Waker};
 
     use super::*;
@@ -125,5 +144,18 @@ mod tests {
         drop(only);
         assert_eq!(places.open(), 0);
         assert!(places.take().is_some());
+    }
+
+    #[test]
+    fn the_end_waits_for_the_last() {
+        let places = Places::new(2);
+        let (first, second) = (places.take().unwrap(), places.take().unwrap());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut all_free = pin!(places.all_free());
+        assert!(all_free.as_mut().poll(&mut cx).is_pending());
+        drop(first);
+        assert!(all_free.as_mut().poll(&mut cx).is_pending());
+        drop(second);
+        assert!(all_free.as_mut().poll(&mut cx).is_ready());
     }
 }

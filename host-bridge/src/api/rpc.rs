@@ -22,6 +22,8 @@ mod repl;
 mod start;
 mod written;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -34,7 +36,8 @@ use super::call::{Call, Inside};
 use super::problem::{Code, Problem};
 use super::route::{Document, Input, Operation, Output, Refusals, operation};
 use super::shape::Nothing;
-use crate::keys::Access;
+use super::v1::DEADLINE_MARGIN;
+use crate::keys::{Access, RetryAfter};
 use crate::sandbox::{Name, SandboxRef};
 use envelope::{Asked, NoRequest, Request};
 use failure::{Failure, UNKNOWN_METHOD};
@@ -92,7 +95,8 @@ async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Answer, Prob
         }
         Ok(Asked::Batch(requests)) => {
             let room = OUTPUT_BYTES_MAX / requests.len().max(1);
-            let answers = requests.into_iter().map(|request| one_of_many(&call, request, room));
+            let answers = requests.into_iter().enumerate();
+            let answers = answers.map(|(at, request)| one_of_many(&call, at, request, room));
             let answers = stream::iter(answers).buffered(BATCH_AT_ONCE_MAX);
             let answers: Vec<_> = answers.filter_map(std::future::ready).collect().await;
             if answers.is_empty() { Answer::none() } else { Answer::of(envelope::answers(answers)) }
@@ -100,19 +104,36 @@ async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Answer, Prob
     })
 }
 
-/// Carries out one request of a batch. Nobody waits for the answer to one without an id.
+/// Carries out one request of a batch, which counts for the key as if it had come alone; the first one
+/// was counted at the door. Nobody waits for the answer to one without an id.
 async fn one_of_many(
     call: &Call,
+    at: usize,
     request: Result<Request, Box<NoRequest>>,
     room: usize,
 ) -> Option<Written> {
     match request {
         Err(refused) => Some(envelope::answer(&refused.id, Err(refused.failure))),
         Ok(Request { id, method, params }) => {
-            let outcome = perform(call, &method, params, room).await;
+            let charged = if at == 0 { Ok(()) } else { charge(call) };
+            let outcome = match charged {
+                Ok(()) => perform(call, &method, params, room).await,
+                Err(failure) => Err(failure),
+            };
             id.map(|id| envelope::answer(&id, outcome))
         }
     }
+}
+
+/// Counts a request of a batch. The answer has no header that could say when to come again.
+fn charge(call: &Call) -> Result<(), Failure> {
+    call.api.door().charge(&call.caller).map_err(|problem| match problem.retry_after {
+        Some(pause) => {
+            let seconds = RetryAfter(pause).seconds();
+            problem.hint(format!("send this request of the batch again in {seconds} s")).into()
+        }
+        None => problem.into(),
+    })
 }
 
 async fn perform(
@@ -156,6 +177,20 @@ fn which(call: &Call, params: &mut Params) -> Result<SandboxRef, Failure> {
     Ok(SandboxRef { namespace, name })
 }
 
+/// How long a run or a command may take: what is asked for, but a little less than its call, so that
+/// the answer says how it went.
+fn time_limit(call: &Call, params: &mut Params) -> Result<Duration, Failure> {
+    let asked = params.timeout()?.unwrap_or(call.api.limits().rpc_run_deadline);
+    Ok(limit_within(asked, call.time_left()))
+}
+
+fn limit_within(asked: Duration, time_left: Option<Duration>) -> Duration {
+    let left = time_left.map(|left| left.saturating_sub(DEADLINE_MARGIN.min(left / 4)));
+    let limit = left.map_or(asked, |left| left.min(asked));
+    // The guest counts milliseconds, and without any there would be no limit.
+    Duration::from_millis(limit.as_millis().max(1) as u64)
+}
+
 /// The namespace of those who name none.
 fn own_namespace(call: &Call) -> Name {
     call.caller.only_namespace().cloned().unwrap_or_else(Name::default_namespace)
@@ -182,9 +217,7 @@ impl Answer {
 
     fn failed(id: &Value, failure: Failure) -> Self {
         let status = failure.status();
-        // Whole seconds, and never none.
-        let seconds = |pause: std::time::Duration| (pause.as_secs_f64().ceil() as u64).max(1);
-        let retry_after = failure.retry_after().map(|pause| HeaderValue::from(seconds(pause)));
+        let retry_after = failure.retry_after().map(|pause| HeaderValue::from(pause.seconds()));
         Self { status, retry_after, written: Some(envelope::answer(id, Err(failure))) }
     }
 }
@@ -219,7 +252,7 @@ impl Input for Body {
             let message = format!("this call takes application/json, not {essence:?}");
             return Err(Problem::new(Code::UnsupportedMediaType, message));
         }
-        Ok(Self(call.body.read(call.api.limits().body_bytes_max).await?))
+        Ok(Self(call.read_body().await?))
     }
 }
 
@@ -286,4 +319,25 @@ fn failed_schema(_: &mut SchemaGenerator) -> Schema {
         },
         "additionalProperties": false
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_leaves_its_call_time_to_answer_and_is_never_nothing() {
+        let ms = Duration::from_millis;
+        let cases = [
+            (ms(500), None, ms(500)),
+            (ms(500), Some(ms(10_000)), ms(500)),
+            (ms(10_000), Some(ms(5000)), ms(4750)),
+            (ms(10_000), Some(ms(400)), ms(300)),
+            (ms(10_000), Some(Duration::from_micros(900)), ms(1)),
+            (ms(10_000), Some(Duration::ZERO), ms(1)),
+        ];
+        for (asked, left, limit) in cases {
+            assert_eq!(limit_within(asked, left), limit, "{asked:?} within {left:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::Request;
@@ -94,14 +95,21 @@ impl Server {
         }
         // Until the calls under way are done, whoever comes is told where it stands.
         let mut told = JoinSet::new();
+        let mut done = pin!(async {
+            while connections.join_next().await.is_some() {}
+            // A WebSocket goes on behind the connection that it came on, and keeps its place.
+            self.places.all_free().await;
+        });
         loop {
             tokio::select! {
-                accepted = self.listener.accept() => {
-                    if let Ok((stream, _)) = accepted && self.tls.is_none() {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) if self.tls.is_none() => {
                         told.spawn(turn_away(stream, ENDING));
                     }
-                }
-                closed = connections.join_next() => if closed.is_none() { break },
+                    Ok(_) => {}
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+                () = &mut done => break,
                 Some(_) = told.join_next() => {}
             }
         }

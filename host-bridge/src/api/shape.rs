@@ -102,7 +102,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> Input for Json<T> {
 
     async fn read(call: &mut Call) -> Result<Self, Problem> {
         expect_json(call)?;
-        let bytes = call.body.read(call.api.limits().body_bytes_max).await?;
+        let bytes = call.read_body().await?;
         if bytes.is_empty() {
             return Err(Problem::invalid("the body is empty; this call takes JSON"));
         }
@@ -117,7 +117,7 @@ impl<T: DeserializeOwned + JsonSchema + Default + Send> Input for MaybeJson<T> {
     }
 
     async fn read(call: &mut Call) -> Result<Self, Problem> {
-        let bytes = call.body.read(call.api.limits().body_bytes_max).await?;
+        let bytes = call.read_body().await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }

@@ -10,12 +10,13 @@ use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::body::{Gone, NDJSON, Outgoing, Response, Sink, respond};
-use super::call::Call;
+use super::body::{Gone, NDJSON, Outgoing, Response, Sink, Streamed, respond};
+use super::call::{Call, passed};
+use super::limits::DEADLINE_WORD;
 use super::problem::Problem;
 use super::route::{Document, Output};
 use super::shape::Reply;
-use super::websocket::{self, CLOSE_NORMAL, Socket};
+use super::websocket::{self, CLOSE_NORMAL, Socket, Writer};
 
 /// Where values are told.
 #[derive(Debug)]
@@ -40,7 +41,8 @@ pub struct Events<T> {
 }
 
 impl<T: Serialize + Send + 'static> Events<T> {
-    /// Begins a stream; `tell` runs until it is done or the client is gone.
+    /// Begins a stream; `tell` runs until it is done, the client is gone, or the deadline of the
+    /// call has passed, which cuts the stream off.
     pub fn begin<F, A>(call: &mut Call, tell: F) -> Result<Self, Problem>
     where
         F: FnOnce(Teller<T>) -> A,
@@ -49,11 +51,14 @@ impl<T: Serialize + Send + 'static> Events<T> {
         let (sink, body) = Outgoing::stream(None);
         let teller = Teller { sink: sink.clone(), values: PhantomData };
         let telling = tell(teller);
-        let permit = call.permit.take();
+        let (permit, deadline) = (call.permit.take(), call.deadline);
         let task = async move {
             tokio::select! {
+                // Whoever knows of the deadline has the first word on it.
+                biased;
                 () = telling => {}
                 () = sink.closed() => {}
+                () = passed(deadline.map(|deadline| deadline + DEADLINE_WORD)) => sink.cut(),
             }
             drop(permit);
         };
@@ -69,29 +74,31 @@ impl<T: Serialize + Send + 'static> Events<T> {
     }
 }
 
-/// Brings the lines of a body to a WebSocket, each as a message, until either end is done.
+/// Brings the lines of a body to a WebSocket until either end is done.
 async fn relay(socket: Socket, body: Outgoing) {
-    let Outgoing::Stream(mut lines) = body else { return };
-    let Socket { mut reader, mut writer } = socket;
+    let Outgoing::Stream(lines) = body else { return };
+    let Socket { mut reader, writer } = socket;
+    // What the client says is not asked for; that it is gone is.
+    let gone = async { while reader.next().await.is_some() {} };
+    tokio::select! {
+        () = gone => {}
+        () = bring(lines, writer) => {}
+    }
+}
+
+/// Sends each line as a message, and closes the socket behind the last.
+async fn bring(mut lines: Streamed, mut writer: Writer) {
     let mut pings = websocket::ping_clock();
     loop {
-        tokio::select! {
+        let sent = tokio::select! {
             line = lines.next() => match line {
-                Some(line) => {
-                    let text = line.slice(..line.len().saturating_sub(1));
-                    if writer.text(text).await.is_err() {
-                        return;
-                    }
-                }
+                Some(line) => writer.text(line.slice(..line.len().saturating_sub(1))).await,
                 None => return writer.close(CLOSE_NORMAL, "").await,
             },
-            // What the client says is not asked for; that it is gone is.
-            said = reader.next() => if said.is_none() { return },
-            _ = pings.tick() => {
-                if reader.is_silent() || writer.ping().await.is_err() {
-                    return;
-                }
-            }
+            _ = pings.tick() => writer.ping().await,
+        };
+        if sent.is_err() {
+            return;
         }
     }
 }

@@ -14,6 +14,7 @@ mod sessions;
 mod starts;
 mod value;
 
+pub use exec::limits::DEADLINE_MARGIN;
 pub use starts::Starts;
 
 use super::route::Operation;

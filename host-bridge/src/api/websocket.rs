@@ -2,8 +2,9 @@
 //!
 //! Both directions go on independently: a client that writes before it reads is not stuck.
 
+mod pulse;
+
 use std::future::Future;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +20,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde::Serialize;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Interval, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -29,10 +30,10 @@ use super::body::{Gone, Outgoing, Response};
 use super::call::Call;
 use super::limits::{
     SOCKET_CLOSE_MAX, SOCKET_MESSAGE_BYTES_MAX, SOCKET_PING_PAUSE, SOCKET_PINGS_MAX,
-    SOCKET_SILENCE_MAX,
 };
 use super::problem::{Code, Problem};
 use super::route::{Document, Output};
+use pulse::{Felt, Pulse};
 
 /// The subprotocol that is spoken when a client offers it.
 pub const PROTOCOL: &str = "burrow.v1";
@@ -42,7 +43,7 @@ pub const KEY_PROTOCOL: &str = "bearer.";
 /// From the standard: what is added to the client's key.
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-type Stream = WebSocketStream<TokioIo<Upgraded>>;
+type Stream = WebSocketStream<Felt<TokioIo<Upgraded>>>;
 
 /// A WebSocket that is open.
 pub struct Socket {
@@ -52,13 +53,18 @@ pub struct Socket {
 
 pub struct Reader {
     stream: SplitStream<Stream>,
-    last_heard: Instant,
+    pulse: Pulse,
+    /// When the pulse is felt.
+    looks: Interval,
     /// Pings since `counted`.
     pings: u32,
     counted: Instant,
 }
 
-pub struct Writer(SplitSink<Stream, Message>);
+pub struct Writer {
+    sink: SplitSink<Stream, Message>,
+    pulse: Pulse,
+}
 
 /// What a client says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,22 +138,32 @@ impl Socket {
         let config = WebSocketConfig::default()
             .max_message_size(Some(SOCKET_MESSAGE_BYTES_MAX))
             .max_frame_size(Some(SOCKET_MESSAGE_BYTES_MAX));
-        let io = TokioIo::new(upgraded);
+        let pulse = Pulse::default();
+        let io = Felt::new(TokioIo::new(upgraded), pulse.clone());
         let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-        let (writer, stream) = stream.split();
-        let now = Instant::now();
-        let reader = Reader { stream, last_heard: now, pings: 0, counted: now };
-        Self { reader, writer: Writer(writer) }
+        let (sink, stream) = stream.split();
+        let (looks, counted) = (ping_clock(), Instant::now());
+        let reader = Reader { stream, pulse: pulse.clone(), looks, pings: 0, counted };
+        Self { reader, writer: Writer { sink, pulse } }
     }
 }
 
 impl Reader {
-    /// The next message; `None` when the client has closed the socket, is gone, or breaks the
-    /// rules. Safe to cancel. Pings are answered by asking.
+    /// The next message; `None` when the client has closed the socket, is gone, breaks the rules,
+    /// or leaves [`Writer::ping`] without an answer. Safe to cancel. Pings are answered by asking.
     pub async fn next(&mut self) -> Option<Said> {
         loop {
-            let message = self.stream.next().await?.ok()?;
-            self.last_heard = Instant::now();
+            let message = tokio::select! {
+                // What has come is a sign of life, however long nobody has looked.
+                biased;
+                message = self.stream.next() => message?.ok()?,
+                _ = self.looks.tick() => {
+                    if self.pulse.is_lost() {
+                        return None;
+                    }
+                    continue;
+                }
+            };
             match message {
                 Message::Text(text) => return Some(Said::Text(text.as_str().to_owned())),
                 Message::Binary(bytes) => return Some(Said::Binary(bytes)),
@@ -160,21 +176,11 @@ impl Reader {
 
     /// Counts a ping, and says whether they are too many.
     fn is_flooded(&mut self) -> bool {
-        if self.last_heard.duration_since(self.counted) > SOCKET_PING_PAUSE {
-            (self.pings, self.counted) = (0, self.last_heard);
+        if self.counted.elapsed() > SOCKET_PING_PAUSE {
+            (self.pings, self.counted) = (0, Instant::now());
         }
         self.pings += 1;
         self.pings > SOCKET_PINGS_MAX
-    }
-
-    /// How long nothing was heard, pongs included.
-    pub fn silence(&self) -> Duration {
-        self.last_heard.elapsed()
-    }
-
-    /// Whether the client counts as gone.
-    pub fn is_silent(&self) -> bool {
-        self.silence() > SOCKET_SILENCE_MAX
     }
 }
 
@@ -195,22 +201,24 @@ impl Writer {
         self.send(Message::Binary(bytes)).await
     }
 
-    /// Asks whether the client is still there.
+    /// Asks whether the client is still there. [`Reader::next`] hears the answer.
     pub async fn ping(&mut self) -> Result<(), Gone> {
-        self.send(Message::Ping(Bytes::new())).await
+        self.send(Message::Ping(Bytes::new())).await?;
+        self.pulse.ask();
+        Ok(())
     }
 
     /// Closes in order.
     pub async fn close(mut self, code: u16, reason: &str) {
         let frame = CloseFrame { code: CloseCode::from(code), reason: reason.to_owned().into() };
-        let closing = self.0.send(Message::Close(Some(frame)));
+        let closing = self.sink.send(Message::Close(Some(frame)));
         // A client that does not read is gone all the same.
         let _ = timeout(SOCKET_CLOSE_MAX, closing).await;
-        let _ = timeout(SOCKET_CLOSE_MAX, self.0.close()).await;
+        let _ = timeout(SOCKET_CLOSE_MAX, self.sink.close()).await;
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Gone> {
-        self.0.send(message).await.map_err(|_| Gone)
+        self.sink.send(message).await.map_err(|_| Gone)
     }
 }
 
@@ -237,7 +245,7 @@ pub const CLOSE_POLICY: u16 = 1008;
 pub const CLOSE_FAILED: u16 = 1011;
 
 /// Ticks when it is time to ask whether a client is still there.
-pub fn ping_clock() -> tokio::time::Interval {
+pub fn ping_clock() -> Interval {
     let first = Instant::now() + SOCKET_PING_PAUSE;
     let mut clock = tokio::time::interval_at(first, SOCKET_PING_PAUSE);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

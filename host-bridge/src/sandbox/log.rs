@@ -13,9 +13,11 @@
 //! so the agent still has them. Nothing is lost silently: what could not be written, because the
 //! disk was full, is named by a gap as soon as something can be.
 
+mod known;
 mod reader;
 mod record;
 mod recording;
+mod room;
 mod segment;
 mod writer;
 
@@ -25,9 +27,11 @@ use std::path::{Path, PathBuf};
 use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 
-pub use reader::{From, InvalidMark, Mark, Reader};
+pub use known::{AllSessions, Extent, OneSession, Recorded};
+pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
-pub use recording::{Extent, Recorded, Recording, recorded_session, recorded_sessions};
+pub use recording::Recording;
+pub use room::Room;
 pub use writer::Writer;
 
 use super::record::Kept;

@@ -17,13 +17,13 @@ const READ_BYTES: usize = 128 * 1024;
 const TEXT: &str = "/tmp/text";
 
 pub fn figures(report: &mut Report) {
-    flood(report, "100 MB of stdout by `exec`, NDJSON", 6.0, 16.0, |client, _| {
+    flood(report, "100 MB of stdout by `exec`, NDJSON", 5.0, 16.0, |client, _| {
         let headers = [("accept", "application/x-ndjson"), ("content-type", "application/json")];
         let asked = json!({ "argv": ["cat", TEXT] }).to_string();
         let incoming = client.open("POST", &format!("{BOX}/exec"), &headers, asked.as_bytes());
         assert!(drain(incoming) > FLOOD_BYTES);
     });
-    flood(report, "100 MB of a session's stdout, octets", 6.0, 16.0, |client, number| {
+    flood(report, "100 MB of a session's stdout, octets", 8.0, 16.0, |client, number| {
         let session = format!("flood-{number}");
         let asked = json!({ "argv": ["cat", TEXT], "session": session });
         let _ = client.post(&format!("{BOX}/sessions"), &asked).expect(201);
@@ -33,7 +33,7 @@ pub fn figures(report: &mut Report) {
         assert!(client.delete(&format!("{BOX}/sessions/{session}")).status < 300);
     });
     // Not a stream: the answer is made in memory, up to a cap that this is beyond.
-    flood(report, "the same by JSON-RPC, to its cap", 20.0, 320.0, |client, _| {
+    flood(report, "the same by JSON-RPC, to its cap", 20.0, 200.0, |client, _| {
         let answer = client.post(RPC, &command("cat", &[TEXT])).expect(200);
         assert_eq!(result(&answer)["truncated"], true);
     });

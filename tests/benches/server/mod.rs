@@ -21,23 +21,11 @@ const RPC: &str = "/api/v1/rpc";
 const BOX: &str = "/v1/sandboxes/default/box";
 
 pub async fn figures(report: &mut Report) {
-    let part = std::env::var("PART").ok();
-    let takes = |name: &str| part.as_deref().is_none_or(|p| p.contains(name));
-    if takes("latency") {
-        latency::figures(report).await;
-    }
-    if takes("lives") {
-        latency::lives(report);
-    }
-    if takes("flood") {
-        flood::figures(report);
-    }
-    if takes("crowd") {
-        crowd::figures(report);
-    }
-    if takes("idle") {
-        idle::figures(report);
-    }
+    latency::figures(report).await;
+    latency::lives(report);
+    flood::figures(report);
+    crowd::figures(report);
+    idle::figures(report);
 }
 
 /// A server with one sandbox in it.

@@ -7,7 +7,8 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use tests::http::Client;
+use serde_json::json;
+use tests::http::{Client, Said};
 use tests::{Burrow, PATIENCE, eventually};
 
 use super::own::Own;
@@ -43,6 +44,24 @@ fn a_call_under_way_is_finished_before_the_server_ends() {
     assert_eq!(client.get(&path_of("box")).expect(200).json()["state"], "running");
     client.delete(&format!("{}?force=true", path_of("box"))).expect(200);
     own.end();
+}
+
+#[test]
+fn a_websocket_is_finished_before_the_server_ends() {
+    let mut own = Own::start(&SERVE);
+    let client = Client::new(&own.url("http://"));
+    create(&client, "box");
+    let mut socket = client.websocket(&format!("{}/exec", path_of("box")), &[]);
+    socket.tell(&json!({ "script": "sleep 1; echo done" }));
+    assert_eq!(socket.hear_value()["type"], "started");
+    own.signal(Signal::SIGTERM);
+    assert_eq!(socket.hear_value()["text"], "done\n");
+    assert_eq!(socket.hear_value()["exit"]["success"], true);
+    assert_eq!(socket.hear(), Said::Closed(Some(1000)));
+    drop(socket);
+    let (status, took) = own.wait();
+    assert!(status.success() && took < Duration::from_secs(3), "{status:?} after {took:?}");
+    remove_all(own);
 }
 
 #[test]

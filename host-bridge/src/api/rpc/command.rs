@@ -15,7 +15,7 @@ use super::failure::{Failure, TIMED_OUT};
 use super::lines::{Lines, Said, Stream};
 use super::params::{Params, seconds};
 use super::written::Written;
-use super::{inside, which};
+use super::{inside, time_limit, which};
 use crate::api::call::Call;
 use crate::guest::exec::{Event, Execution};
 use crate::guest::{Guest, GuestError};
@@ -30,8 +30,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
         return Err(Failure::params("command is empty; it names a program"));
     }
     let args = params.texts("args")?;
-    let limit = params.timeout()?.unwrap_or(call.api.limits().rpc_run_deadline);
-    let limit = call.within(Some(limit)).unwrap_or(limit);
+    let limit = time_limit(call, &mut params)?;
     let mut env = params.environment("envs")?;
     env.extend(params.environment("env")?);
     let cwd = match params.maybe_text("working_directory")? {
@@ -56,7 +55,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
         tied: true,
         limits: GroupLimits::default(),
     };
-    let mut lines = Lines::with_wholes(room);
+    let mut lines = Lines::with_wholes(room).counted(call.memory.clone());
     let ran = carry_out(&inside.guest, &start, &mut lines).await;
     let record = ran.map_err(|error| Failure::inside(&inside.which, error))?;
     conclude(&command, &args, &record, lines.finish())
@@ -82,7 +81,10 @@ async fn carry_out(
                 lines.say(Stream::Stderr, &bytes);
             }
             Event::Output { bytes, .. } => lines.say(Stream::Stdout, &bytes),
-            Event::Gap { .. } => lines.lose(),
+            Event::Gap { channel: Channel::Stderr, from, to } => {
+                lines.lose(Stream::Stderr, to.saturating_sub(from));
+            }
+            Event::Gap { from, to, .. } => lines.lose(Stream::Stdout, to.saturating_sub(from)),
             Event::Exited(record) => {
                 // What it has left in the background was meant to stay, unless its time was over.
                 leaving.kill = matches!(record.cause, Cause::TimedOut { .. });

@@ -12,8 +12,6 @@
 //! | -32006 | the sandbox did not start |
 //! | -32007 | the sandbox is gone or does not answer |
 
-use std::time::Duration;
-
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -21,6 +19,7 @@ use super::written::Written;
 use crate::api::limits::BUSY_PAUSE;
 use crate::api::problem::{Code, Problem, cut};
 use crate::guest::GuestError;
+use crate::keys::RetryAfter;
 use crate::sandbox::{SandboxError, SandboxRef};
 
 pub const PARSE_ERROR: i64 = -32700;
@@ -46,7 +45,7 @@ pub struct Failure {
     data: Option<Written>,
     /// Of the HTTP answer, when this is all of it.
     status: StatusCode,
-    retry_after: Option<Duration>,
+    retry_after: Option<RetryAfter>,
 }
 
 impl Failure {
@@ -90,7 +89,7 @@ impl Failure {
         self.status
     }
 
-    pub fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<RetryAfter> {
         self.retry_after
     }
 
@@ -142,9 +141,12 @@ impl From<Problem> for Failure {
             Some(hint) => format!("{message}; {hint}"),
             None => message,
         };
+        // Whoever is told to come again wants to know when, and in a batch no header says it.
+        let retry_after = retry_after.or((number == LIMIT).then_some(BUSY_PAUSE)).map(RetryAfter);
+        if let Some(pause) = retry_after {
+            data["retry_after"] = pause.seconds().into();
+        }
         let data = Some(Written::of(&data));
-        // Whoever is told to come again wants to know when.
-        let retry_after = retry_after.or((number == LIMIT).then_some(BUSY_PAUSE));
         Self { code: number, message, data, status, retry_after }
     }
 }

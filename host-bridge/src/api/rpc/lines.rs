@@ -6,11 +6,22 @@
 #[cfg(test)]
 mod tests;
 
+use crate::api::budget::Share;
+
 /// Where something was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     Stdout,
     Stderr,
+}
+
+impl Stream {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
 }
 
 /// The output of one run or command while it is under way.
@@ -24,7 +35,21 @@ pub struct Lines {
     wholes: bool,
     bytes_max: usize,
     room: usize,
-    is_truncated: bool,
+    /// What all calls share, where it is counted.
+    memory: Option<Share>,
+    /// There was no room for all, so nothing more is kept.
+    full: Option<Full>,
+    /// Some was lost on the way here.
+    is_lossy: bool,
+}
+
+/// What had no room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    /// This answer.
+    Answer,
+    /// The memory of all calls.
+    Memory,
 }
 
 /// What is known of one stream.
@@ -44,7 +69,7 @@ pub struct Said {
     /// Strings.
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Some of it was left out, which the last entry says.
+    /// Some of it was left out, which an entry in its place says, or the last one.
     pub is_truncated: bool,
 }
 
@@ -64,13 +89,21 @@ impl Lines {
             wholes: false,
             bytes_max,
             room: bytes_max,
-            is_truncated: false,
+            memory: None,
+            full: None,
+            is_lossy: false,
         }
     }
 
     /// The same, of which the whole texts are wanted as well.
     pub fn with_wholes(bytes_max: usize) -> Self {
         Self { wholes: true, ..Self::new(bytes_max) }
+    }
+
+    /// Counts what is kept, and keeps nothing more when there is no memory for it.
+    #[must_use]
+    pub fn counted(self, memory: Share) -> Self {
+        Self { memory: Some(memory), ..self }
     }
 
     /// Takes in what has come on a stream. A line that goes on is waited for.
@@ -85,7 +118,7 @@ impl Lines {
                 self.begin(stream, line);
                 self.end_line(stream, true);
             }
-            if self.is_truncated {
+            if self.full.is_some() {
                 return;
             }
         }
@@ -106,9 +139,13 @@ impl Lines {
         }
     }
 
-    /// Says that output was lost on the way here.
-    pub fn lose(&mut self) {
-        self.is_truncated = true;
+    /// Says that so many bytes of a stream were lost on the way here. What comes behind them is no part
+    /// of the line before.
+    pub fn lose(&mut self, stream: Stream, bytes: u64) {
+        self.is_lossy = true;
+        self.break_line(stream);
+        let name = stream.name();
+        self.tell(Stream::Stderr, &format!("[{bytes} bytes of {name} were lost here]"));
     }
 
     pub fn finish(mut self) -> Said {
@@ -117,35 +154,46 @@ impl Lines {
                 self.end_line(stream, false);
             }
         }
-        if self.is_truncated {
-            let mib = self.bytes_max / (1024 * 1024);
-            let note = format!("[the output is cut short: an answer holds {mib} MiB of it]");
+        if let Some(full) = self.full {
+            let why = match full {
+                Full::Answer => {
+                    format!("an answer holds {} MiB of it", self.bytes_max / (1024 * 1024))
+                }
+                Full::Memory => "the server has no memory for more of it".to_owned(),
+            };
+            let note = format!("[the output is cut short: {why}]");
             self.write(Stream::Stderr, &note, true);
         }
         // The comma behind the last entry.
         self.entries.pop();
         let [stdout, stderr] = self.sides.map(|side| wrapped(side.whole, b'"', b'"'));
         let output = wrapped(self.entries, b'[', b']');
-        Said { output, stdout, stderr, is_truncated: self.is_truncated }
+        Said { output, stdout, stderr, is_truncated: self.full.is_some() || self.is_lossy }
     }
 
     /// Goes on with a line. There is no use in keeping more of it than there is room for.
     fn begin(&mut self, stream: Stream, bytes: &[u8]) {
-        if self.is_truncated {
+        if self.full.is_some() {
             return;
         }
-        let begun = &mut self.sides[stream as usize].begun;
-        let left = self.room.saturating_sub(begun.len());
-        begun.extend_from_slice(&bytes[..bytes.len().min(left)]);
+        let left = self.room.saturating_sub(self.sides[stream as usize].begun.len());
+        let kept = &bytes[..bytes.len().min(left)];
+        if !self.grow(kept.len()) {
+            return;
+        }
+        self.sides[stream as usize].begun.extend_from_slice(kept);
         if bytes.len() > left {
             self.end_line(stream, false);
-            self.is_truncated = true;
+            self.full = Some(Full::Answer);
         }
     }
 
     fn end_line(&mut self, stream: Stream, has_newline: bool) {
         let mut line = std::mem::take(&mut self.sides[stream as usize].begun);
         self.enter(stream, &line, has_newline);
+        if let Some(memory) = &self.memory {
+            memory.shrink(line.len());
+        }
         // Its room is good for the next one, unless it was an uncommonly long line.
         if line.capacity() <= KEPT_BYTES_MAX {
             line.clear();
@@ -155,7 +203,7 @@ impl Lines {
 
     /// Makes an entry of a line, as far as there is room for it.
     fn enter(&mut self, stream: Stream, line: &[u8], has_newline: bool) {
-        if self.is_truncated {
+        if self.full.is_some() {
             return;
         }
         let copies = if self.wholes { 2 } else { 1 };
@@ -166,9 +214,11 @@ impl Lines {
         } else {
             let left = self.room.saturating_sub(fixed) / copies;
             let kept = fitting(line, left);
-            self.is_truncated = kept.len() < line.len() || self.room < fixed;
-            if kept.is_empty() && self.is_truncated {
-                return;
+            if kept.len() < line.len() || self.room < fixed {
+                self.full = Some(Full::Answer);
+                if kept.is_empty() {
+                    return;
+                }
             }
             kept
         };
@@ -198,6 +248,16 @@ impl Lines {
             taken += whole.len() - written;
         }
         self.room = self.room.saturating_sub(taken);
+        self.grow(taken);
+    }
+
+    /// Takes what is kept from the memory of all calls; when there is none, it is the last that is.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let has_grown = self.memory.as_ref().is_none_or(|memory| memory.try_grow(bytes));
+        if !has_grown {
+            self.full.get_or_insert(Full::Memory);
+        }
+        has_grown
     }
 }
 

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use protocol::ContextName;
 use protocol::exit::Cause;
-use protocol::repl::{Display, ErrorReport, Event, Finished, Happening, RunEnd, Rung};
+use protocol::repl::{Display, ErrorReport, Event, Finished, Grace, Happening, RunEnd, Rung};
+use tokio::time::Instant;
 
 use super::failure::{Failure, TIMED_OUT};
 use super::lines::{Lines, Said, Stream};
 use super::params::{Params, seconds, shown};
 use super::written::Written;
-use super::{inside, which};
-use crate::api::call::Call;
+use super::{inside, time_limit, which};
+use crate::api::call::{Call, passed};
 use crate::api::problem::{Code, Problem};
 use crate::guest::GuestError;
 use crate::guest::contexts::{RunCode, language, open};
@@ -24,8 +25,9 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let asked = params.text("language")?;
     let language = language(&asked)?;
     let code = params.text("code")?;
-    let limit = params.timeout()?.unwrap_or(call.api.limits().rpc_run_deadline);
-    let limit = call.within(Some(limit)).unwrap_or(limit);
+    let limit = time_limit(call, &mut params)?;
+    // The guest counts from the run's start, and the client from here: time in the queue is its too.
+    let mut give_up_at = Some(Instant::now() + limit);
     let inside = inside(call, which)?;
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
@@ -35,9 +37,21 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     ask.deadline = Some(limit);
     let failed = |error| Failure::inside(&inside.which, error);
     let mut run = inside.guest.run_code_now(ask).map_err(failed)?;
-    let mut telling = Telling { lines: Lines::new(room), language, lost: None };
+    let lines = Lines::new(room).counted(call.memory.clone());
+    let mut telling = Telling { lines, language, lost: None, limit, is_given_up: false };
     let finished = loop {
-        match run.next().await.map_err(failed)? {
+        let event = tokio::select! {
+            event = run.next() => event.map_err(failed)?,
+            () = passed(give_up_at) => {
+                give_up_at = None;
+                run.queued().await.map_err(failed)?;
+                // When that fails, the run's own events say what has become of it.
+                let ended = run.interrupt(Grace::default()).await;
+                telling.is_given_up = matches!(ended, Ok(Some(_)));
+                continue;
+            }
+        };
+        match event {
             Some(event) => {
                 if let Some(finished) = telling.hear(event) {
                     break finished;
@@ -68,6 +82,9 @@ struct Telling {
     language: &'static str,
     /// The interpreter is another than the last run's, and why.
     lost: Option<String>,
+    limit: Duration,
+    /// Its time is over, and it was ended for that.
+    is_given_up: bool,
 }
 
 impl Telling {
@@ -98,6 +115,15 @@ impl Telling {
 
     fn conclude(mut self, asked: &str, finished: Finished) -> Result<Written, Failure> {
         let Finished { end, state_kept, rung, .. } = finished;
+        let end = match end {
+            RunEnd::Interrupted { .. } if self.is_given_up => {
+                RunEnd::TimedOut { limit_ms: self.limit.as_millis() as u64 }
+            }
+            RunEnd::Cancelled { .. } if self.is_given_up => {
+                return Err(self.unheard(asked, state_kept));
+            }
+            end => end,
+        };
         let is_well = matches!(end, RunEnd::Ok {} | RunEnd::Exited { code: 0 });
         let words = match end {
             RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { code: 0 } => None,
@@ -130,22 +156,36 @@ impl Telling {
         Ok(written.text("}"))
     }
 
-    fn overrun(
-        mut self,
-        asked: &str,
-        limit_ms: u64,
-        state_kept: bool,
-        rung: Option<Rung>,
-    ) -> Failure {
+    fn overrun(self, asked: &str, limit_ms: u64, state_kept: bool, rung: Option<Rung>) -> Failure {
         let limit = Duration::from_millis(limit_ms);
+        let said = seconds(limit);
         let how = match rung {
             Some(Rung::Killed) => "its interpreter was killed",
             _ => "it was interrupted",
         };
         let fate = if state_kept { "the state is kept" } else { "the state is lost" };
-        let limit_said = seconds(limit);
         let message =
-            format!("the code ran out of time: {how} at its deadline of {limit_said}, and {fate}");
+            format!("the code ran out of time: {how} at its deadline of {said}, and {fate}");
+        self.timed_out(asked, limit, state_kept, message)
+    }
+
+    /// Its turn has not come.
+    fn unheard(self, asked: &str, state_kept: bool) -> Failure {
+        let limit = self.limit;
+        let message = format!(
+            "the code was not run: it waited for its turn in the interpreter for all of its {}",
+            seconds(limit)
+        );
+        self.timed_out(asked, limit, state_kept, message)
+    }
+
+    fn timed_out(
+        mut self,
+        asked: &str,
+        limit: Duration,
+        state_kept: bool,
+        message: String,
+    ) -> Failure {
         let data = self.written("timeout", asked, state_kept);
         Failure::new(TIMED_OUT, message)
             .data(data.text(",\"timeout\":").value(&limit.as_secs_f64()).text("}"))

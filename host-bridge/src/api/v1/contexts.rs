@@ -270,7 +270,7 @@ async fn open(
 }
 
 async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ContextList>, Problem> {
-    let contexts = call.inside()?.guest.contexts().await?;
+    let contexts = call.look()?.contexts().await?;
     Ok(Reply(ContextList { contexts: contexts.into_iter().map(OpenedContext::from).collect() }))
 }
 
@@ -334,7 +334,7 @@ async fn check(
 /// Who only looks does not keep a sandbox from being idle.
 async fn events(mut call: Call, _: Nothing, _: Nothing) -> Result<Events<RunEvent>, Problem> {
     let context = call.context()?;
-    let watched = call.inside()?.guest.watch_context(&context).await?;
+    let watched = call.look()?.watch_context(&context).await?;
     Events::begin(&mut call, move |teller| watch(watched, teller))
 }
 

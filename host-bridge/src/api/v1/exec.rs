@@ -17,6 +17,7 @@ mod tell;
 mod typed;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hyper::Method;
 use protocol::SessionId;
@@ -213,11 +214,12 @@ async fn shell_script(
 async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
     let inside = call.inside()?;
     let output_bytes_max = collect::output_bytes_max(asked.output_bytes_max)?;
-    let begun = begin::begin(&call.api, &inside, asked, call.time_left(), false).await?;
+    let held = Arc::new((call.permit.clone(), call.memory.clone()));
+    let begun = begin::begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
     if call.prefers("application/x-ndjson") {
         return Ok(Either::Stream(tell::events(&mut call, inside, begun)?));
     }
-    Ok(Either::Whole(collect::collect(begun, output_bytes_max).await?))
+    Ok(Either::Whole(collect::collect(begun, output_bytes_max, &call.memory).await?))
 }
 
 async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched, Problem> {

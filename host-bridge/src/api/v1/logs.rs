@@ -4,6 +4,7 @@
 mod entry;
 mod limits;
 mod reading;
+pub mod turns;
 
 use hyper::Method;
 use protocol::SessionId;
@@ -113,7 +114,7 @@ async fn read(
         })?;
         return Ok(Either::Stream(events));
     }
-    let turn = reading.turn(usize::from(limit), PAGE_BYTES_MAX).await?;
+    let turn = reading.page(usize::from(limit), PAGE_BYTES_MAX).await?;
     let last = turn.entries.last().and_then(|entry| entry.place.clone());
     let next = last.filter(|_| turn.ended == Ended::Full);
     Ok(Either::Whole(LogPage { entries: turn.entries, next }))
@@ -164,7 +165,7 @@ async fn tell(
                 || reading.time_left().is_some_and(|left| left.is_zero())
         };
         match turn.ended {
-            Ended::Full => {}
+            Ended::Full | Ended::Paused => {}
             Ended::Closed => return Ok(()),
             Ended::AtEnd if !follow || is_time_over() => return Ok(()),
             Ended::AtEnd => sleep(LOG_FOLLOW_PAUSE).await,

@@ -5,7 +5,7 @@ use protocol::metrics::{Sample, Scope, TreeUsage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::call::{Call, Inside};
+use super::super::call::Call;
 use super::super::problem::{Code, Problem, ProblemBody};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
@@ -183,7 +183,7 @@ async fn page(
     Query(query): Query<MetricsQuery>,
     _: Nothing,
 ) -> Result<Reply<MetricsPage>, Problem> {
-    let guest = call.inside()?.guest;
+    let guest = call.look()?;
     let samples = match query.since {
         Some(since) => guest.metrics(since, false).await?,
         None => guest.newest_metrics(false).await?,
@@ -196,8 +196,7 @@ async fn follow(
     Query(query): Query<MetricsQuery>,
     _: Nothing,
 ) -> Result<Events<MetricsEvent>, Problem> {
-    // Looking at a sandbox is no work in it: it may still expire.
-    let Inside { guest, .. } = call.inside()?;
+    let guest = call.look()?;
     let first = match query.since {
         Some(since) => guest.metrics(since, true).await?,
         None => guest.newest_metrics(true).await?,
@@ -235,12 +234,12 @@ async fn tell(
 }
 
 async fn session(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Problem> {
-    let (guest, session) = (call.inside()?.guest, call.session()?);
+    let (guest, session) = (call.look()?, call.session()?);
     Ok(Reply(guest.usage(Consumer::Session(session)).await?.into()))
 }
 
 async fn context(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Problem> {
-    let (guest, context) = (call.inside()?.guest, call.context()?);
+    let (guest, context) = (call.look()?, call.context()?);
     Ok(Reply(guest.usage(Consumer::Context(context)).await?.into()))
 }
 

@@ -141,7 +141,8 @@ async fn carry(
 
 fn beginning(call: &mut Call) -> Result<Beginning, Problem> {
     let inside = call.inside()?;
-    Ok(Beginning { inside, permit: call.permit.take(), deadline: call.deadline })
+    let (permit, memory) = (call.permit.take(), call.memory.clone());
+    Ok(Beginning { inside, permit, memory, deadline: call.deadline })
 }
 
 async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<Conversation, Problem> {

@@ -101,6 +101,7 @@ pub struct CreateSandbox {
     #[schemars(regex(pattern = r"^/[^\u0000]*$"), length(max = 4096))]
     pub workdir: Option<String>,
     #[serde(default)]
+    #[schemars(regex(pattern = NAME))]
     pub hostname: Option<String>,
     /// Bytes of its private writable layer.
     #[serde(default)]

@@ -30,6 +30,9 @@ const SANDBOX: &str = "burrow::sandbox";
 
 /// Lines that wait to be written: about a megabyte of them.
 const LINES_WAITING_MAX: usize = 4096;
+/// Between two rounds of writing: to wake the thread for every line would cost a call more than its
+/// line does.
+const PAUSE: Duration = Duration::from_millis(5);
 /// How long the end of the program waits for the last lines.
 const LAST_LINES_MAX: Duration = Duration::from_secs(1);
 
@@ -79,18 +82,26 @@ impl Drop for Journal {
     }
 }
 
-/// Writes lines until an empty one comes. That stderr is gone ends nothing.
+/// Writes lines until an empty one comes, all that wait in one write. That stderr is gone ends
+/// nothing.
 fn write_lines(waiting: &Receiver<Vec<u8>>, lost: &AtomicU64) {
-    while let Ok(line) = waiting.recv().as_deref() {
-        if line.is_empty() {
-            return;
+    while let Ok(mut lines) = waiting.recv() {
+        let mut is_over = lines.is_empty();
+        for line in waiting.try_iter().take(LINES_WAITING_MAX) {
+            is_over |= line.is_empty();
+            lines.extend_from_slice(&line);
         }
         let mut stderr = io::stderr().lock();
-        let _ = stderr.write_all(line);
+        let _ = stderr.write_all(&lines);
         let count = lost.swap(0, Ordering::Relaxed);
         if count > 0 {
             let _ = writeln!(stderr, "host-bridge: warning: {count} lines found no room here");
         }
+        drop(stderr);
+        if is_over {
+            return;
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -13,6 +13,7 @@ use protocol::SessionId;
 use protocol::message::Channel;
 
 use super::record::{Record, What};
+use super::room::Room;
 use super::segment::{Segment, segment_numbers};
 use super::{Entry, Event, LogError};
 use crate::limits::LOG_FOLLOW_PAUSE;
@@ -47,6 +48,18 @@ pub struct Reader {
     sealed: bool,
     closed: bool,
     begun: bool,
+    /// Where the last lines begin, as far as that is known.
+    finding: Option<Box<Finding>>,
+}
+
+/// What a step of reading came to.
+#[derive(Debug)]
+pub enum Step {
+    Entry(Box<Entry>),
+    /// There was no more room; there may be more to read.
+    Paused,
+    /// There is no more at the moment.
+    AtEnd,
 }
 
 impl Reader {
@@ -69,6 +82,7 @@ impl Reader {
             sealed: false,
             closed: false,
             begun: false,
+            finding: None,
         }
     }
 
@@ -97,25 +111,43 @@ impl Reader {
         reason = "an iterator that yields again after it has ended would mislead"
     )]
     pub fn next(&mut self) -> Result<Option<Entry>, LogError> {
+        let mut room = Room::ENDLESS;
+        Ok(match self.step(&mut room)? {
+            Step::Entry(entry) => Some(*entry),
+            Step::Paused | Step::AtEnd => None,
+        })
+    }
+
+    /// The next entry, if it is found with no more looked at than there is room for.
+    pub fn step(&mut self, room: &mut Room) -> Result<Step, LogError> {
         if !self.begun {
-            self.begun = true;
             match self.from {
                 From::Start => self.passed = Some(0),
-                From::Lines(lines) => self.find_lines(lines)?,
+                From::Lines(lines) => {
+                    if !self.find_lines(lines, room)? {
+                        return Ok(Step::Paused);
+                    }
+                }
                 From::Since { .. } => {}
             }
+            self.begun = true;
         }
         loop {
+            if room.is_over() {
+                return Ok(Step::Paused);
+            }
             match self.next_record()? {
                 Some(Found::Record(record)) => {
+                    room.take(&record);
                     if let Some(entry) = self.select(*record) {
-                        return Ok(Some(entry));
+                        return Ok(Step::Entry(Box::new(entry)));
                     }
                 }
                 Some(Found::Missing { bytes, time_ms }) => {
-                    return Ok(Some(Entry { time_ms, event: Event::Missing { bytes } }));
+                    let event = Event::Missing { bytes };
+                    return Ok(Step::Entry(Box::new(Entry { time_ms, event })));
                 }
-                None => return Ok(None),
+                None => return Ok(Step::AtEnd),
             }
         }
     }
@@ -241,19 +273,21 @@ impl Reader {
         }
     }
 
-    /// Goes to the place from which on there are `lines` lines.
-    fn find_lines(&mut self, lines: u64) -> Result<(), LogError> {
-        let mut scan = Self::at_start(&self.directory, From::Since { ms: 0 });
-        scan.only.clone_from(&self.only);
-        scan.wanted = self.wanted;
-        scan.begun = true;
-        let mut tail = Tail::default();
+    /// Goes to the place from which on there are `lines` lines; false while that is not found.
+    fn find_lines(&mut self, lines: u64, room: &mut Room) -> Result<bool, LogError> {
+        let finding = self.finding.take().map_or_else(|| Finding::new(self), |finding| *finding);
+        let Finding { mut scan, mut tail } = finding;
         loop {
+            if room.is_over() {
+                self.finding = Some(Box::new(Finding { scan, tail }));
+                return Ok(false);
+            }
             let before = scan.segment.as_ref().map(|segment| (segment.number, segment.position()));
             match scan.next_record()? {
                 None => break,
                 Some(Found::Missing { .. }) => {}
                 Some(Found::Record(record)) => {
+                    room.take(&record);
                     let Some(segment) = &scan.segment else { break };
                     // The first record of a segment follows its head, wherever we came from.
                     let number = segment.number;
@@ -287,7 +321,7 @@ impl Reader {
             }
             Start::Oldest => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     fn numbers(&self) -> Result<Vec<u64>, LogError> {
@@ -319,6 +353,23 @@ enum Entered {
     /// It follows on what was read before.
     Whole,
     Missing(Found),
+}
+
+/// A look for the last lines, from the oldest output to the newest.
+#[derive(Debug)]
+struct Finding {
+    scan: Reader,
+    tail: Tail,
+}
+
+impl Finding {
+    fn new(reader: &Reader) -> Self {
+        let mut scan = Reader::at_start(&reader.directory, From::Since { ms: 0 });
+        scan.only.clone_from(&reader.only);
+        scan.wanted = reader.wanted;
+        scan.begun = true;
+        Self { scan, tail: Tail::default() }
+    }
 }
 
 /// The outputs that may hold the last lines, found in one pass. Its size is bounded by the log's.

@@ -1,5 +1,5 @@
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protocol::exit::{Cause, OutputTotal, Survivor, Usage};
 
@@ -38,8 +38,44 @@ impl Drop for Place {
     }
 }
 
+/// Reads by steps, and says in how many.
+fn drain_narrowly(reader: &mut Reader) -> (Vec<Event>, usize) {
+    let (mut events, mut steps) = (Vec::new(), 0);
+    loop {
+        steps += 1;
+        match reader.step(&mut narrow()).unwrap() {
+            Step::Entry(entry) => events.push(entry.event),
+            Step::Paused => {}
+            Step::AtEnd => return (events, steps),
+        }
+    }
+}
+
 fn drain(reader: &mut Reader) -> Vec<Event> {
     std::iter::from_fn(|| reader.next().unwrap()).map(|entry| entry.event).collect()
+}
+
+/// Room for one record, and so for none behind it.
+fn narrow() -> Room {
+    Room { records: 1, bytes: usize::MAX }
+}
+
+fn recorded_session(directory: &Path, session: &SessionId) -> Result<Option<Recorded>, LogError> {
+    let mut look = OneSession::new(directory, session)?;
+    loop {
+        if let Some(found) = look.step(&mut narrow())? {
+            return Ok(found);
+        }
+    }
+}
+
+fn recorded_sessions(directory: &Path, sessions_max: usize) -> Result<Vec<Recorded>, LogError> {
+    let mut look = AllSessions::new(directory, sessions_max)?;
+    loop {
+        if let Some(found) = look.step(&mut narrow())? {
+            return Ok(found);
+        }
+    }
 }
 
 fn session(name: &str) -> SessionId {
@@ -455,4 +491,34 @@ fn what_is_known_of_a_session_is_joined_from_its_segments() {
     assert_eq!(recorded.outputs[&Channel::Stdout], Extent { oldest: 0, end: 100 });
     assert_eq!((recorded.exit, recorded.is_released), (Some(exit()), true));
     assert_eq!(recorded_sessions(&place.0, 10).unwrap(), vec![recorded_of(&place)]);
+}
+
+#[test]
+fn looking_at_what_is_not_wanted_takes_room_too() {
+    let place = Place::new("room");
+    let mut log = place.small();
+    log.started(&session("a"), run(1), "seq").unwrap();
+    for offset in 0..40 {
+        log.output(&session("a"), Channel::Stdout, offset * 3, b"a\nb").unwrap();
+    }
+    let open = |from| Reader::open(&place.0, from).unwrap();
+    let (all, _) = drain_narrowly(&mut open(From::Start));
+    assert_eq!(all, place.entries(From::Start));
+    for from in [From::Lines(3), From::Lines(0), From::Lines(1000), From::Since { ms: 0 }] {
+        assert_eq!(drain_narrowly(&mut open(from)).0, place.entries(from), "{from:?}");
+    }
+    for reader in [
+        open(From::Start).only(session("nobody")),
+        open(From::Lines(2)).only(session("nobody")),
+        open(From::Since { ms: u64::MAX }),
+    ] {
+        let mut reader = reader;
+        let (found, steps) = drain_narrowly(&mut reader);
+        assert!(!found.iter().any(|event| matches!(event, Event::Output { .. })), "{found:?}");
+        assert!(steps >= all.len() - 1, "{steps} steps for {} entries", all.len());
+    }
+    let mut room = Room { records: usize::MAX, bytes: 4 };
+    let mut reader = open(From::Start).only(session("nobody"));
+    while let Step::Entry(_) = reader.step(&mut room).unwrap() {}
+    assert!(room.bytes == 0 && room.records > usize::MAX - 8, "{room:?}");
 }

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::api::budget::Budget;
+use crate::api::limits::MEMORY_STEP_BYTES;
 
 const PLENTY: usize = 1 << 20;
 
@@ -74,6 +76,38 @@ fn what_finds_no_room_is_left_out_and_said_to_be() {
         let (_, stdout, stderr) = parsed(&said);
         assert!(!stdout.is_empty() && text.starts_with(&stdout), "{stdout:?}");
         assert!(stderr.contains("cut short") && !stderr.contains("too late"), "{stderr:?}");
+    }
+}
+
+#[test]
+fn what_is_lost_on_the_way_is_said_in_its_place_and_the_rest_is_kept() {
+    let mut lines = Lines::with_wholes(PLENTY);
+    lines.say(Stream::Stdout, b"before\nhal");
+    lines.lose(Stream::Stdout, 4096);
+    lines.say(Stream::Stdout, b"f\nafter\n");
+    let said = lines.finish();
+    assert!(said.is_truncated);
+    assert_eq!(lines_of(&said, "stdout"), ["before", "hal", "f", "after"]);
+    assert_eq!(lines_of(&said, "stderr"), ["[4096 bytes of stdout were lost here]"]);
+}
+
+#[test]
+fn what_there_is_no_memory_for_is_left_out_and_said_to_be() {
+    let step = MEMORY_STEP_BYTES as usize;
+    for text in ["x".repeat(step), "x\n".repeat(step / 2)] {
+        let budget = Budget::new(0);
+        let mut lines = Lines::with_wholes(usize::MAX / 8).counted(budget.share());
+        lines.say(Stream::Stdout, b"first\n");
+        for piece in text.as_bytes().chunks(5000) {
+            lines.say(Stream::Stdout, piece);
+        }
+        lines.say(Stream::Stderr, b"too late\n");
+        let said = lines.finish();
+        assert!(said.is_truncated);
+        assert!(said.output.len() + said.stdout.len() < 2 * step, "{}", said.output.len());
+        let (_, stdout, stderr) = parsed(&said);
+        assert!(stdout.starts_with("first\n"), "{}", stdout.len());
+        assert!(stderr.contains("no memory") && !stderr.contains("too late"), "{stderr:?}");
     }
 }
 

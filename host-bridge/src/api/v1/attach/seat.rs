@@ -219,7 +219,6 @@ struct Ear {
 impl Ear {
     /// Does what the client says until it is gone.
     async fn listen(mut self, mut reader: Reader) {
-        let mut clock = websocket::ping_clock();
         loop {
             let has_room = self.typed.as_ref().is_none_or(Typed::has_room);
             tokio::select! {
@@ -234,9 +233,6 @@ impl Ear {
                     None => return,
                 },
                 () = work(&mut self.typed) => self.tell(AttachEvent::Keyboard { held: false }),
-                _ = clock.tick() => if has_room && reader.is_silent() {
-                    return;
-                },
             }
         }
     }

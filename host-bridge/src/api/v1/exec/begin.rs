@@ -17,6 +17,7 @@ use serde_json::json;
 use super::limits::DEADLINE_MARGIN;
 use super::program::{Bounds, Described, What};
 use crate::api::Api;
+use crate::api::body::Hold;
 use crate::api::call::Inside;
 use crate::api::problem::{Code, Problem};
 use crate::api::v1::starts::Known;
@@ -119,13 +120,14 @@ impl Drop for Leash {
 }
 
 /// Starts a program and waits until it runs. With `interactive`, and unless the client has said all
-/// of its input, more of it may come.
+/// of its input, more of it may come. `held` is kept until the program has taken what was said.
 pub async fn begin(
     api: &Api,
     inside: &Inside,
     asked: Asked,
     time_left: Option<Duration>,
     interactive: bool,
+    held: Hold,
 ) -> Result<Begun, Problem> {
     let input = asked.stdin.map(Content::into_bytes).transpose()?;
     let is_chosen = asked.session.is_some();
@@ -175,7 +177,7 @@ pub async fn begin(
         joined.unwrap_or_else(|error| Err(Problem::new(Code::Internal, error.to_string())))?;
     let writer = match (input, execution.take_input()) {
         (Some(input), Some(writer)) => {
-            feed(writer, input);
+            feed(writer, input, held);
             None
         }
         (_, writer) => writer,
@@ -214,9 +216,11 @@ pub fn taken(session: &SessionId) -> Problem {
 }
 
 /// Gives a program all of its input, also when its client is gone: one that was detached needs the
-/// rest, and one that was killed takes no more.
-fn feed(mut writer: Writer, input: Vec<u8>) {
+/// rest, and one that was killed takes no more. As long as that lasts the input is in memory, and so
+/// the call keeps its place among the runs: programs that never read cannot pile it up.
+fn feed(mut writer: Writer, input: Vec<u8>, held: Hold) {
     tokio::spawn(async move {
+        let _held = held;
         // A program need not read its input, so a failure to write it is nobody's.
         if writer.write(&input).await.is_ok() {
             let _ = writer.finish().await;

@@ -9,6 +9,7 @@ use super::ExecResult;
 use super::begin::Begun;
 use super::limits::OUTPUT_BYTES_DEFAULT;
 use super::program::check_range;
+use crate::api::budget::Share;
 use crate::api::problem::Problem;
 use crate::api::v1::exit::Exit;
 use crate::api::v1::value::{Characters, lossy};
@@ -23,16 +24,19 @@ pub fn output_bytes_max(asked: Option<u64>) -> Result<u64, Problem> {
     Ok(asked.unwrap_or(OUTPUT_BYTES_DEFAULT))
 }
 
-/// Waits for the end. Output beyond `bytes_max` is read and left out, so that the program goes on.
-pub async fn collect(begun: Begun, bytes_max: u64) -> Result<ExecResult, Problem> {
+/// Waits for the end. Output beyond `bytes_max`, or that `memory` has no room for, is read and left
+/// out, so that the program goes on.
+pub async fn collect(begun: Begun, bytes_max: u64, memory: &Share) -> Result<ExecResult, Problem> {
     // An input that nobody fills is let go of, which a program that waits for it would notice.
     let Begun { mut execution, started, mut leash, writer: _writer } = begun;
     let (mut stdout, mut stderr) = (Kept::new(bytes_max), Kept::new(bytes_max));
     let mut missing_bytes = 0_u64;
     let record = loop {
         match execution.next().await? {
-            Some(Event::Output { channel: Channel::Stderr, bytes, .. }) => stderr.add(&bytes),
-            Some(Event::Output { bytes, .. }) => stdout.add(&bytes),
+            Some(Event::Output { channel: Channel::Stderr, bytes, .. }) => {
+                stderr.add(&bytes, memory);
+            }
+            Some(Event::Output { bytes, .. }) => stdout.add(&bytes, memory),
             Some(Event::Gap { from, to, .. }) => missing_bytes += to.saturating_sub(from),
             Some(Event::Exited(record)) => break record,
             Some(Event::Started(_)) => {}
@@ -88,13 +92,17 @@ impl Kept {
         Self { bytes: Vec::new(), bytes_max, is_cut: false }
     }
 
-    fn add(&mut self, bytes: &[u8]) {
-        let room = self.bytes_max.saturating_sub(self.bytes.len() as u64);
-        let taken = (bytes.len() as u64).min(room) as usize;
-        if !self.is_cut {
-            self.bytes.extend_from_slice(&bytes[..taken]);
+    fn add(&mut self, bytes: &[u8], memory: &Share) {
+        if self.is_cut {
+            return;
         }
-        self.is_cut |= taken < bytes.len();
+        let room = self.bytes_max.saturating_sub(self.bytes.len() as u64);
+        let mut taken = (bytes.len() as u64).min(room) as usize;
+        if !memory.try_grow(taken) {
+            taken = 0;
+        }
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        self.is_cut = taken < bytes.len();
     }
 
     /// As text, and as base64 where it is none. A cut within a character does not make bytes of
@@ -114,11 +122,14 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::budget::Budget;
+    use crate::api::limits::MEMORY_STEP_BYTES;
 
     fn kept(bytes_max: u64, pieces: &[&str]) -> (String, Option<String>, bool) {
+        let memory = Budget::new(0).share();
         let mut kept = Kept::new(bytes_max);
         for piece in pieces {
-            kept.add(piece.as_bytes());
+            kept.add(piece.as_bytes(), &memory);
         }
         let is_cut = kept.is_cut;
         let (text, base64) = kept.shown();
@@ -134,6 +145,18 @@ mod tests {
     }
 
     #[test]
+    fn an_output_without_memory_for_it_is_cut_and_nothing_is_left_out_between() {
+        let memory = Budget::new(0).share();
+        let (mut stdout, mut stderr) = (Kept::new(u64::MAX), Kept::new(u64::MAX));
+        stdout.add(b"ab", &memory);
+        stdout.add(&vec![b'x'; MEMORY_STEP_BYTES as usize], &memory);
+        stdout.add(b"c", &memory);
+        stderr.add(b"d", &memory);
+        assert_eq!((stdout.bytes.as_slice(), stdout.is_cut), (b"ab".as_slice(), true));
+        assert_eq!((stderr.bytes.as_slice(), stderr.is_cut), (b"d".as_slice(), false));
+    }
+
+    #[test]
     fn a_cut_within_a_character_leaves_the_characters_before_it() {
         assert_eq!(kept(4, &["a€€"]), ("a€".to_owned(), None, true));
     }
@@ -141,7 +164,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_there_as_they_are() {
         let mut kept = Kept::new(10);
-        kept.add(b"\xffa");
+        kept.add(b"\xffa", &Budget::new(0).share());
         assert_eq!(kept.shown(), ("\u{fffd}a".to_owned(), Some("/2E=".to_owned())));
     }
 }

@@ -1,6 +1,8 @@
 //! A program over a WebSocket: its events one way, its input and signals the other. Neither way
 //! waits for the other.
 
+use std::sync::Arc;
+
 use protocol::SessionId;
 use protocol::requests::{Signal, Target};
 use schemars::JsonSchema;
@@ -8,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::begin::{Asked, begin};
 use super::limits::{NOTICES_WAITING_MAX, ORDER_WAIT_MAX};
@@ -16,7 +18,8 @@ use super::program::check_range;
 use super::tell::{ExecEvent, Following};
 use super::{ExecCommand, ShellScript, SignalName, Typed};
 use crate::api::Api;
-use crate::api::body::Gone;
+use crate::api::body::{Gone, Hold};
+use crate::api::budget::Share;
 use crate::api::call::{Call, Inside};
 use crate::api::problem::Problem;
 use crate::api::v1::value::Content;
@@ -89,27 +92,41 @@ pub fn typed_bytes(text: Option<String>, base64: Option<String>) -> Result<Vec<u
 
 /// Answers a greeting; the program follows when the client has said which.
 pub fn accept(call: &mut Call, inside: Inside) -> Result<Switched, Problem> {
-    let (api, permit) = (call.api.clone(), call.permit.take());
+    let (api, permit, memory) = (call.api.clone(), call.permit.take(), call.memory.clone());
     let deadline = call.deadline;
     let response = websocket::accept(call, move |socket| async move {
-        let _permit = permit;
-        let time_left = deadline
-            .map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now()));
-        attend(&api, inside, time_left, socket).await;
+        let held: Hold = Arc::new((permit, memory.clone()));
+        let beginning = Beginning { api, inside, deadline, memory, held };
+        attend(beginning, socket).await;
     })?;
     Ok(Switched(response))
 }
 
-async fn attend(api: &Api, inside: Inside, time_left: Option<std::time::Duration>, socket: Socket) {
+/// What a program is begun with, beside what the client says first.
+struct Beginning {
+    api: Api,
+    inside: Inside,
+    deadline: Option<Instant>,
+    memory: Share,
+    /// Kept until the program has ended and has taken its input.
+    held: Hold,
+}
+
+async fn attend(beginning: Beginning, socket: Socket) {
+    let Beginning { api, inside, deadline, memory, held } = beginning;
     let Socket { mut reader, mut writer } = socket;
     let asked = match timeout(ORDER_WAIT_MAX, reader.next()).await {
-        Ok(Some(Said::Text(text))) => parse_asked(&text),
+        Ok(Some(Said::Text(text))) => memory.grow(text.len()).and_then(|()| parse_asked(&text)),
         Ok(Some(Said::Binary(_))) => Err(Problem::invalid("say what to run first, as text")),
         Ok(None) => return,
         Err(_) => return writer.close(CLOSE_POLICY, "nothing was asked for").await,
     };
     let begun = match asked {
-        Ok(asked) => begin(api, &inside, asked, time_left, true).await,
+        Ok(asked) => {
+            // What the client took to say it is gone from the call's time.
+            let time_left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            begin(&api, &inside, asked, time_left, true, Arc::clone(&held)).await
+        }
         Err(problem) => Err(problem),
     };
     let begun = match begun {
@@ -185,7 +202,6 @@ struct Ear {
 impl Ear {
     /// Does what the client says until it is gone.
     async fn listen(mut self, mut reader: Reader) {
-        let mut clock = websocket::ping_clock();
         loop {
             let has_room = self.typed.has_room();
             tokio::select! {
@@ -201,9 +217,6 @@ impl Ear {
                 },
                 // A program that takes no input is no fault of its client's.
                 _ = self.typed.work() => {}
-                _ = clock.tick() => if has_room && reader.is_silent() {
-                    return;
-                },
             }
         }
     }

@@ -1,10 +1,8 @@
 //! Bytes of a guest on their way to a client: a task for each, which ends with the stream, the
 //! client or the deadline of the call.
 
-use tokio::time::Instant;
-
 use super::super::super::body::{Gone, Outgoing, Sink};
-use super::super::super::call::Call;
+use super::super::super::call::{Call, passed};
 use crate::guest::{GuestError, Output, Piece};
 use crate::sandbox::Activity;
 
@@ -36,14 +34,6 @@ pub fn outflow(
         drop(activity);
     });
     body
-}
-
-/// Resolves when a deadline has passed; never without one.
-pub async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Why an answer is not whole.

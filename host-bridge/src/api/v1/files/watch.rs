@@ -5,11 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::super::body::Gone;
-use super::super::super::call::Call;
+use super::super::super::call::{Call, passed};
 use super::super::super::problem::{Code, Problem, ProblemBody};
 use super::super::super::shape::{Nothing, Query};
 use super::super::super::stream::{Events, Teller};
-use super::outflow::passed;
 use super::path::{BASE64, PATH, of_query};
 use super::refusal::refused;
 use super::shape::shown;

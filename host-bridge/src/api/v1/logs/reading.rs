@@ -1,20 +1,15 @@
-//! Reads a log by turns, each on a thread that may wait for the disk.
+//! Reads what is wanted of a log, by turns.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::SessionId;
 use protocol::message::Channel;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use super::entry::{LogEntry, LogStream};
-use super::limits::TURNS_MAX;
-use crate::api::problem::{Code, Problem};
-use crate::sandbox::log::{Entry, Event, From, LogError, Mark, Reader};
-
-/// Places for turns. Who is gone while waiting for one costs no turn.
-static TURNS: Semaphore = Semaphore::const_new(TURNS_MAX);
+use super::turns::{self, broken};
+use crate::api::problem::Problem;
+use crate::sandbox::log::{Entry, Event, From, LogError, Mark, Reader, Room, Step};
 
 /// What is wanted of a log.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +35,8 @@ pub struct Reading {
 /// What one turn has found.
 pub struct Turn {
     pub entries: Vec<LogEntry>,
+    /// Bytes of output in them.
+    pub bytes: usize,
     pub ended: Ended,
 }
 
@@ -48,6 +45,8 @@ pub struct Turn {
 pub enum Ended {
     /// There may be more at once.
     Full,
+    /// There may be more that was not looked at.
+    Paused,
     /// There is no more at the moment.
     AtEnd,
     /// Nothing will follow.
@@ -59,31 +58,36 @@ impl Reading {
         let since_ms = selection.since_ms.unwrap_or(0);
         let until_ms = selection.until_ms.unwrap_or(u64::MAX);
         let place = directory.clone();
-        let turn = TURNS.acquire().await.map_err(|_| broken())?;
-        let opened = spawn_blocking(move || {
-            let _turn = turn;
-            open(&place, selection)
-        })
-        .await;
-        let reader = opened.map_err(|_| broken())?.map_err(|error| unreadable(&error))?;
+        let reader = turns::turn(move |_| open(&place, selection)).await?;
         Ok(Self { directory, reader: Some(reader), since_ms, until_ms })
     }
 
     /// Reads on, up to so many entries and about so many bytes of output.
     pub async fn turn(&mut self, entries_max: usize, bytes_max: usize) -> Result<Turn, Problem> {
-        let place = TURNS.acquire().await.map_err(|_| broken())?;
         let Some(mut reader) = self.reader.take() else { return Err(broken()) };
         let (since_ms, until_ms) = (self.since_ms, self.until_ms);
         let directory = self.directory.clone();
-        let turned = spawn_blocking(move || {
-            let _place = place;
+        let (reader, turn) = turns::turn(move |room| {
             let is_wanted = move |entry: &Entry| (since_ms..=until_ms).contains(&entry.time_ms);
-            let turn = turn(&mut reader, &directory, entries_max, bytes_max, is_wanted);
-            (reader, turn)
-        });
-        let (reader, turn) = turned.await.map_err(|_| broken())?;
+            let turn = turn(&mut reader, &directory, room, entries_max, bytes_max, is_wanted)?;
+            Ok((reader, turn))
+        })
+        .await?;
         self.reader = Some(reader);
-        turn.map_err(|error| unreadable(&error))
+        Ok(turn)
+    }
+
+    /// Reads on in as many turns as it takes, up to so many entries and about so many bytes.
+    pub async fn page(&mut self, entries_max: usize, bytes_max: usize) -> Result<Turn, Problem> {
+        let mut page = self.turn(entries_max, bytes_max).await?;
+        while page.ended == Ended::Paused {
+            let entries_left = entries_max.saturating_sub(page.entries.len());
+            let turn = self.turn(entries_left, bytes_max.saturating_sub(page.bytes)).await?;
+            page.entries.extend(turn.entries);
+            page.bytes += turn.bytes;
+            page.ended = turn.ended;
+        }
+        Ok(page)
     }
 
     /// How long there can still be something to wait for; `None` without an end.
@@ -117,36 +121,31 @@ fn open(directory: &Path, selection: Selection) -> Result<Reader, LogError> {
 fn turn(
     reader: &mut Reader,
     directory: &Path,
+    room: &mut Room,
     entries_max: usize,
     bytes_max: usize,
     is_wanted: impl Fn(&Entry) -> bool,
 ) -> Result<Turn, LogError> {
-    let mut entries = Vec::new();
-    let mut room_bytes = bytes_max;
+    let (mut entries, mut bytes_found) = (Vec::new(), 0);
     let ended = loop {
-        if entries.len() >= entries_max || room_bytes == 0 {
+        if entries.len() >= entries_max || bytes_found >= bytes_max {
             break Ended::Full;
         }
-        let Some(entry) = reader.next()? else {
-            // A log that was removed will not go on either.
-            let is_over = reader.is_closed() || !directory.exists();
-            break if is_over { Ended::Closed } else { Ended::AtEnd };
+        let entry = match reader.step(room)? {
+            Step::Entry(entry) => *entry,
+            Step::Paused => break Ended::Paused,
+            Step::AtEnd => {
+                // A log that was removed will not go on either.
+                let is_over = reader.is_closed() || !directory.exists();
+                break if is_over { Ended::Closed } else { Ended::AtEnd };
+            }
         };
         if is_wanted(&entry) {
             if let Event::Output { bytes, .. } = &entry.event {
-                room_bytes = room_bytes.saturating_sub(bytes.len());
+                bytes_found += bytes.len();
             }
             entries.push(LogEntry::new(entry, reader.mark()));
         }
     };
-    Ok(Turn { entries, ended })
-}
-
-/// The task of a turn is no more, which happens when the server ends.
-fn broken() -> Problem {
-    Problem::new(Code::Unavailable, "the server is ending, and so is what it read for you")
-}
-
-fn unreadable(error: &LogError) -> Problem {
-    Problem::new(Code::Internal, error.to_string())
+    Ok(Turn { entries, bytes: bytes_found, ended })
 }

@@ -2,16 +2,14 @@
 //! this host.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use protocol::fault::clip_to;
 use protocol::limits::CHUNK_BYTES_MAX;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::super::super::call::{Call, Inside};
-use super::super::super::limits::{BUSY_PAUSE, SOCKET_SILENCE_MAX};
+use super::super::super::limits::BUSY_PAUSE;
 use super::super::super::problem::{Code, Problem};
 use super::super::super::shape::Nothing;
 use super::super::super::websocket::{
@@ -56,47 +54,45 @@ pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched,
     Ok(Switched(response))
 }
 
-/// Carries both directions until the program inside has said all, or either end is gone.
-async fn attend(socket: Socket, writer: Writer, mut output: Output) {
+/// Carries both directions until the program inside has said all, or either end is gone. What the
+/// client says is taken while it does not read: one that writes before it reads goes on.
+async fn attend(socket: Socket, writer: Writer, output: Output) {
     let Socket { reader, writer: mut sink } = socket;
-    let is_held_up = AtomicBool::new(false);
-    let ear = Ear { reader, is_held_up: &is_held_up };
-    let mut upload = pin!(upload(ear, writer));
-    let mut pings = websocket::ping_clock();
-    let close: Option<Close> = loop {
-        let piece = tokio::select! {
-            piece = output.next() => piece,
-            close = &mut upload => break close,
-            _ = pings.tick() => match sink.ping().await {
-                Ok(()) => continue,
-                Err(_) => return,
-            },
-        };
-        match piece {
-            Piece::Bytes { bytes, .. } => {
-                is_held_up.store(true, Ordering::Relaxed);
-                // What the client says is taken meanwhile: one that writes before it reads goes on.
-                tokio::select! {
-                    sent = sink.binary(bytes.into()) => if sent.is_err() { return },
-                    close = &mut upload => break close,
-                }
-                is_held_up.store(false, Ordering::Relaxed);
-            }
-            Piece::Gap { from, to } => {
-                break Some((CLOSE_FAILED, format!("bytes {from} to {to} no longer exist")));
-            }
-            Piece::End => break Some((CLOSE_NORMAL, String::new())),
-            Piece::Failed(error) => break Some((CLOSE_FAILED, error.to_string())),
-        }
+    let close = tokio::select! {
+        close = upload(Ear { reader }, writer) => close,
+        close = download(output, &mut sink) => close,
     };
     if let Some((code, why)) = close {
         sink.close(code, &clip_to(why, CLOSE_REASON_BYTES_MAX)).await;
     }
 }
 
+/// Carries what the program sends. Resolves when there is a reason to close the socket; `None` when
+/// the client is gone already.
+async fn download(mut output: Output, sink: &mut websocket::Writer) -> Option<Close> {
+    let mut pings = websocket::ping_clock();
+    loop {
+        let piece = tokio::select! {
+            piece = output.next() => piece,
+            _ = pings.tick() => {
+                sink.ping().await.ok()?;
+                continue;
+            }
+        };
+        match piece {
+            Piece::Bytes { bytes, .. } => sink.binary(bytes.into()).await.ok()?,
+            Piece::Gap { from, to } => {
+                return Some((CLOSE_FAILED, format!("bytes {from} to {to} no longer exist")));
+            }
+            Piece::End => return Some((CLOSE_NORMAL, String::new())),
+            Piece::Failed(error) => return Some((CLOSE_FAILED, error.to_string())),
+        }
+    }
+}
+
 /// Carries what the client sends. Resolves when there is a reason to close the socket; `None` when
 /// the client is gone already.
-async fn upload(mut ear: Ear<'_>, mut writer: Writer) -> Option<Close> {
+async fn upload(mut ear: Ear, mut writer: Writer) -> Option<Close> {
     loop {
         match ear.hear().await? {
             Heard::Bytes(bytes) => {
@@ -127,11 +123,9 @@ async fn upload(mut ear: Ear<'_>, mut writer: Writer) -> Option<Close> {
     }
 }
 
-/// What a client says, and whether it is there.
-struct Ear<'a> {
+/// What listens to a client.
+struct Ear {
     reader: Reader,
-    /// Whether the client is given more than it takes: it is not asked then whether it is there.
-    is_held_up: &'a AtomicBool,
 }
 
 enum Heard {
@@ -141,30 +135,15 @@ enum Heard {
     Nonsense(String),
 }
 
-impl Ear<'_> {
-    /// What the client says next; `None` when it is gone. It may be silent as long as it answers
-    /// pings.
+impl Ear {
+    /// What the client says next; `None` when it is gone.
     async fn hear(&mut self) -> Option<Heard> {
-        // What it said while nobody listened is still on its way.
-        let mut patient_until = Instant::now() + SOCKET_SILENCE_MAX;
-        let mut clock = websocket::ping_clock();
-        loop {
-            tokio::select! {
-                said = self.reader.next() => return Some(match said? {
-                    Said::Binary(bytes) => Heard::Bytes(bytes),
-                    Said::Text(text) => match serde_json::from_str(&text) {
-                        Ok(Word::End {}) => Heard::End,
-                        Err(error) => Heard::Nonsense(format!("text that is no word: {error}")),
-                    },
-                }),
-                _ = clock.tick() => {
-                    if self.is_held_up.load(Ordering::Relaxed) {
-                        patient_until = Instant::now() + SOCKET_SILENCE_MAX;
-                    } else if self.reader.is_silent() && Instant::now() > patient_until {
-                        return None;
-                    }
-                }
-            }
-        }
+        Some(match self.reader.next().await? {
+            Said::Binary(bytes) => Heard::Bytes(bytes),
+            Said::Text(text) => match serde_json::from_str(&text) {
+                Ok(Word::End {}) => Heard::End,
+                Err(error) => Heard::Nonsense(format!("text that is no word: {error}")),
+            },
+        })
     }
 }

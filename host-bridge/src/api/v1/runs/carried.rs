@@ -17,6 +17,7 @@ use super::event::RunEvent;
 use super::narrator::Narrator;
 use super::result::{Gathering, RunResult};
 use crate::api::admission::RunPermit;
+use crate::api::budget::Share;
 use crate::api::call::Inside;
 use crate::api::problem::{Code, Problem};
 use crate::api::stream::Teller;
@@ -36,6 +37,7 @@ pub struct Carried {
     deadline: Option<Instant>,
     on_disconnect: OnDisconnect,
     _activity: Option<Activity>,
+    memory: Share,
     _permit: Option<RunPermit>,
 }
 
@@ -51,6 +53,7 @@ struct Keyboard {
 pub struct Beginning {
     pub inside: Inside,
     pub permit: Option<RunPermit>,
+    pub memory: Share,
     pub deadline: Option<Instant>,
 }
 
@@ -100,7 +103,7 @@ impl Carried {
         request: RunRequest,
     ) -> Result<Self, Problem> {
         request.check()?;
-        let Beginning { inside, permit, deadline } = beginning;
+        let Beginning { inside, permit, memory, deadline } = beginning;
         let open = request.open(&inside, context).await?;
         let bounds = match request.on_disconnect {
             OnDisconnect::Cancel => deadline.map(Bounds::within),
@@ -134,6 +137,7 @@ impl Carried {
             deadline: bounds.map(|bounds| bounds.give_up_at),
             on_disconnect: request.on_disconnect,
             _activity: inside.activity,
+            memory,
             _permit: permit,
         })
     }
@@ -199,7 +203,7 @@ impl Carried {
 
     /// The run as a whole, at its end.
     pub async fn gather(mut self, bytes_max: u64) -> Result<RunResult, Problem> {
-        let mut gathering = Gathering::new(self.context().clone(), bytes_max);
+        let mut gathering = Gathering::new(self.context().clone(), bytes_max, self.memory.clone());
         while let Some(event) = self.next().await? {
             if let Some(result) = gathering.take(event) {
                 return Ok(result);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::end::End;
 use super::event::{Artifact, Display, Late, RunError};
 use super::limits::THINGS_MAX;
+use crate::api::budget::Share;
 use crate::api::v1::value::lossy;
 
 /// A run that is over, and what it said.
@@ -70,14 +71,16 @@ pub struct Gathering {
     output_room_bytes: usize,
     /// What all the rest may still take.
     room_bytes: usize,
+    /// What all calls share.
+    memory: Share,
     is_output_cut: bool,
     truncated: bool,
 }
 
 impl Gathering {
     /// Keeps at most `bytes_max` of output, and as much again of all the rest. An error is always
-    /// kept: it is the run's answer.
-    pub fn new(context: ContextName, bytes_max: u64) -> Self {
+    /// kept: it is the run's answer. What `memory` has no room for is left out as well.
+    pub fn new(context: ContextName, bytes_max: u64, memory: Share) -> Self {
         let room_bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         Self {
             context,
@@ -92,6 +95,7 @@ impl Gathering {
             late: Vec::new(),
             output_room_bytes: room_bytes,
             room_bytes,
+            memory,
             is_output_cut: false,
             truncated: false,
         }
@@ -142,7 +146,10 @@ impl Gathering {
     /// What of some output there is room for. Once some is left out, all that follows is.
     fn output<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let room = if self.is_output_cut { 0 } else { self.output_room_bytes };
-        let kept = room.min(bytes.len());
+        let mut kept = room.min(bytes.len());
+        if !self.memory.try_grow(kept) {
+            kept = 0;
+        }
         self.output_room_bytes -= kept;
         if kept < bytes.len() {
             self.is_output_cut = true;
@@ -177,6 +184,7 @@ impl Gathering {
             self.truncated = true;
             return;
         }
+        self.memory.shrink(freed);
         match (shown.role, before) {
             (DisplayRole::Value, _) => self.value = Some(shown),
             (_, Some(at)) => {
@@ -189,11 +197,11 @@ impl Gathering {
 
     fn spend(&mut self, bytes: usize) -> bool {
         match self.room_bytes.checked_sub(bytes) {
-            Some(rest) => {
+            Some(rest) if self.memory.try_grow(bytes) => {
                 self.room_bytes = rest;
                 true
             }
-            None => false,
+            _ => false,
         }
     }
 
@@ -238,6 +246,8 @@ mod tests {
     use protocol::repl::{Datum, Finished, RunEnd};
 
     use super::*;
+    use crate::api::budget::Budget;
+    use crate::api::limits::MEMORY_STEP_BYTES;
 
     fn event(what: Happening) -> Event {
         Event { run: 4, at_us: 0, what }
@@ -259,7 +269,7 @@ mod tests {
 
     fn gathered(bytes_max: u64, all: impl IntoIterator<Item = Happening>) -> RunResult {
         let context = "python".parse().expect("a name");
-        let mut gathering = Gathering::new(context, bytes_max);
+        let mut gathering = Gathering::new(context, bytes_max, Budget::new(0).share());
         for what in all {
             assert_eq!(gathering.take(event(what)), None);
         }
@@ -319,6 +329,20 @@ mod tests {
         assert!(texts[0].contains("99 %") && texts[1].contains("other"), "{texts:?}");
         assert!(format!("{:?}", ran.value).contains("42"));
         assert!(!ran.truncated);
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_is_left_out_and_updates_pile_nothing_up() {
+        use DisplayRole::{Shown, Update};
+        let step = MEMORY_STEP_BYTES as usize;
+        let large = "x".repeat(step / 4);
+        let mut all = vec![stdout("ab"), shown(Shown, Some("bar"), &large)];
+        all.extend((0..20).map(|_| shown(Update, Some("bar"), &large)));
+        let ran = gathered(u64::MAX, all.clone());
+        assert_eq!((ran.displays.len(), ran.truncated), (1, false));
+        all.extend([stdout("y".repeat(step)), stdout("c"), stderr("d")]);
+        let ran = gathered(u64::MAX, all);
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.truncated), ("ab", "", true));
     }
 
     #[test]

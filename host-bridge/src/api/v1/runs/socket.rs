@@ -117,21 +117,15 @@ impl Client {
     /// Carries the client's orders out. Returns when the client is gone, or with why it is not
     /// heard any more.
     async fn hear(mut self) -> Result<(), Problem> {
-        let mut looks = ping_clock();
-        loop {
-            tokio::select! {
-                said = self.reader.next() => match said {
-                    Some(Said::Text(text)) => self.obey(parse(text.as_bytes())?).await?,
-                    Some(Said::Binary(_)) => {
-                        return Err(Problem::invalid("orders are text messages of JSON"));
-                    }
-                    None => return Ok(()),
-                },
-                _ = looks.tick() => if self.reader.is_silent() {
-                    return Ok(());
-                },
+        while let Some(said) = self.reader.next().await {
+            match said {
+                Said::Text(text) => self.obey(parse(text.as_bytes())?).await?,
+                Said::Binary(_) => {
+                    return Err(Problem::invalid("orders are text messages of JSON"));
+                }
             }
         }
+        Ok(())
     }
 
     /// An order that comes too late, because the run or the question is over, is of no effect.

@@ -9,10 +9,11 @@ use protocol::{ExitRecord, SessionId};
 
 use crate::api::Api;
 use crate::api::call::Inside;
-use crate::api::problem::{Code, Problem};
+use crate::api::problem::Problem;
+use crate::api::v1::logs::turns::{turn, turns};
 use crate::guest::GuestError;
 use crate::sandbox::SandboxRef;
-use crate::sandbox::log::{LogError, Recorded, Run, recorded_session, recorded_sessions};
+use crate::sandbox::log::{AllSessions, OneSession, Recorded, Run};
 
 /// Sessions that a list names from the log, the newest of them: as many as an agent may have.
 const RECORDED_LISTED_MAX: usize = SESSIONS_MAX;
@@ -106,8 +107,8 @@ pub async fn list(
     if with_recorded {
         let live: BTreeSet<SessionId> =
             sessions.iter().map(|session| session.id().clone()).collect();
-        let read = move || recorded_sessions(&log, RECORDED_LISTED_MAX);
-        let recorded = blocking(read).await?.into_iter();
+        let look = turn(move |_| AllSessions::new(&log, RECORDED_LISTED_MAX)).await?;
+        let recorded = turns(look, AllSessions::step).await?.into_iter();
         let gone = recorded.filter(|recorded| !live.contains(&recorded.session));
         sessions.extend(gone.map(Session::Recorded));
     }
@@ -128,15 +129,6 @@ async fn ask(api: &Api, which: &SandboxRef) -> Result<Option<(Inside, Vec<Sessio
 
 /// What the log knows of a session.
 pub async fn recorded(log: PathBuf, session: SessionId) -> Result<Option<Recorded>, Problem> {
-    blocking(move || recorded_session(&log, &session)).await
-}
-
-/// Reads a log without keeping a thread that others need waiting for the disk.
-async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, LogError> + Send + 'static,
-) -> Result<T, Problem> {
-    match tokio::task::spawn_blocking(read).await {
-        Ok(read) => read.map_err(|error| Problem::new(Code::Internal, error.to_string())),
-        Err(error) => Err(Problem::new(Code::Internal, error.to_string())),
-    }
+    let look = turn(move |_| OneSession::new(&log, &session)).await?;
+    turns(look, OneSession::step).await
 }

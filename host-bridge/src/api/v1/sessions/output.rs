@@ -5,11 +5,12 @@ use hyper::header::{HeaderName, HeaderValue};
 use protocol::message::Channel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::feed::{Ended, Feed, Heard, Start};
 use super::find::{Session, find};
 use crate::api::body::{Gone, Outgoing, Response};
-use crate::api::call::Call;
+use crate::api::call::{Call, passed};
 use crate::api::problem::Problem;
 use crate::api::route::{Document, Output};
 use crate::api::shape::{Nothing, Query, Raw, octets};
@@ -107,7 +108,7 @@ pub async fn read(
     }
     let feed = Feed::open(&call.api, found, &channels, query.follow).await?;
     if is_raw {
-        return Ok(Told::Bytes(bytes(feed).await));
+        return Ok(Told::Bytes(bytes(feed, call.deadline).await));
     }
     Ok(Told::Events(events(&mut call, feed)?))
 }
@@ -187,7 +188,7 @@ pub fn told(cuts: &mut Cuts, heard: Heard) -> Vec<OutputEvent> {
 }
 
 /// Answers with bytes. Where they begin must be known before the first is sent, so it is waited for.
-async fn bytes(mut feed: Feed) -> Raw {
+async fn bytes(mut feed: Feed, deadline: Option<Instant>) -> Raw {
     let mut offset = feed.begins_at();
     let first = loop {
         match feed.next().await {
@@ -213,6 +214,7 @@ async fn bytes(mut feed: Feed) -> Raw {
         tokio::select! {
             _ = telling => {}
             () = sink.closed() => {}
+            () = passed(deadline) => sink.cut(),
         }
     });
     let offset = HeaderValue::from(offset);

@@ -1,0 +1,261 @@
+//! What the log knows of sessions: of one, or of all that it has.
+//!
+//! The server's door asks here for those that an agent has forgotten or that are of a sandbox that is
+//! over. Finding out can take reading the whole log, so it goes by steps.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use protocol::message::Channel;
+use protocol::{ExitRecord, SessionId};
+
+use super::LogError;
+use super::reader::numbers;
+use super::record::{Record, Run, Tracked, What};
+use super::recording::{next, open};
+use super::room::Room;
+use super::segment::Segment;
+
+/// What the log says of a session. Of several that had the same name it is the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub session: SessionId,
+    pub run: Run,
+    /// Empty when the record of its start has been rotated away.
+    pub command: String,
+    /// Missing when it still runs, or when its sandbox ended with it.
+    pub exit: Option<ExitRecord>,
+    /// Its outputs, as far as they were recorded.
+    pub outputs: BTreeMap<Channel, Extent>,
+    /// The agent has been told to forget it.
+    pub is_released: bool,
+}
+
+/// What there is of one output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// The oldest byte that is still in the log.
+    pub oldest: u64,
+    pub end: u64,
+}
+
+impl Recorded {
+    fn new(session: SessionId, run: Run, command: String) -> Self {
+        let (exit, outputs, is_released) = (None, BTreeMap::new(), false);
+        Self { session, run, command, exit, outputs, is_released }
+    }
+
+    fn tracked(tracked: &Tracked) -> Self {
+        let mut recorded = Self::new(tracked.session.clone(), tracked.run, String::new());
+        let place = |&(channel, next)| (channel, Extent { oldest: next, end: next });
+        recorded.outputs = tracked.next.iter().map(place).collect();
+        recorded
+    }
+
+    fn reach(&mut self, channel: Channel, from: u64, to: u64) {
+        let extent = self.outputs.entry(channel).or_insert(Extent { oldest: from, end: from });
+        extent.end = extent.end.max(to);
+    }
+}
+
+/// A look for the sessions of a log by their names, each at most once, and at most `sessions_max` of
+/// them: the ones that began last.
+#[derive(Debug)]
+pub struct AllSessions {
+    directory: PathBuf,
+    sessions_max: usize,
+    /// Segments to be looked through, the newest first.
+    ahead: Vec<u64>,
+    segment: Option<Segment>,
+    known: BTreeMap<SessionId, Recorded>,
+}
+
+impl AllSessions {
+    pub fn new(directory: &Path, sessions_max: usize) -> Result<Self, LogError> {
+        let mut ahead = numbers(directory)?;
+        ahead.reverse();
+        let (directory, segment, known) = (directory.to_owned(), None, BTreeMap::new());
+        Ok(Self { directory, sessions_max, ahead, segment, known })
+    }
+
+    /// Looks on; `None` when there was no more room and there is more to look at.
+    pub fn step(&mut self, room: &mut Room) -> Result<Option<Vec<Recorded>>, LogError> {
+        loop {
+            let Some(segment) = &mut self.segment else {
+                let Some(number) = self.ahead.pop() else {
+                    let known = std::mem::take(&mut self.known);
+                    return Ok(Some(known.into_values().collect()));
+                };
+                self.segment = open(&self.directory, number)?;
+                self.note_head();
+                continue;
+            };
+            if room.is_over() {
+                return Ok(None);
+            }
+            if let Some(record) = next(&self.directory, segment)? {
+                room.take(&record);
+                note(&mut self.known, *record);
+            } else {
+                self.segment = None;
+                self.keep_newest();
+            }
+        }
+    }
+
+    fn note_head(&mut self) {
+        let Some(segment) = &self.segment else { return };
+        for tracked in &segment.head.sessions {
+            let place = self.known.entry(tracked.session.clone());
+            let recorded = place.or_insert_with(|| Recorded::tracked(tracked));
+            if recorded.run != tracked.run {
+                *recorded = Recorded::tracked(tracked);
+            }
+        }
+    }
+
+    fn keep_newest(&mut self) {
+        while self.known.len() > self.sessions_max {
+            let began = |recorded: &&Recorded| recorded.run.started_at_ms;
+            let Some(oldest) = self.known.values().min_by_key(began) else { break };
+            let oldest = oldest.session.clone();
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+/// A look for the last session of a name. The newest segments are looked through first, and no more
+/// of them than it takes.
+#[derive(Debug)]
+pub struct OneSession {
+    directory: PathBuf,
+    session: SessionId,
+    /// Segments to be looked through, the oldest first.
+    ahead: Vec<u64>,
+    here: Option<Here>,
+    /// What the segments say that were looked through.
+    found: Option<Recorded>,
+}
+
+/// The segment that is looked through.
+#[derive(Debug)]
+struct Here {
+    segment: Segment,
+    /// Of the session alone.
+    known: BTreeMap<SessionId, Recorded>,
+    /// The run that went on when the segment began.
+    from_before: Option<Run>,
+}
+
+impl OneSession {
+    pub fn new(directory: &Path, session: &SessionId) -> Result<Self, LogError> {
+        let ahead = numbers(directory)?;
+        let (directory, session) = (directory.to_owned(), session.clone());
+        Ok(Self { directory, session, ahead, here: None, found: None })
+    }
+
+    /// Looks on; `None` when there was no more room and there is more to look at, and otherwise the
+    /// session if the log has any.
+    pub fn step(&mut self, room: &mut Room) -> Result<Option<Option<Recorded>>, LogError> {
+        loop {
+            let Some(here) = &mut self.here else {
+                let Some(number) = self.ahead.pop() else { return Ok(Some(self.found.take())) };
+                self.here =
+                    open(&self.directory, number)?.map(|found| Here::new(found, &self.session));
+                continue;
+            };
+            if room.is_over() {
+                return Ok(None);
+            }
+            if let Some(record) = next(&self.directory, &mut here.segment)? {
+                room.take(&record);
+                if subject(&record.what) == Some(&self.session) {
+                    note(&mut here.known, *record);
+                }
+                continue;
+            }
+            let (known, from_before) = (here.known.remove(&self.session), here.from_before);
+            self.here = None;
+            if self.is_all(known, from_before) {
+                return Ok(Some(self.found.take()));
+            }
+        }
+    }
+
+    /// Adds what one more segment says; whether older ones cannot say more.
+    fn is_all(&mut self, known: Option<Recorded>, from_before: Option<Run>) -> bool {
+        let Some(here) = known else {
+            // Its start was in a segment that is gone, or what came last began there.
+            return self.found.is_some();
+        };
+        let begins_here = from_before != Some(here.run);
+        let (found, is_all) = match self.found.take() {
+            Some(later) if later.run == here.run => (joined(here, later), begins_here),
+            Some(later) => (later, true),
+            None => (here, begins_here),
+        };
+        self.found = Some(found);
+        is_all
+    }
+}
+
+impl Here {
+    fn new(segment: Segment, session: &SessionId) -> Self {
+        let tracked = segment.head.sessions.iter().find(|tracked| tracked.session == *session);
+        let known = tracked.map(|tracked| (session.clone(), Recorded::tracked(tracked)));
+        let from_before = tracked.map(|tracked| tracked.run);
+        Self { known: known.into_iter().collect(), from_before, segment }
+    }
+}
+
+/// What two segments say of one run, the earlier first.
+fn joined(mut earlier: Recorded, later: Recorded) -> Recorded {
+    for (channel, extent) in later.outputs {
+        earlier.reach(channel, extent.oldest, extent.end);
+    }
+    earlier.exit = later.exit.or(earlier.exit);
+    earlier.is_released |= later.is_released;
+    earlier
+}
+
+/// The session that a record is about.
+fn subject<'a>(what: &'a What<'_>) -> Option<&'a SessionId> {
+    match what {
+        What::Started(started) => Some(&started.session),
+        What::Output { session, .. }
+        | What::Gap { session, .. }
+        | What::Exited { session, .. }
+        | What::Released { session } => Some(session),
+        What::Head(_) | What::Closed { .. } => None,
+    }
+}
+
+fn note(known: &mut BTreeMap<SessionId, Recorded>, record: Record<'static>) {
+    match record.what {
+        What::Started(started) => {
+            let recorded = Recorded::new(started.session.clone(), started.run, started.command);
+            known.insert(started.session, recorded);
+        }
+        What::Output { session, channel, offset, bytes } => {
+            if let Some(recorded) = known.get_mut(&session) {
+                recorded.reach(channel, offset, offset.saturating_add(bytes.0.len() as u64));
+            }
+        }
+        What::Gap { session, channel, from, to } => {
+            if let Some(recorded) = known.get_mut(&session) {
+                recorded.reach(channel, from, to);
+            }
+        }
+        What::Exited { session, record } => {
+            if let Some(recorded) = known.get_mut(&session) {
+                recorded.exit = Some(record);
+            }
+        }
+        What::Released { session } => {
+            if let Some(recorded) = known.get_mut(&session) {
+                recorded.is_released = true;
+            }
+        }
+        What::Head(_) | What::Closed { .. } => {}
+    }
+}
