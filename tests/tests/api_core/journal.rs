@@ -37,6 +37,7 @@ fn a_journal_that_nobody_reads_does_not_stop_the_server() {
 #[test]
 fn lines_of_json_say_which_request_and_which_sandbox_they_are_about() {
     let own = Own::start(&[&SERVE[..], &["--set", "log.format=json"]].concat());
+    tests::eventually("the address is told", || own.log().contains("listening on http://"));
     // In this form the address is within an object.
     let log = own.log();
     let url = log.split("listening on ").find(|text| text.starts_with("http://")).unwrap();

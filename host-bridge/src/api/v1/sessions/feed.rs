@@ -243,7 +243,9 @@ impl Source {
         let recorded = recorded(log, session.clone()).await?;
         let recorded = recorded.filter(|recorded| recorded.run == run);
         let extent = recorded.and_then(|recorded| recorded.outputs.get(&channel).copied());
-        let end = extent.unwrap_or_default().end;
+        // What neither has any more is said to be missing.
+        let written = found.session.exit().and_then(|record| record.complete_at(channel));
+        let end = extent.unwrap_or_default().end.max(written.unwrap_or(0));
         let at = match start {
             Start::Offset(offset) if offset > end => return Err(beyond(offset, end)),
             Start::Offset(offset) => offset,
@@ -350,7 +352,9 @@ impl Track {
             match piece {
                 Piece::Bytes { offset, bytes } => self.say(offset, bytes).await?,
                 Piece::Gap { to, .. } => self.fill(to).await?,
-                Piece::End => return Ok(()),
+                // A session that is recorded whole is forgotten, and its streams end with it: what
+                // they did not bring is in the log.
+                Piece::End => self.source.live = None,
                 Piece::Failed(error) => {
                     self.source.live = None;
                     if matches!(error, GuestError::Link(_)) {
