@@ -17,7 +17,7 @@ export PATH="$HOME/.cargo/bin:$PATH"
 have cc || { say "a C linker is missing: no 'cc' on PATH. Install gcc (Debian: apt-get install gcc)."; exit 1; }
 
 # The quickest of the ways in which a tool comes.
-install_cargo_tool() { # binary crate
+install_cargo_tool() { # binary crate[@version]
     have "$1" && return
     say "installing $2, which takes some minutes the first time"
     cargo install --quiet --locked "$2"
@@ -27,10 +27,13 @@ install_just() {
     if have pip && pip install --quiet --root-user-action=ignore rust-just 2>/dev/null && have just; then return; fi
     install_cargo_tool just just
 }
-# Programs that the tests drive. Without root, tests that want a missing one are skipped and say so.
-install_debian() {
+# Programs that the tests drive, by the packages that bring them where those are called otherwise.
+# Without root, tests that want a missing one are skipped and say so.
+install_debian() { # program or program=package
     local missing=()
-    for program in "$@"; do have "$program" || missing+=("$program"); done
+    for wanted in "$@"; do
+        have "${wanted%%=*}" || [ -x "/usr/sbin/${wanted%%=*}" ] || missing+=("${wanted##*=}")
+    done
     [ ${#missing[@]} -eq 0 ] && return
     if have apt-get && [ "$(id -u)" = 0 ]; then
         say "installing ${missing[*]}"
@@ -42,11 +45,20 @@ install_debian() {
 }
 
 install_just
+# Virtual machines; what is missing of them costs only the tests of them.
+install_machines() {
+    install_debian qemu-system-x86_64=qemu-system-x86 mkfs.ext4=e2fsprogs curl
+    install_cargo_tool vhost-device-vsock vhost-device-vsock@0.3.0 ||
+        say "could not install vhost-device-vsock; tests of virtual machines are skipped"
+}
 case $recipe in
-ci | test | soak | soak-repl | soak-server)
+ci | test | test-vm | soak | soak-repl | soak-server | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
     install_debian tmux vim less python3
     ;;&
+ci | test | test-vm | soak-vm | bench) install_machines ;;&
+bench) install_debian busybox=busybox-static ;;&
+images) install_debian curl ;;&
 ci | deny) install_cargo_tool cargo-deny cargo-deny ;;&
 fuzz) install_cargo_tool cargo-fuzz cargo-fuzz ;;
 esac

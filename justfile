@@ -2,6 +2,9 @@
 
 musl := "x86_64-unknown-linux-musl"
 bridge := "target/release/host-bridge"
+vm_suites := "--test sessions --test files --test ports --test terminal --test contexts --test freeze --test adopt"
+# What takes times, amounts or a clock for granted that an emulated machine does not have.
+not_in_vms := "an_adopted_sandbox_has_another|late_output_is_never_the_next|of_many_readers_that_stand_still|a_raw_terminal_carries_every|a_hundred_megabytes_through"
 
 # List the recipes.
 default:
@@ -32,21 +35,31 @@ _agent: _target
         # Panics say where they come from, not where this machine keeps its sources.
         --remap-path-prefix="$library=library"
     )
+    if [ ${#std[@]} -gt 0 ]; then
+        # The agent's own unwinder (sys/unwind) searches the table of functions without an index.
+        flags+=(--cfg own_unwinder -C link-arg=-Wl,--no-eh-frame-hdr)
+    fi
     cargo fetch --quiet --target {{musl}}
     for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
         flags+=(--remap-path-prefix="$registry/=")
     done
     # What is unstable here concerns the build alone; the code is what any stable toolchain compiles.
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=z \
-        cargo build --release -p guest-agent --target {{musl}} ${std[@]+"${std[@]}"}
+        cargo build --release -p guest-agent --bins --example panics --target {{musl}} ${std[@]+"${std[@]}"}
 
 # Build, then run Python and a shell command, each in a sandbox of its own.
 try: build
     {{bridge}} run -- python3 -c 'import platform; print("Python", platform.python_version(), "on", platform.node())'
     {{bridge}} run -- sh -c 'echo "$(id -un), pid $$ of $(ls -d /proc/[0-9]* | wc -l) processes, root on $(stat -f -c %T /)"'
 
+# Kernel and root file systems for microVMs, with the agent inside: rootfs/README.md.
+images *NAMES: _agent
+    cargo build --release -p rootfs
+    target/release/rootfs build {{NAMES}}
+    target/release/rootfs verify
+
 # Everything that CI checks.
-ci: lint deny test
+ci: lint deny test test-vm
 
 # Format, lints as errors, the lints of the tests included.
 lint: _target
@@ -59,11 +72,37 @@ deny:
     cargo deny --log-level error check bans licenses sources
 
 # All tests; the skipped ones say why, and are counted.
-test: build
+test: build _kit
     @rm -f target/skips.log
     cargo nextest run --workspace
     cargo test --quiet --workspace --doc
+    @just _skips
+
+_skips:
     @if [ -s target/skips.log ]; then echo "skipped: $(wc -l < target/skips.log)"; sort target/skips.log; else echo "skipped: 0"; fi
+
+# The suites of programs, terminals, files and languages as they are, in virtual machines: a real
+# kernel, with the agent as its init, over vsock. Each test boots one.
+test-vm: build _kit
+    #!/usr/bin/env bash
+    set -euo pipefail
+    PATH="$PATH:$HOME/.cargo/bin"
+    if ! [ -e target/images/full.erofs ] || ! command -v qemu-system-x86_64 >/dev/null || ! command -v vhost-device-vsock >/dev/null; then
+        echo "test-vm: the suites in virtual machines: no image, no QEMU or no relay" | tee -a target/skips.log
+    else
+        BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run -p tests {{vm_suites}} -E 'not test(/{{not_in_vms}}/)'
+        # The published SDK's documented examples, against a server whose boxes are machines.
+        BURROW_DEFAULTS_MACHINE=qemu cargo nextest run -p tests --test sdk -E 'test(/^documented::/)'
+    fi
+    just _skips
+
+# A hundred boots and stops in a row. Some minutes.
+soak-vm: build _kit
+    cargo nextest run -p tests --run-ignored only --test vm --no-capture
+
+# The kernel and images as they are; without them tests of virtual machines are skipped.
+_kit:
+    -@just images
 
 # The two ends over a link that is cut anywhere, over many seeds.
 simulate SEEDS="100000":
@@ -97,7 +136,7 @@ soak-server RUNS="1000": build _sdk
 contract EXAMPLES="60" SEED="1": build
     BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run -p tests --test api_contract --no-capture
 
-# Figures beside a floor measured in the same run: sizes, runs, flood, starts, many, repl, server, or all.
+# Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, server, or all.
 bench WHICH="": build (_jupyter WHICH)
     cargo build --release -p guest-agent --example floor --target {{musl}}
     cargo bench -p tests --bench figures -- {{WHICH}}

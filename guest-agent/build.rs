@@ -1,4 +1,5 @@
-//! Packs the language drivers: without comments, and compressed where the interpreter can unpack.
+//! Packs the language drivers: without comments and without indentation that has no meaning, and
+//! compressed where the interpreter can unpack.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,17 +8,19 @@ use std::{env, fs};
 const LEVEL: u8 = 10;
 
 fn main() {
+    // The small build sets it: docs/decisions/0007-a-small-agent.md.
+    println!("cargo::rustc-check-cfg=cfg(own_unwinder)");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names it"));
     // A shell has nothing to unpack with.
-    for (name, comment, target, is_packed) in [
-        ("python.py", "#", "python.z", true),
-        ("node.js", "//", "node.z", true),
-        ("bash.sh", "#", "bash.sh", false),
+    for (name, comment, indent, target, is_packed) in [
+        ("python.py", "#", " ", "python.z", true),
+        ("node.js", "//", "", "node.z", true),
+        ("bash.sh", "#", "", "bash.sh", false),
     ] {
         let path = Path::new("src/repl").join(name);
         println!("cargo::rerun-if-changed={}", path.display());
         let source = fs::read_to_string(&path).expect("a driver");
-        let mut packed = bare(&source, comment).into_bytes();
+        let mut packed = bare(&source, comment, indent).into_bytes();
         if is_packed {
             packed = miniz_oxide::deflate::compress_to_vec_zlib(&packed, LEVEL);
         }
@@ -26,11 +29,20 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// Without blank lines and lines that are a comment. Drivers have neither within a string.
-fn bare(source: &str, comment: &str) -> String {
-    let is_code = |line: &&str| {
-        let line = line.trim_start();
-        !line.is_empty() && !line.starts_with(comment)
-    };
-    source.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()
+/// How deep a level is in the sources.
+const LEVEL_SPACES: usize = 4;
+
+/// Without blank lines and lines that are a comment, and with levels of `indent`. No string in a
+/// driver goes over several lines.
+fn bare(source: &str, comment: &str, indent: &str) -> String {
+    let mut bare = String::new();
+    for line in source.lines() {
+        let code = line.trim_start();
+        if !code.is_empty() && !code.starts_with(comment) {
+            bare.push_str(&indent.repeat((line.len() - code.len()) / LEVEL_SPACES));
+            bare.push_str(code);
+            bare.push('\n');
+        }
+    }
+    bare
 }

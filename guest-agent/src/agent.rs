@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::cgroup::{CgroupSupport, Groups, SessionGroup};
 use crate::config::Config;
+use crate::freeze::{self, Freezer};
 use crate::metrics::Metrics;
 use crate::pid1::reaper::Reaper;
 use crate::repl::Contexts;
@@ -23,7 +24,8 @@ use crate::sys::{clock, entropy, resource};
 /// See the module's description.
 pub struct Agent {
     pub config: Config,
-    pub id: AgentId,
+    /// Another after every adoption.
+    pub id: Cell<AgentId>,
     pub reaper: Reaper,
     /// The memory of all spools.
     pub budget: Budget,
@@ -33,10 +35,17 @@ pub struct Agent {
     pub contexts: Contexts,
     pub peers: Peers,
     pub metrics: Metrics,
+    pub freezer: Freezer,
+    /// The environment of every program, under what a start adds.
+    env: RefCell<Vec<(Text, Text)>>,
+    /// Listeners are to be made anew: the machine has been restored, and may have another number.
+    pub rebind: Notify,
     stopping: Cell<bool>,
     /// The grace of the stop that was asked for.
     stop_grace: Cell<Option<Duration>>,
     stop_asked: Notify,
+    /// As the machine has them at the moment.
+    cpus: Cell<u32>,
     info: AgentInfo,
 }
 
@@ -56,20 +65,25 @@ impl Agent {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             init: config.init,
-            hostname: resource::hostname(),
+            machine: config.machine,
+            // Its clock began with the machine.
+            kernel_us: config.machine.then_some(config.began_us),
             ready_cpu_us: resource::cpu_us(),
             ready_us: clock::monotonic_us() - config.began_us,
-            memory_bytes,
-            cpus: resource::cpus(),
             cgroup_missing,
             controllers,
             boot: config.boot.clone(),
             ..AgentInfo::default()
         };
+        let env = config.env.iter();
+        let env = env.map(|(name, value)| (Text::from(&**name), Text::from(&**value))).collect();
         Ok(Rc::new(Self {
-            metrics: Metrics::new(config.init),
+            metrics: Metrics::new(config.init || config.machine),
+            freezer: Freezer::default(),
+            rebind: Notify::new(),
+            env: RefCell::new(env),
             config,
-            id: AgentId(id),
+            id: Cell::new(AgentId(id)),
             reaper,
             budget: Budget::new(share.clamp(limits::SPOOL_BYTES_MIN, limits::SPOOLS_BYTES_MAX)),
             groups: RefCell::new(groups),
@@ -79,6 +93,7 @@ impl Agent {
             stopping: Cell::new(false),
             stop_grace: Cell::new(None),
             stop_asked: Notify::new(),
+            cpus: Cell::new(resource::cpus()),
             info,
         }))
     }
@@ -88,8 +103,11 @@ impl Agent {
         let counts = self.reaper.counts();
         AgentInfo {
             processes_reaped: counts.reaped + counts.strangers,
+            hostname: resource::hostname(),
             time_ms: clock::wall_ms(),
             uptime_ms: (clock::monotonic_us() - self.config.began_us) / 1000,
+            memory_bytes: resource::memory_bytes(),
+            cpus: self.cpus.get(),
             ..self.info.clone()
         }
     }
@@ -124,16 +142,48 @@ impl Agent {
     /// The sandbox's environment. What a client gives goes behind it, because of a name given twice
     /// the later value holds.
     pub fn environment(&self) -> impl Iterator<Item = (Text, Text)> {
-        let env = self.config.env.iter();
-        env.map(|(name, value)| (Text::from(&**name), Text::from(&**value)))
+        self.env.borrow().clone().into_iter()
+    }
+
+    /// Puts variables over those of the sandbox, and says whether that has changed anything.
+    pub fn extend_environment(&self, given: Vec<(Text, Text)>) -> bool {
+        let mut env = self.env.borrow_mut();
+        let before = env.clone();
+        for (name, value) in given {
+            match env.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, old)) => *old = value,
+                None => env.push((name, value)),
+            }
+        }
+        *env != before
+    }
+
+    /// Refuses variables that would leave no room for those of a start.
+    pub fn check_environment(&self, given: &[(Text, Text)]) -> Result<(), Fault> {
+        let env = self.env.borrow();
+        let sizes = env
+            .iter()
+            .chain(given)
+            .map(|(name, value)| name.as_bytes().len() + value.as_bytes().len());
+        if sizes.sum::<usize>() > limits::ARGUMENTS_BYTES_MAX {
+            return Err(Fault::new(FaultCode::Limit, "the sandbox's environment is too large"));
+        }
+        Ok(())
     }
 
     pub fn cpus(&self) -> u32 {
-        self.info.cpus
+        self.cpus.get()
+    }
+
+    /// Counts the processors anew.
+    pub fn count_cpus(&self) {
+        self.cpus.set(resource::cpus());
     }
 
     /// Asks for the end of everything. The first grace counts, unless a later one is shorter.
     pub fn stop(&self, grace: Duration) {
+        // What stands still does not hear that it shall end.
+        freeze::thaw(self);
         let grace = self.stop_grace.get().map_or(grace, |earlier| earlier.min(grace));
         self.stop_grace.set(Some(grace));
         self.stop_asked.notify_one();
@@ -155,8 +205,15 @@ impl Agent {
         self.stopping.get()
     }
 
-    /// Refuses new work once the agent is stopping.
+    /// Refuses new work while the workload is frozen, and once the agent is stopping.
     pub fn check_running(&self) -> Result<(), Fault> {
+        if self.freezer.is_frozen() {
+            return Err(Fault::new(FaultCode::Conflict, "the sandbox is frozen"));
+        }
+        self.check_not_stopping()
+    }
+
+    pub fn check_not_stopping(&self) -> Result<(), Fault> {
         if self.is_stopping() {
             return Err(Fault::new(FaultCode::Stopping, "the sandbox is stopping"));
         }

@@ -203,10 +203,35 @@ impl Groups {
         self.retired.len()
     }
 
+    /// Stops every process of every group, those that live on in forgotten ones included, or lets them
+    /// go on. Says how many groups that were. One that fails keeps no other from its turn.
+    pub fn freeze(&self, frozen: bool) -> io::Result<u32> {
+        let value = if frozen { "1" } else { "0" };
+        let mut result = Ok(0);
+        for group in self.own() {
+            result = group.write("cgroup.freeze", value).and(result.map(|count| count + 1));
+        }
+        result
+    }
+
+    /// Whether every process of every group stands still.
+    pub fn are_frozen(&self) -> bool {
+        let stands = |group: Directory| {
+            group.read("cgroup.events").is_ok_and(|text| field(&text, "frozen") == Some(1))
+        };
+        self.own().all(stands)
+    }
+
+    fn own(&self) -> impl Iterator<Item = Directory> {
+        let prefix = own_prefix();
+        let names = self.root.children().into_iter().filter(move |name| name.starts_with(&prefix));
+        names.filter_map(|name| self.root.open_below(&name).ok())
+    }
+
     fn create(&mut self) -> Result<SessionGroup, CgroupError> {
         // A predecessor of the same process id may have left directories with our names.
         for _ in 0..RETIRED_MAX {
-            let name = format!("session-{}-{}", std::process::id(), self.next);
+            let name = format!("{}{}", own_prefix(), self.next);
             self.next += 1;
             match self.root.make(&name) {
                 Ok(()) => {
@@ -222,6 +247,11 @@ impl Groups {
         }
         Err(failed("making a session's control group")(io::ErrorKind::AlreadyExists.into()))
     }
+}
+
+/// How the names of this agent's groups begin: in the same directory may be those of others.
+fn own_prefix() -> String {
+    format!("session-{}-", std::process::id())
 }
 
 /// Gives the groups below `directory` the controllers that there are, and names those that it could.

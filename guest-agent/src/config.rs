@@ -1,8 +1,11 @@
 //! What the agent is to be: from its arguments and from the host's boot frame to a [`Config`].
 //! Pure.
 
+pub mod line;
+pub mod network;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protocol::hello::BootStep;
 
@@ -13,8 +16,13 @@ The agent inside a Burrow sandbox. Usually started by host-bridge, not by hand.
 Usage:
   guest-agent launch                Become a sandbox: descriptor 0 is a socket to the host, which
                                     sends the configuration; 1 is a listening socket or /dev/null.
+  guest-agent init                  Be the init of a machine: as PID 1, from an initramfs or a
+                                    disk, with `burrow.` words on the kernel command line. The name
+                                    `init` says the same.
   guest-agent serve --listen PATH   Serve on a Unix socket as an ordinary process, for a container
                                     or for debugging; try `host-bridge attach --uds PATH`.
+  guest-agent serve --vsock PORT    Serve the host of the virtual machine that this runs in, beside
+                                    an init of its own.
   guest-agent --help | --version
 ";
 
@@ -22,36 +30,59 @@ Usage:
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Invocation {
     Launch,
-    Serve { listen: PathBuf },
+    Init,
+    Serve { listen: Listen },
     Help,
     Version,
+}
+
+/// Where an agent that is an ordinary process serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Unix(PathBuf),
+    Vsock(u32),
 }
 
 /// Arguments that ask for nothing that we know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
-    #[error("what shall it do? Say `launch` or `serve --listen PATH`; `--help` explains")]
+    #[error("what shall it do? Say `launch`, `init` or `serve --listen PATH`; `--help` explains")]
     Nothing,
     #[error("{0:?} is not known; `--help` lists what is")]
     Unknown(OsString),
-    #[error("`serve` wants `--listen PATH`: the Unix socket to listen on")]
+    #[error("`serve` wants `--listen PATH`, the Unix socket to listen on, or `--vsock PORT`")]
     NoSocket,
+    #[error("{0:?} is not the number of a port")]
+    NoPort(OsString),
 }
 
-/// Reads the arguments after the program's name.
+/// Reads the arguments, the program's name first.
 pub fn parse_arguments(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Invocation, UsageError> {
     let mut arguments = arguments.into_iter();
+    let name = arguments.next().unwrap_or_default();
+    // What the kernel does not know of its command line it gives to its init.
+    if Path::new(&name).file_name().is_some_and(|name| name == "init") {
+        return Ok(Invocation::Init);
+    }
     let verb = arguments.next().ok_or(UsageError::Nothing)?;
     let invocation = match verb.to_str() {
         Some("launch") => Invocation::Launch,
+        Some("init") => return Ok(Invocation::Init),
         Some("serve") => {
             let flag = arguments.next().ok_or(UsageError::NoSocket)?;
-            if flag != "--listen" {
+            let is_vsock = flag == "--vsock";
+            if !is_vsock && flag != "--listen" {
                 return Err(UsageError::Unknown(flag));
             }
-            let listen = arguments.next().ok_or(UsageError::NoSocket)?.into();
+            let value = arguments.next().ok_or(UsageError::NoSocket)?;
+            let port = value.to_str().and_then(|text| text.parse().ok());
+            let listen = match (is_vsock, port) {
+                (false, _) => Listen::Unix(value.into()),
+                (true, Some(port)) => Listen::Vsock(port),
+                (true, None) => return Err(UsageError::NoPort(value)),
+            };
             Invocation::Serve { listen }
         }
         Some("--help" | "-h" | "help") => Invocation::Help,
@@ -66,9 +97,12 @@ pub fn parse_arguments(
 
 /// The settings of a running agent.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each read in one place")]
 pub struct Config {
     /// Whether the agent is the init of its machine or namespace.
     pub init: bool,
+    /// Whether it is the init of a whole machine: clock and kernel are then the sandbox's alone.
+    pub machine: bool,
     /// The environment of every program, under what a start adds.
     pub env: Vec<(String, String)>,
     /// Whether what is written at `/` is kept in memory.
@@ -86,13 +120,19 @@ mod tests {
     use super::*;
 
     fn parse(words: &[&str]) -> Result<Invocation, UsageError> {
-        parse_arguments(words.iter().map(OsString::from))
+        let name = ["/usr/sbin/guest-agent"];
+        parse_arguments(name.iter().chain(words).map(OsString::from))
     }
 
     #[test]
     fn every_invocation_is_understood() {
         assert_eq!(parse(&["launch"]), Ok(Invocation::Launch));
-        let listen = "/run/a.sock".into();
+        assert_eq!(parse(&["init"]), Ok(Invocation::Init));
+        let named = ["/init", "splash"].map(OsString::from);
+        assert_eq!(parse_arguments(named), Ok(Invocation::Init));
+        let listen = Listen::Vsock(1024);
+        assert_eq!(parse(&["serve", "--vsock", "1024"]), Ok(Invocation::Serve { listen }));
+        let listen = Listen::Unix("/run/a.sock".into());
         assert_eq!(parse(&["serve", "--listen", "/run/a.sock"]), Ok(Invocation::Serve { listen }));
         assert_eq!(parse(&["--help"]), Ok(Invocation::Help));
         assert_eq!(parse(&["--version"]), Ok(Invocation::Version));
@@ -104,6 +144,7 @@ mod tests {
         assert_eq!(parse(&["lunch"]), Err(UsageError::Unknown("lunch".into())));
         assert_eq!(parse(&["serve"]), Err(UsageError::NoSocket));
         assert_eq!(parse(&["serve", "--listen"]), Err(UsageError::NoSocket));
+        assert_eq!(parse(&["serve", "--vsock", "x"]), Err(UsageError::NoPort("x".into())));
         assert_eq!(parse(&["launch", "now"]), Err(UsageError::Unknown("now".into())));
     }
 }

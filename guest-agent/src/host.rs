@@ -2,7 +2,10 @@
 //! the sandbox cannot be set up.
 //!
 //! `main` uses it on descriptor 0, which it only borrows: the supervisor must not keep the link
-//! open, so only the sandbox's first process takes the descriptors ([`take`]).
+//! open, so only the sandbox's first process takes the descriptors ([`take`]). In a machine
+//! `boot::machine` uses it on the connection that it has made.
+
+pub mod serial;
 
 use std::fs::OpenOptions;
 use std::io;
@@ -17,12 +20,13 @@ use protocol::frame::{self, FrameError, Kind};
 use protocol::hello::{Goodbye, GoodbyeReason};
 use protocol::limits::{FRAME_BYTES_MAX, HELLO_DEADLINE};
 
+use crate::limits::GOODBYE_FLUSH_MAX;
 use crate::sys::descriptor::{Standard, duplicate_above, replace_standard};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum BootFrameError {
-    #[error("descriptor 0 gave no boot frame: {0}; is this started by host-bridge?")]
+    #[error("no boot frame came: {0}; is this started by host-bridge?")]
     Read(#[from] io::Error),
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -36,6 +40,13 @@ pub enum BootFrameError {
 pub fn read_boot_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameError> {
     let deadline = TimeVal::seconds(HELLO_DEADLINE.as_secs() as i64);
     setsockopt(&host, ReceiveTimeout, &deadline).map_err(io::Error::from)?;
+    let config = read_frame(host)?;
+    setsockopt(&host, ReceiveTimeout, &TimeVal::seconds(0)).map_err(io::Error::from)?;
+    Ok(config)
+}
+
+/// The same from what is no socket.
+pub fn read_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameError> {
     let mut frame = vec![0; 4];
     read_exact(host, &mut frame)?;
     frame::parse_frame(&frame)?;
@@ -43,11 +54,20 @@ pub fn read_boot_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameErro
     assert!(length <= FRAME_BYTES_MAX, "the parser has judged the length");
     frame.resize(4 + length, 0);
     read_exact(host, &mut frame[4..])?;
-    setsockopt(&host, ReceiveTimeout, &TimeVal::seconds(0)).map_err(io::Error::from)?;
-    match frame::parse_frame(&frame)? {
-        Some((frame, _)) if frame.kind == Kind::Boot => Ok(decode_body(Kind::Boot, frame.body)?),
-        Some((frame, _)) => Err(BootFrameError::Other(frame.kind.name())),
+    match parse_boot_frame(&frame)? {
+        Some((config, _)) => Ok(config),
         None => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+    }
+}
+
+/// The boot frame with which these bytes begin, once all of it is there, and its length.
+fn parse_boot_frame(bytes: &[u8]) -> Result<Option<(BootConfig, usize)>, BootFrameError> {
+    match frame::parse_frame(bytes)? {
+        Some((frame, length)) if frame.kind == Kind::Boot => {
+            Ok(Some((decode_body(Kind::Boot, frame.body)?, length)))
+        }
+        Some((frame, _)) => Err(BootFrameError::Other(frame.kind.name())),
+        None => Ok(None),
     }
 }
 
@@ -59,6 +79,14 @@ pub fn say_boot_failed(host: BorrowedFd<'_>, message: &str) {
     encode_message(Kind::Goodbye, 0, &goodbye, &mut frame);
     // A host that is gone cannot be told, and a fresh socket takes so little in one piece.
     nix::unistd::write(host, &frame).ok();
+}
+
+/// Waits until the host has closed its end, so that what was said last is not lost with the machine.
+pub fn await_end(host: BorrowedFd<'_>) {
+    let deadline = TimeVal::seconds(GOODBYE_FLUSH_MAX.as_secs() as i64);
+    if setsockopt(&host, ReceiveTimeout, &deadline).is_ok() {
+        while matches!(nix::unistd::read(host, &mut [0; 64]), Ok(1..)) {}
+    }
 }
 
 /// Takes a standard descriptor for the agent's own, out of the way of the programs to come, and

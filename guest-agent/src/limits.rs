@@ -30,6 +30,13 @@ pub const TERMINAL_DRAIN_MAX: Duration = Duration::from_secs(1);
 /// How long a stopping agent waits for its links to take the last frames.
 pub const GOODBYE_FLUSH_MAX: Duration = Duration::from_secs(1);
 
+/// How long the kernel may take to stop every process: one that waits for a disk stops when that
+/// has answered.
+pub const FREEZE_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether all stand still. Most do at the first look.
+pub const FREEZE_POLL: Duration = Duration::from_millis(1);
+
 /// Threads for work on files, which the kernel does not offer without blocking.
 pub const FILE_THREADS_MAX: usize = 4;
 

@@ -2,13 +2,17 @@
 //!
 //! This file is the table of contents; ARCHITECTURE.md says what may call what.
 
+mod adopt;
 mod agent;
 mod boot;
 mod cgroup;
 mod config;
+mod doors;
 mod file;
 mod flow;
+mod freeze;
 mod host;
+mod hotplug;
 mod limits;
 mod metrics;
 mod pid1;
@@ -23,19 +27,21 @@ mod sys;
 mod task;
 
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use protocol::hello::BootStep;
 
 use crate::boot::Outcome;
-use crate::boot::launch::{self, Role};
+use crate::boot::launch::{self, Booted, Role};
+use crate::boot::machine::{self, Machine};
 use crate::cgroup::CgroupSupport;
-use crate::config::{Config, Invocation};
-use crate::pid1::signals;
-use crate::run::Doors;
+use crate::config::line::Halt;
+use crate::config::{Config, Invocation, Listen};
+use crate::doors::Doors;
+use crate::pid1::{hand_over, power, signals};
 use crate::sys::clock;
 use crate::sys::descriptor::Standard;
 
@@ -44,8 +50,9 @@ const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let began_us = clock::monotonic_us();
-    match config::parse_arguments(std::env::args_os().skip(1)) {
+    match config::parse_arguments(std::env::args_os()) {
         Ok(Invocation::Launch) => launch_sandbox(began_us),
+        Ok(Invocation::Init) => run_machine(began_us),
         Ok(Invocation::Serve { listen }) => serve(&listen, began_us),
         Ok(Invocation::Help) => say(io::stdout(), config::HELP, 0),
         Ok(Invocation::Version) => {
@@ -67,12 +74,12 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
         host::say_boot_failed(host, message);
         fail(message)
     };
-    let booted = match launch::enter(&config) {
+    let mut booted = match launch::enter(config) {
         Ok(Role::Supervisor { exit_code }) => return ExitCode::from(exit_code),
         Ok(Role::Init(booted)) => booted,
         Err(error) => return refuse(&error.to_string()),
     };
-    let listener = match config.door.then(|| host::take(Standard::Output)).transpose() {
+    let listener = match booted.config.door.then(|| host::take(Standard::Output)).transpose() {
         Ok(listener) => listener.map(UnixListener::from),
         Err(error) => return refuse(&format!("descriptor 1 cannot be used: {error}")),
     };
@@ -80,7 +87,20 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
         Ok(link) => link,
         Err(error) => return refuse(&format!("descriptor 0 cannot be used: {error}")),
     };
-    let steps = booted.report.into_iter().map(|step| BootStep {
+    // `boot::root` has made the scratch file system, which is a tmpfs.
+    let settings = settings(&mut booted, began_us, listener.is_none(), true);
+    let groups = CgroupSupport::discover(booted.cgroup_root);
+    live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() })
+}
+
+/// What an agent that has booted goes by.
+fn settings(
+    booted: &mut Booted,
+    began_us: u64,
+    ends_with_link: bool,
+    scratch_in_memory: bool,
+) -> Config {
+    let steps = std::mem::take(&mut booted.report).into_iter().map(|step| BootStep {
         name: step.name.to_owned(),
         micros: step.micros,
         problem: match step.outcome {
@@ -89,37 +109,105 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
             Outcome::Failed(why) => Some(why),
         },
     });
-    let settings = Config {
+    Config {
         init: true,
-        env: config.env,
-        // `boot::root` has made the scratch file system, which is a tmpfs.
-        scratch_in_memory: true,
+        machine: false,
+        env: std::mem::take(&mut booted.config.env),
+        scratch_in_memory,
         boot: steps.collect(),
         began_us,
-        ends_with_link: listener.is_none(),
-    };
-    let groups = CgroupSupport::discover(booted.cgroup_root);
-    live(settings, groups, Doors { link: Some(link), listener })
+        ends_with_link,
+    }
 }
 
-/// Serves on a Unix socket as an ordinary process.
-fn serve(listen: &Path, began_us: u64) -> ExitCode {
-    let listener = match UnixListener::bind(listen) {
-        Ok(listener) => listener,
-        Err(error) => return fail(&format!("cannot listen on {}: {error}", listen.display())),
+/// Boots a machine, serves, and switches it off, whatever happens.
+fn run_machine(began_us: u64) -> ExitCode {
+    if nix::unistd::getpid().as_raw() != 1 {
+        return say(
+            io::stderr(),
+            "guest-agent: only PID 1 can be the init of a machine\n",
+            EXIT_USAGE,
+        );
+    }
+    // Ctrl-Alt-Del then asks for an orderly end, which is what the signal means that comes instead.
+    nix::sys::reboot::set_cad_enabled(false).ok();
+    let (halt, written) = match machine::enter() {
+        Ok(Machine { line, written, .. }) if line.probe => (line.halt, written),
+        Ok(Machine { mut booted, line, link, serial, written }) => {
+            for word in &line.unknown {
+                say(io::stderr(), &format!("guest-agent: {word} is not known\n"), 0);
+            }
+            let is_asked_for = link.is_some() || serial.is_some() && line.ask;
+            let ends_with_link = is_asked_for && !booted.config.door;
+            if let Some(program) = &line.hand_over
+                && let Err(error) = hand_over::to(program)
+            {
+                let message = format!("{program} cannot be executed: {error}");
+                return refuse_machine(&message, link.or(serial.map(|port| port.file)), line.halt);
+            }
+            let settings = Config {
+                init: line.hand_over.is_none(),
+                machine: true,
+                ..settings(&mut booted, began_us, ends_with_link, line.scratch.is_none())
+            };
+            let groups = CgroupSupport::discover(booted.cgroup_root.take());
+            let doors = Doors {
+                link,
+                listener: None,
+                vsock: (!ends_with_link && serial.is_none()).then_some(line.port),
+                dial: (line.dial && serial.is_none()).then_some(line.port),
+                serial,
+            };
+            // A panic that nothing has caught has been told on the console; the disks are to be in
+            // order all the same.
+            catch_unwind(AssertUnwindSafe(|| live(settings, groups, doors))).ok();
+            if line.hand_over.is_some() {
+                hand_over::ask_for_the_end();
+            }
+            (line.halt, written)
+        }
+        Err(machine::Failure { error, line, link }) => {
+            return refuse_machine(&error.to_string(), link, line.halt);
+        }
+    };
+    power::switch_off(halt, written.as_ref());
+    fail("the machine cannot be switched off")
+}
+
+/// Says why nothing comes of the machine, and switches it off.
+fn refuse_machine(message: &str, link: Option<OwnedFd>, halt: Halt) -> ExitCode {
+    fail(message);
+    if let Some(link) = link {
+        host::say_boot_failed(link.as_fd(), message);
+        host::await_end(link.as_fd());
+    }
+    power::switch_off(halt, None);
+    fail("the machine cannot be switched off")
+}
+
+/// Serves as an ordinary process.
+fn serve(listen: &Listen, began_us: u64) -> ExitCode {
+    let doors = match listen {
+        Listen::Vsock(port) => Doors { vsock: Some(*port), ..Doors::default() },
+        Listen::Unix(path) => match UnixListener::bind(path) {
+            Ok(listener) => Doors { listener: Some(listener), ..Doors::default() },
+            Err(error) => return fail(&format!("cannot listen on {}: {error}", path.display())),
+        },
     };
     let settings = Config {
         init: nix::unistd::getpid().as_raw() == 1,
+        machine: false,
         env: std::env::vars().collect(),
         scratch_in_memory: false,
         boot: Vec::new(),
         began_us,
         ends_with_link: false,
     };
-    let doors = Doors { link: None, listener: Some(listener) };
     let exit = live(settings, CgroupSupport::discover(None), doors);
-    // The socket is ours; leaving it would tell others that somebody still listens.
-    std::fs::remove_file(listen).ok();
+    if let Listen::Unix(path) = listen {
+        // The socket is ours; leaving it would tell others that somebody still listens.
+        std::fs::remove_file(path).ok();
+    }
     exit
 }
 

@@ -19,7 +19,7 @@ use crate::flow::{Inlet, Outlet};
 use crate::serve::Peer;
 use crate::session::Starter;
 use crate::task::{self, Work};
-use crate::{file, metrics, port, repl};
+use crate::{adopt, file, freeze, metrics, port, repl};
 
 /// The kernel's largest file offset; nothing above it can be added to without care.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -133,6 +133,19 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::Shutdown(ask) => {
             agent.stop(ask.grace_ms.map_or(STOP_GRACE_GUEST, Duration::from_millis));
             peer.answer(id, Ok(Reply::Done {}));
+        }
+        Request::Freeze { watchdog_ms } => later(peer, id, freeze::freeze(agent, watchdog_ms)),
+        Request::Thaw { time_us } => {
+            // First the clock: what goes on shall not see the old time.
+            let drift_us = time_us.and_then(|time_us| adopt::step(agent, time_us));
+            let frozen_ms = freeze::thaw(agent);
+            peer.answer(id, Ok(Reply::Thawed { frozen_ms, drift_us }));
+        }
+        Request::Adopt(ask) => peer.answer(id, adopt::adopt(agent, peer, id, ask)),
+        // No stream opens: what the host sends on one that it has opened means nothing.
+        Request::Unknown { name } => {
+            let message = format!("this agent knows no request {name:?}");
+            peer.answer(id, Err(Fault::new(FaultCode::Unsupported, message)));
         }
     }
 }

@@ -1,35 +1,24 @@
 //! The life of an agent once it is what it is to be: serve, hear signals, stop in order.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
 use protocol::limits::STOP_GRACE_GUEST;
 use tokio::task::LocalSet;
 
 use crate::agent::Agent;
 use crate::cgroup::CgroupSupport;
 use crate::config::Config;
+use crate::doors::Doors;
 use crate::limits::{FILE_THREAD_KEPT, FILE_THREADS_MAX, GOODBYE_FLUSH_MAX};
-use crate::metrics;
 use crate::pid1::reaper::{Reaper, Remaining};
 use crate::pid1::shutdown::{self, Scope};
 use crate::pid1::signals::{Blocked, Notice, Signals};
-use crate::serve;
 use crate::session::HOUSEKEEPING;
 use crate::task;
-
-/// How hosts reach the agent.
-pub struct Doors {
-    /// A connection that is there from the beginning.
-    pub link: Option<OwnedFd>,
-    pub listener: Option<UnixListener>,
-}
+use crate::{hotplug, metrics};
 
 /// Runs the agent to its end.
 pub fn run(
@@ -66,11 +55,9 @@ async fn live(
     }
     task::spawn(hear_signals(agent.clone(), signals));
     task::spawn(keep_house(agent.clone()));
-    if let Some(link) = doors.link {
-        serve::accept(&agent, link);
-    }
-    if let Some(listener) = doors.listener {
-        task::spawn(answer_door(agent.clone(), listener)?);
+    doors.open(&agent)?;
+    if agent.config.machine {
+        task::spawn(hotplug::watch(agent.clone()));
     }
     // Behind the link, so that the first sample is in nobody's way.
     task::spawn(metrics::run(agent.clone()));
@@ -143,40 +130,3 @@ async fn keep_house(agent: Rc<Agent>) {
         }
     }
 }
-
-/// Accepts connections for as long as the agent lives. Only our own user and root may come in.
-fn answer_door(
-    agent: Rc<Agent>,
-    listener: UnixListener,
-) -> io::Result<impl Future<Output = ()> + 'static> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::UnixListener::from_std(listener)?;
-    Ok(async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    if may_enter(&stream)
-                        && let Ok(stream) = stream.into_std()
-                    {
-                        serve::accept(&agent, stream.into());
-                    }
-                }
-                // Out of descriptors, most likely: others may close some.
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
-        }
-    })
-}
-
-fn may_enter(stream: &tokio::net::UnixStream) -> bool {
-    // Seen from a user namespace, an unmapped user outside shows as the overflow id; the door's
-    // directory is what keeps strangers out there.
-    const OVERFLOW: u32 = 65534;
-    getsockopt(stream, PeerCredentials).is_ok_and(|peer| {
-        let own = nix::unistd::geteuid().as_raw();
-        peer.uid() == own || peer.uid() == 0 || (peer.uid() == OVERFLOW && own == 0)
-    })
-}
-
-/// How long accepting rests after it failed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

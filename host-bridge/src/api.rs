@@ -65,6 +65,7 @@ use problem::Problem;
 use route::Routes;
 
 use crate::keys::Keyring;
+use crate::machine::MachineKind;
 use crate::sandbox::{Registry, SandboxRef};
 
 /// What a door is opened with.
@@ -80,6 +81,7 @@ pub struct Options {
 /// What a sandbox gets of which its maker says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
+    pub machine: MachineKind,
     pub memory_mib: Option<u64>,
     pub cpu_millis: Option<u32>,
     pub ttl_ms: Option<u64>,

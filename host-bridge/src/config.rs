@@ -119,6 +119,11 @@ impl Paths {
         self.runtime.join("boxes")
     }
 
+    /// One directory per namespace, and in it one per snapshot.
+    pub fn snapshots(&self) -> PathBuf {
+        self.state.join("snapshots")
+    }
+
     /// One directory per sandbox, by its id: record and logs.
     pub fn state_boxes(&self) -> PathBuf {
         self.state.join("boxes")

@@ -17,6 +17,7 @@ mod door;
 mod line;
 mod lock;
 pub mod message;
+mod pool;
 mod refusal;
 mod serve;
 mod server;
@@ -25,6 +26,7 @@ pub use client::{Client, ClientError};
 pub use door::DoorError;
 pub use lock::{LockError, Locks};
 pub use message::{Code, Dialled, List, Refusal, Version};
+pub use pool::{PoolError, pool_options};
 pub use serve::{ServeError, ServeOptions, serve};
 pub use server::Server;
 

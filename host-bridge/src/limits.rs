@@ -20,6 +20,36 @@ pub const SCRATCH_BYTES_MIN: u64 = 1024 * 1024;
 /// From the launch of a machine to its welcome. A process machine needs milliseconds; a host that
 /// swaps may need seconds; what takes longer is broken and shall say so.
 pub const BOOT_DEADLINE: Duration = Duration::from_secs(20);
+/// The same for a virtual machine, whose kernel boots first: two seconds under software emulation on
+/// an idle host, and several times that on a busy one.
+pub const VIRTUAL_BOOT_DEADLINE: Duration = Duration::from_secs(40);
+/// The memory of a virtual machine that names none: both interpreters fit, with room to work.
+pub const VIRTUAL_MEMORY_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
+/// The part of its memory that a virtual machine's writable layer may fill; a larger layer is on a
+/// disk of its own.
+pub const VIRTUAL_SCRATCH_PART_OF_MEMORY: u64 = 2;
+/// The least that the kernel and the agent boot in.
+pub const VIRTUAL_MEMORY_BYTES_MIN: u64 = 72 * 1024 * 1024;
+/// Processors of a virtual machine: what every monitor takes without further devices.
+pub const VIRTUAL_CPUS_MAX: u32 = 32;
+/// How long an order to a monitor may take that only changes a state.
+pub const MONITOR_ORDER_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the guest may take to let go of a device, with a kernel that is emulated on a busy host.
+pub const UNPLUG_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a whole snapshot may take to be written: a large memory on a slow disk.
+pub const SNAPSHOT_WRITE_DEADLINE: Duration = Duration::from_secs(300);
+/// What a snapshot's memory file may have beyond the memory itself: the devices' states, and the
+/// marks between pages.
+pub const SNAPSHOT_MARGIN_BYTES: u64 = 64 * 1024 * 1024;
+/// After so long of its own time a guest's workload goes on by itself. Its time stands still while
+/// the snapshot is written, so this is the time around that, and that of a clone until it is adopted.
+pub const SNAPSHOT_WATCHDOG: Duration = Duration::from_secs(60);
+/// How long an agent may take to find its links cut and call: its pauses grow to five seconds.
+pub const SNAPSHOT_CALL_DEADLINE: Duration = Duration::from_secs(20);
+/// How long the way to a resumed agent may seem to be whole without an answer, before it is made anew.
+pub const RESUME_PATIENCE: Duration = Duration::from_secs(3);
+/// How long an agent may take to answer when its machine goes on.
+pub const WAKE_DEADLINE: Duration = Duration::from_secs(20);
 /// What is kept of the agent's own log in memory when there is no directory for it: its last words
 /// are a few lines.
 pub const CONSOLE_BYTES_MAX: u64 = 256 * 1024;
@@ -94,9 +124,46 @@ pub const IDLE_LOOK_DEADLINE: Duration = Duration::from_secs(5);
 /// A time shown of an expiry is corrected when the clocks have come apart by more than this.
 pub const EXPIRY_DRIFT_SHOWN: Duration = Duration::from_secs(1);
 
+/// Snapshots that a bridge keeps: as many as people keep apart by name.
+pub const SNAPSHOTS_MAX: usize = 64;
+/// What they may take of the disk together, the one that is written now counted in full.
+pub const SNAPSHOTS_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+
 /// What is kept of each output when all of it is asked for at the end: a caller that wants more
 /// reads it as it comes.
 pub const WHOLE_OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+// The warm pool.
+
+/// Machines that a pool keeps ready, of all entries together: each is a process tree, a socket and a
+/// writable layer that nobody uses, and at some hundred the starts themselves are fast enough.
+pub const POOL_MACHINES_MAX: usize = 256;
+/// Interpreters started ahead in one pooled machine: one per language, and a few more.
+pub const POOL_CONTEXTS_MAX: usize = 8;
+/// Pooled machines that are started at the same time at most, whatever is set: more only take the
+/// processors from those who work.
+pub const POOL_STARTS_MAX: usize = 16;
+/// How long a pooled machine may take to become somebody's. It needs a fraction of a millisecond; one
+/// that takes longer is given up, and whoever waits gets another.
+pub const POOL_CLAIM_DEADLINE: Duration = Duration::from_secs(1);
+/// Pooled machines that one creation tries before it starts one: whatever has ended these has
+/// probably ended the others too.
+pub const POOL_CLAIM_TRIES_MAX: usize = 3;
+/// How often a ready machine is asked whether it lives, unless set otherwise. Its death is noticed
+/// anyway; this finds agents that hang.
+pub const POOL_CHECK_EVERY: Duration = Duration::from_secs(10);
+/// How long it may take to answer.
+pub const POOL_CHECK_DEADLINE: Duration = Duration::from_secs(5);
+/// The pause after a failed start, doubled with each failure up to the longest: what is broken is not
+/// mended by haste, and what was mended is noticed within a minute.
+pub const POOL_PAUSE_MIN: Duration = Duration::from_secs(1);
+pub const POOL_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A pooled machine that dies younger than this counts as one that did not start.
+pub const POOL_LIFE_MIN: Duration = Duration::from_secs(10);
+/// How long an interpreter may take to be ready on a machine without hardware help.
+pub const POOL_WARM_DEADLINE: Duration = Duration::from_secs(60);
+/// How often it is looked whether it is.
+pub const POOL_WARM_LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 // Output logs.
 
@@ -149,7 +216,7 @@ const _: () =
 const _: () =
     assert!(FRAME_BYTES_MAX >= CONTROL_LINE_BYTES_MAX, "what a start asks for fits the boot frame");
 const _: () = assert!(
-    BOOT_DEADLINE.as_secs() < CONTROL_REPLY_DEADLINE.as_secs(),
+    VIRTUAL_BOOT_DEADLINE.as_secs() < CONTROL_REPLY_DEADLINE.as_secs(),
     "a client hears of a failed boot"
 );
 const _: () = assert!(SESSIONS_MAX * 320 < LOG_RECORD_BYTES_MAX, "a segment's head fits a record");

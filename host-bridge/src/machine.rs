@@ -10,12 +10,19 @@
 //! A machine knows nothing of names, records or logs: those are `sandbox`'s, which calls this. It
 //! never decides by itself to end a machine, except one whose start failed half-way.
 
+mod boot;
+pub mod cloud_hypervisor;
+pub mod drive;
 pub mod external;
+pub mod firecracker;
 pub mod id;
+pub mod kvm;
 pub mod process;
+pub mod qemu;
+pub mod vmm;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -25,7 +32,7 @@ use nix::errno::Errno;
 use protocol::limits::RESUME_WINDOW;
 use serde::{Deserialize, Serialize};
 
-use crate::guest::{Guest, Options};
+use crate::guest::{Guest, GuestError, Options};
 use crate::limits::{BOOT_DEADLINE, REDIAL_DEADLINE};
 use crate::link::{Address, LinkError};
 pub use id::BoxId;
@@ -62,6 +69,11 @@ pub trait Running: Send + Sync {
         Vec::new()
     }
 
+    /// What it can do with its time; `None` for a machine that can only run and end.
+    fn suspend(&self) -> Option<&dyn Suspend> {
+        None
+    }
+
     /// Stops in order: the agent is asked, granted `grace`, and killed when it takes longer.
     /// Returns when the machine is gone, or when even killing did not help in time.
     fn stop(&self, grace: Duration) -> BoxFuture<'_, ()>;
@@ -76,6 +88,28 @@ pub trait Running: Send + Sync {
     fn exited(&self) -> BoxFuture<'static, MachineExit>;
 }
 
+/// Standing still, and being written down. None of it loses anything: what is under way with the
+/// agent waits, and goes on.
+pub trait Suspend: Send + Sync {
+    /// Stands still until it is resumed, also when this bridge is gone meanwhile.
+    fn pause(&self) -> BoxFuture<'_, Result<(), MachineError>>;
+
+    /// Goes on, with its clock stepped to the host's.
+    fn resume(&self) -> BoxFuture<'_, Result<Resumed, MachineError>>;
+
+    /// Writes the machine into an empty directory and lets it go on. What is written is whole and on
+    /// disk when this returns; what a failure leaves is of no use.
+    fn snapshot<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>>;
+}
+
+/// How a machine went on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// How far its clock was ahead of the host's before it was stepped, in microseconds. Absent where
+    /// it shares the host's.
+    pub drift_us: Option<i64>,
+}
+
 /// What became of a machine that an earlier bridge left behind.
 pub enum Adoption {
     /// It lives; its agent may or may not answer.
@@ -88,6 +122,9 @@ pub enum Adoption {
 #[derive(Clone)]
 pub struct Machines {
     pub process: Arc<dyn Machine>,
+    pub qemu: Arc<dyn Machine>,
+    pub firecracker: Arc<dyn Machine>,
+    pub cloud_hypervisor: Arc<dyn Machine>,
     pub external: Arc<dyn Machine>,
 }
 
@@ -95,15 +132,34 @@ impl Machines {
     pub fn get(&self, kind: MachineKind) -> &Arc<dyn Machine> {
         match kind {
             MachineKind::Process => &self.process,
+            MachineKind::Qemu => &self.qemu,
+            MachineKind::Firecracker => &self.firecracker,
+            MachineKind::CloudHypervisor => &self.cloud_hypervisor,
             MachineKind::External => &self.external,
         }
+    }
+}
+
+#[cfg(test)]
+impl Machines {
+    /// The same machine, whatever kind is asked for.
+    pub fn all(machine: &Arc<dyn Machine>) -> Self {
+        let [process, qemu, firecracker, cloud_hypervisor, external] =
+            [(); 5].map(|()| Arc::clone(machine));
+        Self { process, qemu, firecracker, cloud_hypervisor, external }
     }
 }
 
 impl Default for Machines {
     fn default() -> Self {
         let process = Arc::new(process::ProcessMachine::default());
-        Self { process, external: Arc::new(external::ExternalMachine) }
+        let qemu = Arc::new(vmm::VirtualMachines::new(qemu::Qemu::default()));
+        let firecracker = firecracker::Firecracker::default();
+        let firecracker = Arc::new(vmm::VirtualMachines::new(firecracker));
+        let cloud_hypervisor = cloud_hypervisor::CloudHypervisor;
+        let cloud_hypervisor = Arc::new(vmm::VirtualMachines::new(cloud_hypervisor));
+        let external = Arc::new(external::ExternalMachine);
+        Self { process, qemu, firecracker, cloud_hypervisor, external }
     }
 }
 
@@ -114,16 +170,35 @@ pub enum MachineKind {
     /// The agent as init of new namespaces on this host. Fast, and no security boundary.
     #[default]
     Process,
+    /// A virtual machine of QEMU, with the host's hypervisor where that works.
+    Qemu,
+    /// A virtual machine of Firecracker, on the host's hypervisor.
+    Firecracker,
+    /// A virtual machine of Cloud Hypervisor, on the host's hypervisor.
+    #[serde(rename = "cloud-hypervisor")]
+    CloudHypervisor,
     /// A machine that somebody else runs; the bridge only connects.
     External,
 }
 
 impl MachineKind {
-    pub const ALL: [Self; 2] = [Self::Process, Self::External];
+    pub const ALL: [Self; 5] =
+        [Self::Process, Self::Qemu, Self::Firecracker, Self::CloudHypervisor, Self::External];
+
+    /// Whether a kernel of its own is booted for it, from an image of the kit.
+    pub fn is_virtual(self) -> bool {
+        match self {
+            Self::Process | Self::External => false,
+            Self::Qemu | Self::Firecracker | Self::CloudHypervisor => true,
+        }
+    }
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
+            Self::Qemu => "qemu",
+            Self::Firecracker => "firecracker",
+            Self::CloudHypervisor => "cloud-hypervisor",
             Self::External => "external",
         }
     }
@@ -137,7 +212,9 @@ impl fmt::Display for MachineKind {
 
 /// No machine is called that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a kind of machine; there are \"process\" and \"external\"")]
+#[error(
+    "{0:?} is not a kind of machine; there are \"process\", \"qemu\", \"firecracker\", \"cloud-hypervisor\" and \"external\""
+)]
 pub struct UnknownMachine(pub String);
 
 impl FromStr for MachineKind {
@@ -156,6 +233,8 @@ pub struct MachineSpec {
     pub hostname: String,
     /// The directory that becomes the root file system, read-only.
     pub root: PathBuf,
+    /// The image of a virtual machine, by its name in the kit or its path.
+    pub image: Option<String>,
     pub scratch_bytes: u64,
     pub bounds: Bounds,
     pub env: Vec<(String, String)>,
@@ -165,6 +244,8 @@ pub struct MachineSpec {
     pub directories: Option<Directories>,
     /// Where the agent of an external machine listens.
     pub address: Option<Address>,
+    /// The directory of a snapshot that the machine goes on from, instead of booting.
+    pub restore: Option<PathBuf>,
 }
 
 /// The two directories of one sandbox; both are there and private.
@@ -181,6 +262,9 @@ pub struct Trace {
     pub process: Option<ProcessIdentity>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
+    /// It was told to stand still.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// How a machine ended, as far as the bridge can know.
@@ -190,6 +274,10 @@ pub enum MachineExit {
     Exited { code: i32 },
     /// Its process died of a signal.
     Signaled { signal: i32 },
+    /// The machine was switched off from within; the monitor may say by what.
+    PoweredOff { reason: Option<String> },
+    /// Its kernel gave up.
+    Panicked { console: String },
     /// It is gone, and the kernel tells only its parent how; an earlier bridge was that.
     Gone,
     /// Nobody can reach it any more.
@@ -201,6 +289,11 @@ impl fmt::Display for MachineExit {
         match self {
             Self::Exited { code } => write!(f, "its agent exited with {code}"),
             Self::Signaled { signal } => write!(f, "its agent died of signal {signal}"),
+            Self::PoweredOff { reason: Some(reason) } => {
+                write!(f, "it was switched off from within: {reason}")
+            }
+            Self::PoweredOff { reason: None } => f.write_str("it was switched off from within"),
+            Self::Panicked { console } => write!(f, "its kernel died: {console}"),
             Self::Gone => f.write_str("its agent is gone"),
             Self::Unreachable { reason } => f.write_str(reason),
         }
@@ -235,11 +328,44 @@ pub enum MachineError {
         "an external machine needs the address of its agent, like unix:/path, hybrid:/path:1024 or vsock:3:1024"
     )]
     NoAddress,
+    #[error(transparent)]
+    Kit(#[from] vmm::KitError),
+    #[error("{name} is missing: {remedy}")]
+    Program { name: &'static str, remedy: &'static str },
+    #[error(
+        "a virtual machine with {bytes} bytes of memory does not boot; give it at least {bytes_min}"
+    )]
+    Memory { bytes: u64, bytes_min: u64 },
+    #[error("a {kind} machine needs a hypervisor that runs guests, and {source}: {remedy}")]
+    NoHypervisor { kind: MachineKind, source: kvm::NoKvm, remedy: &'static str },
+    #[error(transparent)]
+    Api(#[from] vmm::ApiError),
+    #[error("the machine's monitor did not do as it was told: {reason}")]
+    Monitor { reason: String },
+    #[error("a {kind} machine cannot {what}: {reason}")]
+    CannotSuspend { kind: MachineKind, what: &'static str, reason: &'static str },
+    #[error("could not {action}: {source}")]
+    Asked { action: &'static str, source: GuestError },
+    #[error("the snapshot does not fit this host: its {what} is {snapshot}, and here it is {here}")]
+    OtherMachine { what: String, snapshot: String, here: String },
+    #[error("{path:?} is no whole snapshot: {reason}")]
+    BrokenSnapshot { path: PathBuf, reason: String },
     #[error("a {kind} machine has no address of its own to choose; leave it out")]
     UselessAddress { kind: MachineKind },
 }
 
 impl MachineError {
+    /// The same, with what the machine said last.
+    fn with_console(mut self, words: &str) -> Self {
+        if let Self::Died { console, .. }
+        | Self::Silent { console, .. }
+        | Self::Link { console, .. } = &mut self
+        {
+            words.clone_into(console);
+        }
+        self
+    }
+
     /// What to do about it, where its own words do not say.
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -9,6 +9,9 @@
 //!                        └──────────────────────▶ lost ──────────────────┘
 //! ```
 //!
+//! From running a sandbox goes to paused and back, where its machine can; paused it is stopped and
+//! killed as ever.
+//!
 //! The [`registry::Registry`] maps a name to the one task that owns it; only that task changes the
 //! sandbox's state, writes its record and orders its machine about. `control` and `api` call this;
 //! it knows nothing of who asks or how.
@@ -21,10 +24,12 @@ pub mod name;
 pub mod one_shot;
 mod owner;
 mod page;
+pub mod pool;
 mod presence;
 pub mod record;
 mod recorder;
 pub mod registry;
+pub mod snapshot;
 pub mod spec;
 pub mod state;
 
@@ -41,10 +46,11 @@ pub use presence::Activity;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
 pub use registry::{Registry, Until};
+pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
 
-use crate::limits::{SANDBOXES_MAX, WORKDIR_BYTES_MAX};
+use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_BYTES_MAX};
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
 
@@ -85,6 +91,22 @@ pub enum SandboxError {
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
     #[error("the agent of {which} does not answer any more: {reason}")]
     Lost { which: SandboxRef, reason: String },
+    #[error("{which} is paused")]
+    Paused { which: SandboxRef },
+    #[error("{which} is being paused, resumed or written down already")]
+    Busy { which: SandboxRef },
+    #[error("there is no snapshot {snapshot}")]
+    NoSnapshot { snapshot: SandboxRef },
+    #[error("there is a snapshot {snapshot} already")]
+    SnapshotTaken { snapshot: SandboxRef },
+    #[error("the {what} is that of the snapshot {snapshot}, and cannot be another")]
+    SnapshotFixes { snapshot: SandboxRef, what: &'static str },
+    #[error("{SNAPSHOTS_MAX} snapshots are kept, which is the limit; remove some")]
+    TooManySnapshots,
+    #[error(
+        "the snapshots take {bytes} bytes, and with this one they may take more than {SNAPSHOTS_BYTES_MAX}; remove some"
+    )]
+    SnapshotsTooLarge { bytes: u64 },
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error("could not {action} {path:?}: {source}")]

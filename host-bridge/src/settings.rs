@@ -20,6 +20,7 @@ mod limits;
 mod listen;
 mod load;
 mod page;
+mod pool;
 mod shown;
 mod table;
 mod value;
@@ -33,6 +34,7 @@ pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
 pub use load::Overrides;
 pub use page::{example, reference};
+pub use pool::{Asked, Pool, PoolEntry};
 pub use value::Wrong;
 
 /// Everything that can be set, as it holds.
@@ -41,6 +43,7 @@ pub struct Settings {
     pub server: Server,
     pub log: Log,
     pub defaults: Defaults,
+    pub pool: Pool,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
     /// The file that was read.
@@ -135,6 +138,8 @@ impl LogLevel {
 /// `[defaults]`: what a sandbox has that names nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
+    /// A kind of machine by its name; the list of options has those that there are.
+    pub machine: &'static str,
     pub memory_mib: u64,
     /// Thousandths of a CPU.
     pub cpu_millis: u32,

@@ -5,21 +5,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
+#[macro_use]
+mod place;
+
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use host_bridge::config::{Paths, find_agent};
 use host_bridge::control::{Client, Server};
 use host_bridge::guest::contexts::open;
 use host_bridge::guest::exec::collect;
 use host_bridge::guest::{Guest, Options, RunCode};
-use host_bridge::machine::Machines;
-use host_bridge::sandbox::{
-    ExpiryKind, Registry, SandboxError, SandboxRef, Spec, State, Until, Why, event, one_shot,
-};
-use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
-use protocol::{Cause, Text};
+use host_bridge::sandbox::{ExpiryKind, Registry, SandboxError, Spec, State, Until, Why, one_shot};
+use protocol::Cause;
+
+use self::place::{Place, groups_named, script, which};
 
 /// Long enough for the slowest machine; a test that waits so long fails.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -27,63 +26,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// An idle time that a busy host does not stretch beyond recognition.
 const IDLE: Duration = Duration::from_millis(600);
 
-macro_rules! needs_agent {
-    () => {
-        if let Err(reason) = find_agent() {
-            println!("skipped: {reason}");
-            return;
-        }
-    };
-}
-
-/// Directories of a test, removed with it.
-struct Place(Paths);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let base = PathBuf::from(format!("/tmp/burrow-expiry-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&base);
-        let paths = Paths { runtime: base.join("run"), state: base.join("state") };
-        paths.prepare().unwrap();
-        Self(paths)
-    }
-
-    async fn registry(&self) -> Registry {
-        Registry::open(self.0.clone(), Machines::default(), event::nobody()).await.unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.0.runtime.parent().unwrap());
-    }
-}
-
-fn which(text: &str) -> SandboxRef {
-    text.parse().unwrap()
-}
-
 /// A sandbox that expires when it is left alone.
 fn idling(name: &str) -> Spec {
     let mut spec = Spec::new(which(name));
     spec.idle_ttl_ms = Some(IDLE.as_millis() as u64);
     spec
-}
-
-fn script(id: &str, script: &str) -> Start {
-    Start {
-        session: id.parse().unwrap(),
-        program: Program::Script { script: Text::from(script), shell: None },
-        cwd: None,
-        env: Vec::new(),
-        user: None,
-        stdio: Stdio::Pipes { stdin: false },
-        deadline_ms: None,
-        spool: SpoolSpec::default(),
-        holders: Vec::new(),
-        tied: false,
-        limits: GroupLimits::default(),
-    }
 }
 
 /// A client of its own, as those have that the bridge does not see.
@@ -294,20 +241,4 @@ async fn processors_are_bounded_or_the_record_says_that_they_are_not() {
     }
     registry.remove(&which("web"), true).await.unwrap();
     assert!(groups_named(&format!("burrow-{}", record.id)).is_empty());
-}
-
-fn groups_named(name: &str) -> Vec<PathBuf> {
-    let mut waiting = vec![PathBuf::from("/sys/fs/cgroup")];
-    let mut found = Vec::new();
-    while let Some(directory) = waiting.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if entry.file_name() == name {
-                    found.push(entry.path());
-                }
-                waiting.push(entry.path());
-            }
-        }
-    }
-    found
 }

@@ -5,14 +5,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
+#[macro_use]
+mod place;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread::panicking;
 use std::time::{Duration, Instant};
 
-use host_bridge::config::{Paths, find_agent};
+use host_bridge::config::Paths;
 use host_bridge::control::{Client, ClientError, Code, List, ServeOptions, serve};
 use host_bridge::guest::exec::collect;
 use host_bridge::guest::{Guest, Options};
@@ -20,66 +22,19 @@ use host_bridge::machine::{MachineError, Machines};
 use host_bridge::sandbox::log::{Entry, Event, From, Reader};
 use host_bridge::sandbox::record::Kept;
 use host_bridge::sandbox::{
-    EventSink, RECORDED_HOLDER, Registry, SandboxError, SandboxRef, Spec, State, Why, event,
-    find_log, one_shot,
+    EventSink, RECORDED_HOLDER, Registry, SandboxError, Spec, State, Why, event, find_log, one_shot,
 };
 use host_bridge::settings::Settings;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::message::Channel;
-use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
-use protocol::{Cause, SessionId, Text};
+use protocol::requests::Start;
+use protocol::{Cause, SessionId};
+
+use self::place::{Place, groups_named, script, which};
 
 /// Long enough for the slowest machine; a test that waits so long fails.
 const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Says why a test cannot run here, if it cannot.
-fn missing() -> Option<String> {
-    find_agent().err().map(|error| error.to_string())
-}
-
-macro_rules! needs_agent {
-    () => {
-        if let Some(reason) = missing() {
-            println!("skipped: {reason}");
-            return;
-        }
-    };
-}
-
-/// Directories of a test, removed with it.
-struct Place(Paths);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let base = PathBuf::from(format!("/tmp/burrow-test-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&base);
-        let paths = Paths { runtime: base.join("run"), state: base.join("state") };
-        paths.prepare().unwrap();
-        Self(paths)
-    }
-
-    async fn registry(&self) -> Registry {
-        Registry::open(self.0.clone(), Machines::default(), event::nobody()).await.unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // A test that failed has left its sandboxes running.
-        for name in children_named(&self.0.state_boxes()) {
-            let kept = Kept::read(&self.0.state_boxes().join(name));
-            if let Some(pid) = kept.ok().and_then(|kept| kept.record.pid).filter(|_| panicking()) {
-                let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
-            }
-        }
-        let _ = fs::remove_dir_all(self.0.runtime.parent().unwrap());
-    }
-}
-
-fn which(text: &str) -> SandboxRef {
-    text.parse().unwrap()
-}
 
 fn spec(name: &str) -> Spec {
     Spec::new(which(name))
@@ -89,26 +44,14 @@ fn session(id: &str) -> SessionId {
     id.parse().unwrap()
 }
 
-/// A shell script as a session, recorded or not.
-fn script(id: &str, script: &str, recorded: bool) -> Start {
-    Start {
-        session: session(id),
-        program: Program::Script { script: Text::from(script), shell: None },
-        cwd: None,
-        env: Vec::new(),
-        user: None,
-        stdio: Stdio::Pipes { stdin: false },
-        deadline_ms: None,
-        spool: SpoolSpec::default(),
-        holders: if recorded { vec![RECORDED_HOLDER.to_owned()] } else { Vec::new() },
-        tied: false,
-        limits: GroupLimits::default(),
-    }
+/// A shell script as a session that is recorded.
+fn recorded(id: &str, text: &str) -> Start {
+    Start { holders: vec![RECORDED_HOLDER.to_owned()], ..script(id, text) }
 }
 
 async fn output_of(guest: &Guest, text: &str) -> (String, Cause) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let start = script("look", text, false);
+    let start = script("look", text);
     let finished = collect(
         guest,
         &start,
@@ -251,7 +194,7 @@ async fn a_sandbox_is_started_recorded_stopped_and_removed() {
     let (address, _) = registry.dial(&which("web")).unwrap();
     let guest = Guest::connect(address, Options::named("t"));
     let guest = guest.await.unwrap();
-    guest.start(&script("s1", "seq 1 10000", true)).await.unwrap();
+    guest.start(&recorded("s1", "seq 1 10000")).await.unwrap();
     let cause = until("the exit in the log", || read_log(&place.0, "web", "s1").1).await;
     assert_eq!(cause, Cause::Exited { code: 0 });
     let expected = numbers_up_to(10_000);
@@ -283,7 +226,7 @@ async fn what_a_session_says_while_it_is_stopped_is_in_the_log() {
     let options = Options::named("t");
     let guest = Guest::connect(address, options).await.unwrap();
     let text = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done";
-    guest.start(&script("s", text, true)).await.unwrap();
+    guest.start(&recorded("s", text)).await.unwrap();
     until("the session to be up", || (read_log(&place.0, "web", "s").0 == b"up\n").then_some(()))
         .await;
     registry.stop(&which("web"), Duration::from_secs(10)).await.unwrap();
@@ -311,22 +254,6 @@ async fn a_killed_supervisor_is_noticed_and_nothing_stays() {
     let groups = groups_named(&format!("burrow-{}", record.id));
     assert!(groups.is_empty(), "{groups:?} are left");
     registry.remove(&which("web"), false).await.unwrap();
-}
-
-fn groups_named(name: &str) -> Vec<PathBuf> {
-    let mut waiting = vec![PathBuf::from("/sys/fs/cgroup")];
-    let mut found = Vec::new();
-    while let Some(directory) = waiting.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if entry.file_name() == name {
-                    found.push(entry.path());
-                }
-                waiting.push(entry.path());
-            }
-        }
-    }
-    found
 }
 
 /// Where a test that is run in a process of its own finds its directories.
@@ -374,7 +301,7 @@ async fn as_a_bridge_that_is_killed() {
     let (address, _) = registry.dial(&which("kept")).unwrap();
     let options = Options::named("t");
     let guest = Guest::connect(address, options).await.unwrap();
-    guest.start(&script("flood", "seq 1 3000000", true)).await.unwrap();
+    guest.start(&recorded("flood", "seq 1 3000000")).await.unwrap();
     std::future::pending::<()>().await;
 }
 
@@ -431,7 +358,7 @@ async fn a_bridge_killed_in_a_flood_finds_its_sandboxes_again_and_the_output_is_
 async fn as_a_one_shot_that_is_killed() {
     let Some(paths) = place_of_parent() else { return };
     let sandbox = one_shot(&paths, &spec("once")).await.unwrap();
-    sandbox.guest().start(&script("s", "sleep 1000", false)).await.unwrap();
+    sandbox.guest().start(&script("s", "sleep 1000")).await.unwrap();
     fs::write(paths.state.join("up"), "").unwrap();
     std::future::pending::<()>().await;
 }

@@ -1,7 +1,8 @@
 //! What a host tells an agent before it is an agent: the body of the `boot` frame.
 //!
-//! The process machine sends it as the first frame over the inherited socket pair. Everything that
-//! a sandbox is made of is in here, so that nothing of it shows in an argument vector.
+//! It is the first frame on the first link: the socket pair that the agent of a process machine
+//! inherits, or the connection by which a virtual machine asks. Everything that a sandbox is made of
+//! is in here, so that nothing of it shows in an argument vector or on a kernel command line.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,10 @@ pub struct BootConfig {
     /// Whether descriptor 1 is a listening socket on which the host comes back.
     #[serde(default)]
     pub door: bool,
+    /// The host's wall clock, microseconds since 1970; 0 where the machine has a clock of its own
+    /// or shares the host's.
+    #[serde(default)]
+    pub time_us: u64,
 }
 
-decode_struct!(BootConfig: sandbox, hostname, root, scratch_bytes, env; hide, door);
+decode_struct!(BootConfig: sandbox, hostname, root, scratch_bytes, env; hide, door, time_us);

@@ -176,6 +176,11 @@ impl Answers {
         self.taken.keys().copied().collect()
     }
 
+    /// Whether the host may still lack the answer of a request that was taken on.
+    pub fn is_taken(&self, id: RequestId) -> bool {
+        self.taken.contains_key(&id)
+    }
+
     /// Streams that the host may not have opened yet, because the answer was lost.
     pub fn unopened(&self) -> SortedSet<StreamId> {
         self.taken.values().filter_map(|taken| taken.opened).collect()

@@ -120,12 +120,18 @@ pub struct AgentInfo {
     /// The steps of the boot, in order.
     #[serde(default)]
     pub boot: Vec<BootStep>,
+    /// Whether it has a whole machine to itself, kernel and clock included.
+    #[serde(default)]
+    pub machine: bool,
+    /// From the kernel's start to the entry of `main`; of machines alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_us: Option<u64>,
 }
 
 decode_struct! {
     AgentInfo:
     release, pid, init, hostname, time_ms, uptime_ms, ready_cpu_us, ready_us, memory_bytes, cpus;
-    cgroup_missing, controllers, processes_reaped, boot
+    cgroup_missing, controllers, processes_reaped, boot, machine, kernel_us
 }
 
 /// One step of a boot.

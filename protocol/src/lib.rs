@@ -24,6 +24,7 @@ pub mod mux;
 pub mod record;
 pub mod repl;
 pub mod requests;
+pub mod serial;
 pub mod sorted;
 pub mod spool;
 pub mod stream;

@@ -91,6 +91,17 @@ pub const METRICS_PAGE_MAX: usize = 256;
 /// misses none.
 pub const METRICS_KEPT: usize = 900;
 
+/// The shortest time after which a frozen workload may go on by itself: a host that is told `frozen`
+/// must be able to act on it.
+pub const FREEZE_WATCHDOG_MIN: Duration = Duration::from_secs(1);
+/// The longest. It counts time in which the machine runs, so that the longest snapshot of one that
+/// stands still takes none of it.
+pub const FREEZE_WATCHDOG_MAX: Duration = Duration::from_secs(300);
+/// Random bytes of an adoption: what a generator of 256 bits is seeded with.
+pub const ENTROPY_BYTES_MIN: usize = 32;
+/// More would be hashed down to the same 256 bits.
+pub const ENTROPY_BYTES_MAX: usize = 512;
+
 /// Each end sends a ping when it has sent nothing for so long.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A link on which nothing arrived for so long is dead.
@@ -125,4 +136,6 @@ const _: () = assert!(ARGUMENTS_BYTES_MAX < FRAME_BYTES_MAX, "a start fits a fra
 const _: () = assert!(EXIT_RECORDS_MAX < SESSIONS_MAX, "ended sessions leave room for living ones");
 const _: () =
     assert!(CODE_INLINE_BYTES_MAX + ARGUMENTS_BYTES_MAX <= FRAME_BYTES_MAX, "a run fits a frame");
+const _: () = assert!(FREEZE_WATCHDOG_MIN.as_secs() < FREEZE_WATCHDOG_MAX.as_secs());
+const _: () = assert!(ENTROPY_BYTES_MIN < ENTROPY_BYTES_MAX);
 const _: () = assert!(CODE_BYTES_MAX <= CODE_QUEUED_BYTES_MAX, "the longest code can wait");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::ExitRecord;
 use crate::fault::Fault;
 use crate::hello::AgentInfo;
-use crate::ids::{ContextName, RequestId, SessionId, StreamId};
+use crate::ids::{AgentId, ContextName, RequestId, SessionId, StreamId, Token};
 use crate::metrics;
 use crate::repl;
 use crate::requests as ask;
@@ -83,15 +83,33 @@ pub enum Request {
     Metrics(metrics::AskMetrics),
     Usage(metrics::AskUsage),
     Shutdown(ask::Shutdown),
+    /// Stops every process that sessions and contexts have, and answers when they stand still and
+    /// what they have written is on disk. After `watchdog_ms` the agent lets them go on by itself.
+    Freeze {
+        watchdog_ms: u64,
+    },
+    /// Lets them go on. A machine that stood still itself is told the time, to step its clock to.
+    Thaw {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time_us: Option<u64>,
+    },
+    Adopt(ask::Adopt),
+    /// What a newer host asks and this code does not know. Only ever read: it is answered with the
+    /// fault `unsupported`.
+    #[serde(skip)]
+    Unknown {
+        name: String,
+    },
 }
 
 decode_enum! {
-    Request:
+    Request or Unknown:
     Info {}, Start(), Sessions { since }, Wait { session }, Signal(), Resize(), Subscribe(),
     Input(), Release(), ReadFile(), WriteFile(), Stat { path, follow }, List(), MakeDirectory(),
     Move(), Remove(), TarGet(), TarPut(), Watch(), Forward(), OpenContext(), Contexts {}, Run(),
     Interrupt(), AnswerInput(), Complete(), CheckCode { context, code }, WatchContext { context,
-    stream }, RestartContext { context }, CloseContext { context }, Metrics(), Usage(), Shutdown()
+    stream }, RestartContext { context }, CloseContext { context }, Metrics(), Usage(), Shutdown(),
+    Freeze { watchdog_ms }, Thaw { ; time_us }, Adopt()
 }
 
 /// The body of a reply frame.
@@ -144,13 +162,28 @@ pub enum Reply {
     Completeness(repl::Completeness),
     Metrics(metrics::MetricsPage),
     Usage(metrics::TreeUsage),
+    /// So many control groups stand still, after so long.
+    Frozen {
+        groups: u32,
+        took_us: u64,
+    },
+    /// They had stood still for so long; 0 when they did not.
+    Thawed {
+        frozen_ms: u64,
+        /// How far the wall clock was ahead of the host's before it was stepped; absent where it was
+        /// not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        drift_us: Option<i64>,
+    },
+    Adopted(Adopted),
 }
 
 decode_enum! {
     Reply:
     Done {}, Info(), Started(), Sessions(), Exited(), Subscribed(), Input(), Reading { info; bytes
     }, Written { bytes, entries }, Stat(), Entries(), Context(), Contexts { contexts }, Queued {
-    run, ahead }, Interrupting { ; run }, Completions(), Completeness(), Metrics(), Usage()
+    run, ahead }, Interrupting { ; run }, Completions(), Completeness(), Metrics(), Usage(),
+    Frozen { groups, took_us }, Thawed { frozen_ms; drift_us }, Adopted()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,6 +197,27 @@ pub struct Started {
 }
 
 decode_struct!(Started: pid, repeated; warnings);
+
+/// What an agent is from its adoption on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adopted {
+    /// How far the guest's wall clock was ahead of the host's, before it was stepped.
+    pub drift_us: i64,
+    /// Whether it was stepped; only an agent that has a machine to itself may.
+    pub stepped: bool,
+    /// The agent's new id.
+    pub agent: AgentId,
+    /// The token of the client that asked; every other is void.
+    pub token: Token,
+    /// How long the workload had been frozen; it no longer is.
+    #[serde(default)]
+    pub frozen_ms: u64,
+    /// What of the request could not be had here, and why.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+decode_struct!(Adopted: drift_us, stepped, agent, token; frozen_ms, warnings);
 
 /// One output of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -350,6 +404,10 @@ impl Request {
             Self::Metrics(_) => "metrics",
             Self::Usage(_) => "usage",
             Self::Shutdown(_) => "shutdown",
+            Self::Freeze { .. } => "freeze",
+            Self::Thaw { .. } => "thaw",
+            Self::Adopt(_) => "adopt",
+            Self::Unknown { .. } => "unknown",
         }
     }
 }
@@ -377,6 +435,9 @@ impl Reply {
             Self::Completeness(_) => "completeness",
             Self::Metrics(_) => "metrics",
             Self::Usage(_) => "usage",
+            Self::Frozen { .. } => "frozen",
+            Self::Thawed { .. } => "thawed",
+            Self::Adopted(_) => "adopted",
         }
     }
 }

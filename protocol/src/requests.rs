@@ -376,3 +376,25 @@ pub struct Shutdown {
 }
 
 decode_struct!(Shutdown: ; grace_ms);
+
+/// What a host says to a machine that it has restored from a snapshot or taken from a pool: that it
+/// is the host now, what time it is, and what makes this machine another than its clones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adopt {
+    /// The host's wall clock, microseconds since 1970.
+    pub time_us: u64,
+    /// Random bytes that no other machine is given: [`crate::limits::ENTROPY_BYTES_MIN`] to
+    /// [`crate::limits::ENTROPY_BYTES_MAX`].
+    pub entropy: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Goes over the sandbox's environment, and stays under what a start adds.
+    #[serde(default)]
+    pub env: Vec<(Text, Text)>,
+    /// The machine is a clone of a snapshot: an interpreter that has run nothing yet is exchanged,
+    /// because what it has drawn its random numbers from is in every other clone too.
+    #[serde(default)]
+    pub restored: bool,
+}
+
+decode_struct!(Adopt: time_us, entropy; hostname, env, restored);

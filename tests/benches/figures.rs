@@ -5,6 +5,8 @@
 
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
+mod boot;
+mod pool;
 mod repl;
 mod server;
 
@@ -50,6 +52,14 @@ fn main() {
     }
     if takes("starts") {
         runtime.block_on(starts(&mut report));
+    }
+    if takes("pool") {
+        // As the daemon has it: with threads.
+        let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        threads.expect("a runtime").block_on(pool::figures(&mut report));
+    }
+    if takes("boot") {
+        runtime.block_on(boot::figures(&mut report));
     }
     if takes("many") {
         many(&mut report);

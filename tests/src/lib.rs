@@ -4,7 +4,9 @@
 //! Nothing here asserts anything about Burrow; each test says itself what must hold.
 
 pub mod contexts;
+pub mod door;
 pub mod http;
+pub mod machines;
 pub mod sandbox;
 pub mod server;
 pub mod tmux;
@@ -21,6 +23,22 @@ use tempfile::TempDir;
 
 /// How long anything may take on a busy machine before a test gives it up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A line for each number, after the same words.
+pub fn lines(words: &str, numbers: std::ops::Range<u32>) -> String {
+    numbers.fold(String::new(), |text, number| text + words + &number.to_string() + "\n")
+}
+
+/// How many times as long a program takes where the tests are run in emulated machines.
+pub fn slowness() -> u32 {
+    const EMULATED: u32 = 5;
+    if std::env::var_os("BURROW_TEST_MACHINE").is_some() { EMULATED } else { 1 }
+}
+
+/// A time within which a program gets so far, wherever it runs.
+pub fn slowed(time: Duration) -> Duration {
+    time * slowness()
+}
 
 /// Says why a test does nothing here, and counts it.
 ///

@@ -1,4 +1,5 @@
-//! A sandbox on the process machine, driven through the bridge's library.
+//! A sandbox driven through the bridge's library: on the process machine, or on the one that
+//! `BURROW_TEST_MACHINE` names, with the image that `BURROW_TEST_IMAGE` does.
 
 use host_bridge::config::Paths;
 use host_bridge::guest::Guest;
@@ -41,6 +42,10 @@ impl Sandbox {
         let paths = Paths { runtime: burrow.runtime(), state: burrow.state() };
         paths.prepare().expect("directories");
         let mut spec = Spec::new("test-box".parse().expect("a name"));
+        if let Ok(machine) = std::env::var("BURROW_TEST_MACHINE") {
+            spec.machine = machine.parse().expect("a kind of machine");
+            spec.image = std::env::var("BURROW_TEST_IMAGE").ok();
+        }
         change(&mut spec);
         let machine = one_shot(&paths, &spec).await.expect("a sandbox");
         Self { guest: machine.guest().clone(), machine, next: 0, _burrow: burrow }

@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tests::door::{BOX, open};
 use tests::http::{Answer, Client, Said, Socket};
 use tests::server::Server;
 use tests::{PATIENCE, eventually, have_or_skip};
-
-const SANDBOX: &str = "/v1/sandboxes/default/work";
 
 /// A server with one sandbox.
 struct Place {
@@ -17,14 +16,12 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let server = Server::dev();
-        let client = Client::new(server.url());
-        client.post("/v1/sandboxes", &json!({ "name": "work" })).expect(201);
+        let (server, client) = open();
         Self { server, client }
     }
 
     fn at(path: &str) -> String {
-        format!("{SANDBOX}{path}")
+        format!("{BOX}{path}")
     }
 
     fn post(&self, path: &str, value: &Value) -> Answer {

@@ -4,27 +4,18 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tests::door::{BOX, open};
 use tests::eventually;
 use tests::http::{Answer, Client, Said};
-use tests::server::Server;
 
-const BASE: &str = "/v1/sandboxes/default/box";
 const TEN_MIB: usize = 10 * 1024 * 1024;
 
-/// A server with one sandbox in it.
-fn server() -> (Server, Client) {
-    let server = Server::dev();
-    let client = Client::new(server.url());
-    let _ = client.post("/v1/sandboxes", &json!({ "name": "box" })).expect(201);
-    (server, client)
-}
-
 fn exec(client: &Client, body: &Value) -> Answer {
-    client.post(&format!("{BASE}/exec"), body)
+    client.post(&format!("{BOX}/exec"), body)
 }
 
 fn shell(client: &Client, script: &str) -> Value {
-    client.post(&format!("{BASE}/shell"), &json!({ "script": script })).expect(200).json()
+    client.post(&format!("{BOX}/shell"), &json!({ "script": script })).expect(200).json()
 }
 
 /// Whether a process whose command line has this word lives in the sandbox. The word is written so
@@ -58,7 +49,7 @@ fn decode(value: &Value) -> Vec<u8> {
 
 #[test]
 fn a_program_says_what_it_says_and_its_end_is_told() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let told = exec(&client, &json!({ "argv": ["printf", "%s", "hi there"] })).expect(200).json();
     assert_eq!((told["stdout"].as_str(), told["stderr"].as_str()), (Some("hi there"), Some("")));
     assert_eq!(told["cause"], json!({ "type": "exited", "code": 0 }));
@@ -76,19 +67,19 @@ fn a_program_says_what_it_says_and_its_end_is_told() {
 
 #[test]
 fn what_a_program_is_asked_for_with_reaches_it() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let asked = json!({
         "script": "pwd; echo $WORD; id -un; cat; ulimit -u >/dev/null",
         "shell": "/bin/bash", "cwd": "/tmp", "env": { "WORD": "wört" }, "user": "nobody",
         "stdin": { "base64": "AAH/" }, "limits": { "memory_mib": 64, "cpus": 0.5, "processes": 20 },
     });
-    let told = client.post(&format!("{BASE}/shell"), &asked).expect(200).json();
+    let told = client.post(&format!("{BOX}/shell"), &asked).expect(200).json();
     assert_eq!(decode(&told["stdout_base64"]), b"/tmp\nw\xc3\xb6rt\nnobody\n\x00\x01\xff");
 }
 
 #[test]
 fn ten_mebibytes_of_any_bytes_arrive_as_they_are() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     // Bytes that are no text, and whose place shows in them.
     let script = "import sys\nfor i in range(40960): sys.stdout.buffer.write(i.to_bytes(4,'big')*62+b'\\xff\\xfe\\x00\\n'*2)";
     let asked = json!({ "argv": ["python3", "-c", script], "output_bytes_max": 16 * 1024 * 1024 });
@@ -101,7 +92,7 @@ fn ten_mebibytes_of_any_bytes_arrive_as_they_are() {
     assert_eq!(told["truncated"], false);
 
     let mut at = 0;
-    let path = format!("{BASE}/exec");
+    let path = format!("{BOX}/exec");
     for event in client.lines(&path, Some(&asked)) {
         if event["type"] != "stdout" {
             continue;
@@ -120,11 +111,11 @@ fn ten_mebibytes_of_any_bytes_arrive_as_they_are() {
 
 #[test]
 fn output_is_cut_at_the_cap_and_only_then() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let ask = |count: usize| {
         let script = format!("head -c {count} /dev/zero | tr '\\0' x");
         let asked = json!({ "script": script, "output_bytes_max": 100_000 });
-        client.post(&format!("{BASE}/shell"), &asked).expect(200).json()
+        client.post(&format!("{BOX}/shell"), &asked).expect(200).json()
     };
     let (whole, cut) = (ask(100_000), ask(100_001));
     assert_eq!(whole["truncated"], false);
@@ -135,9 +126,9 @@ fn output_is_cut_at_the_cap_and_only_then() {
 
 #[test]
 fn text_is_told_in_whole_characters_however_it_is_written() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let script = "printf '\\342\\202'; sleep 0.2; printf '\\254 '; sleep 0.2; printf '\\303'";
-    let path = format!("{BASE}/shell");
+    let path = format!("{BOX}/shell");
     let events: Vec<Value> = client.lines(&path, Some(&json!({ "script": script }))).collect();
     let said: Vec<&Value> = events.iter().filter(|event| event["type"] == "stdout").collect();
     assert_eq!(said[0], &json!({ "type": "stdout", "offset": 0, "text": "€ " }));
@@ -148,11 +139,11 @@ fn text_is_told_in_whole_characters_however_it_is_written() {
 
 #[test]
 fn a_program_that_cannot_be_started_is_refused_with_the_step() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     for headers in [vec![], vec![("accept", "application/x-ndjson")]] {
         let headers = [vec![("content-type", "application/json")], headers].concat();
         let body = json!({ "argv": ["no-such-program"] }).to_string();
-        let refused = client.send("POST", &format!("{BASE}/exec"), &headers, body.as_bytes());
+        let refused = client.send("POST", &format!("{BOX}/exec"), &headers, body.as_bytes());
         let refused = refused.expect(422).json();
         assert_eq!(refused["code"], "spawn_failed");
         assert_eq!(refused["details"]["stage"], "exec");
@@ -166,7 +157,7 @@ fn a_program_that_cannot_be_started_is_refused_with_the_step() {
 
 #[test]
 fn what_is_no_program_is_refused_and_the_server_goes_on() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let wrong = [
         json!({}),
         json!({ "argv": [] }),
@@ -191,11 +182,11 @@ fn what_is_no_program_is_refused_and_the_server_goes_on() {
 
 #[test]
 fn a_timeout_ends_the_whole_tree_and_is_a_result() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let script = "echo before; sleep 41.7 & setsid sleep 41.7 & sleep 41.7";
     let asked = json!({ "script": script, "timeout_ms": 500 });
     let begun = Instant::now();
-    let told = client.post(&format!("{BASE}/shell"), &asked).expect(200).json();
+    let told = client.post(&format!("{BOX}/shell"), &asked).expect(200).json();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(told["cause"], json!({ "type": "timeout", "limit_ms": 500 }));
     assert_eq!((&told["exit_code"], &told["success"]), (&json!(124), &json!(false)));
@@ -205,10 +196,10 @@ fn a_timeout_ends_the_whole_tree_and_is_a_result() {
 
 #[test]
 fn the_deadline_of_the_call_is_the_programs_too() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let headers = [("content-type", "application/json"), ("burrow-deadline-ms", "1500")];
     let body = json!({ "script": "echo so far; exec sleep 42.1" }).to_string();
-    let told = client.send("POST", &format!("{BASE}/shell"), &headers, body.as_bytes());
+    let told = client.send("POST", &format!("{BOX}/shell"), &headers, body.as_bytes());
     let told = told.expect(200).json();
     assert_eq!((&told["cause"]["type"], &told["stdout"]), (&json!("timeout"), &json!("so far\n")));
     assert!(!lives(&client, "sleep 42.1"));
@@ -216,7 +207,7 @@ fn the_deadline_of_the_call_is_the_programs_too() {
 
 #[test]
 fn what_a_program_leaves_behind_does_not_hold_up_its_result() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let begun = Instant::now();
     let told = shell(&client, "sleep 20 & echo hi");
     assert!(begun.elapsed() < Duration::from_secs(3));
@@ -228,7 +219,7 @@ fn what_a_program_leaves_behind_does_not_hold_up_its_result() {
 
 #[test]
 fn a_client_that_leaves_ends_its_program() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     // Buffered, as a stream, over a WebSocket.
     for (number, accept) in ["application/json", "application/x-ndjson"].into_iter().enumerate() {
         use std::io::Write;
@@ -237,7 +228,7 @@ fn a_client_that_leaves_ends_its_program() {
         let mut stream = client.raw();
         write!(
             stream,
-            "POST {BASE}/shell HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\
+            "POST {BOX}/shell HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
@@ -246,31 +237,31 @@ fn a_client_that_leaves_ends_its_program() {
         drop(stream);
         eventually("it is gone", || !lives(&client, &word));
     }
-    let mut socket = client.websocket(&format!("{BASE}/exec"), &[]);
+    let mut socket = client.websocket(&format!("{BOX}/exec"), &[]);
     socket.tell(&json!({ "argv": ["sleep", "43.5"] }));
     assert_eq!(socket.hear_value()["type"], "started");
     assert!(lives(&client, "sleep 43.5"));
     drop(socket);
     eventually("it is gone", || !lives(&client, "sleep 43.5"));
-    let left = client.get(&format!("{BASE}/sessions")).json();
+    let left = client.get(&format!("{BOX}/sessions")).json();
     assert_eq!(left["sessions"], json!([]), "nothing is kept of it");
 }
 
 #[test]
 fn a_client_that_detaches_leaves_its_program_running() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let asked = json!({
         "script": "cat; echo begun; sleep 1.5; echo done", "on_disconnect": "detach",
         "session": "long", "stdin": { "text": "fed\n" },
     });
-    let path = format!("{BASE}/shell");
+    let path = format!("{BOX}/shell");
     let mut lines = client.lines(&path, Some(&asked));
     assert_eq!(lines.next().expect("an event")["session"], "long");
     drop(lines);
-    let waited = client.get(&format!("{BASE}/sessions/long/wait")).expect(200).json();
+    let waited = client.get(&format!("{BOX}/sessions/long/wait")).expect(200).json();
     assert_eq!(waited["exit"]["success"], true);
     let headers = [("accept", "application/octet-stream")];
-    let output = format!("{BASE}/sessions/long/output?channel=stdout");
+    let output = format!("{BOX}/sessions/long/output?channel=stdout");
     eventually("all is recorded", || {
         client.send("GET", &output, &headers, &[]).text() == "fed\nbegun\ndone\n"
     });
@@ -280,8 +271,8 @@ fn a_client_that_detaches_leaves_its_program_running() {
 
 #[test]
 fn a_conversation_over_a_websocket_goes_both_ways() {
-    let (_server, client) = server();
-    let mut socket = client.websocket(&format!("{BASE}/exec"), &["burrow.v1"]);
+    let (_server, client) = open();
+    let mut socket = client.websocket(&format!("{BOX}/exec"), &["burrow.v1"]);
     assert_eq!(socket.headers.get("sec-websocket-protocol"), Some("burrow.v1"));
     socket.tell(&json!({ "argv": ["cat"] }));
     assert_eq!(socket.hear_value()["type"], "started");
@@ -304,13 +295,13 @@ fn a_conversation_over_a_websocket_goes_both_ways() {
     assert_eq!(exit["exit"]["success"], true);
     assert_eq!(socket.hear(), Said::Closed(Some(1000)));
 
-    let mut socket = client.websocket(&format!("{BASE}/exec"), &[]);
+    let mut socket = client.websocket(&format!("{BOX}/exec"), &[]);
     socket.tell(&json!({ "script": "sleep 44 & wait" }));
     assert_eq!(socket.hear_value()["type"], "started");
     socket.tell(&json!({ "type": "signal", "signal": "KILL", "target": "tree" }));
     assert_eq!(socket.hear_value()["exit"]["cause"]["type"], "killed");
 
-    let mut socket = client.websocket(&format!("{BASE}/exec"), &[]);
+    let mut socket = client.websocket(&format!("{BOX}/exec"), &[]);
     socket.tell(&json!({ "argv": ["no-such-program"] }));
     assert_eq!(socket.hear_value()["problem"]["code"], "spawn_failed");
     assert_eq!(socket.hear(), Said::Closed(Some(1011)));
@@ -318,8 +309,8 @@ fn a_conversation_over_a_websocket_goes_both_ways() {
 
 #[test]
 fn input_that_nobody_reads_does_not_stop_the_output() {
-    let (_server, client) = server();
-    let mut socket = client.websocket(&format!("{BASE}/exec"), &[]);
+    let (_server, client) = open();
+    let mut socket = client.websocket(&format!("{BOX}/exec"), &[]);
     let script = "for i in $(seq 20); do echo $i; sleep 0.1; done";
     socket.tell(&json!({ "script": script }));
     // More than all the buffers on the way; the client waits here until the program is over.

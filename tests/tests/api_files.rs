@@ -5,29 +5,11 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use serde_json::{Value, json};
+use tests::door::{BOX, open, open_with};
 use tests::http::{Answer, Client};
-use tests::server::Server;
 use tests::{eventually, resident_bytes};
 
-const BOX: &str = "/v1/sandboxes/default/box";
 const MIB: u64 = 1024 * 1024;
-
-/// A server with one sandbox.
-fn start(more: &Value) -> (Server, Client) {
-    let server = Server::dev();
-    let client = Client::new(server.url());
-    let mut spec = json!({ "name": "box" });
-    for (key, value) in more.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
-    must(201, &client.post("/v1/sandboxes", &spec));
-    (server, client)
-}
-
-/// What is done on the way to what is tested.
-fn must(status: u16, answer: &Answer) {
-    assert_eq!(answer.status, status, "{}", answer.text());
-}
 
 fn content(path: &str, more: &str) -> String {
     format!("{BOX}/files/content?path={path}{more}")
@@ -71,7 +53,7 @@ fn settled_tag(client: &Client, path: &str) -> String {
 
 #[test]
 fn a_file_is_read_as_it_was_written() {
-    let (_server, client) = start(&Value::Null);
+    let (_server, client) = open();
     let bytes = block(1, 1_000_000);
     let written = put(&client, "/tmp/one", "&permissions=600", &bytes).expect(200).json();
     assert_eq!(written, json!({ "bytes": 1_000_000 }));
@@ -86,7 +68,7 @@ fn a_file_is_read_as_it_was_written() {
     let stat = client.get(&format!("{BOX}/files/stat?path=/tmp/one")).expect(200).json();
     assert_eq!((&stat["permissions"], &stat["kind"]), (&json!("0600"), &json!("file")));
     // Nothing, and what the kernel makes up, are files too.
-    must(200, &put(&client, "/tmp/none", "", b""));
+    put(&client, "/tmp/none", "", b"").expect(200);
     let nothing = head(&client, "/tmp/none").expect(200);
     assert_eq!(nothing.header("burrow-file-bytes"), Some("0"));
     assert!(read(&client, "/tmp/none", &[]).expect(200).body.is_empty());
@@ -97,8 +79,8 @@ fn a_file_is_read_as_it_was_written() {
 
 #[test]
 fn one_range_is_given_and_others_are_as_if_they_were_not_there() {
-    let (_server, client) = start(&Value::Null);
-    must(200, &put(&client, "/tmp/ten", "", b"0123456789"));
+    let (_server, client) = open();
+    put(&client, "/tmp/ten", "", b"0123456789").expect(200);
     let some = |range: &str| read(&client, "/tmp/ten", &[("range", range)]);
     for (range, part, bytes) in [
         ("bytes=2-4", "bytes 2-4/10", "234"),
@@ -127,8 +109,8 @@ fn one_range_is_given_and_others_are_as_if_they_were_not_there() {
 
 #[test]
 fn a_range_of_a_file_that_has_changed_is_all_of_it() {
-    let (_server, client) = start(&Value::Null);
-    must(200, &put(&client, "/tmp/ten", "", b"0123456789"));
+    let (_server, client) = open();
+    put(&client, "/tmp/ten", "", b"0123456789").expect(200);
     let fresh = head(&client, "/tmp/ten").header("etag").expect("a tag").to_owned();
     let some = |tag: &str| read(&client, "/tmp/ten", &[("range", "bytes=5-"), ("if-range", tag)]);
     if fresh.starts_with("W/") {
@@ -136,14 +118,14 @@ fn a_range_of_a_file_that_has_changed_is_all_of_it() {
     }
     let tag = settled_tag(&client, "/tmp/ten");
     assert_eq!(some(&tag).expect(206).text(), "56789");
-    must(200, &put(&client, "/tmp/ten", "", b"abcdefghijk"));
+    put(&client, "/tmp/ten", "", b"abcdefghijk").expect(200);
     assert_eq!(some(&tag).expect(200).text(), "abcdefghijk");
 }
 
 #[test]
 fn what_cannot_be_read_or_written_is_told_apart() {
-    let (_server, client) = start(&Value::Null);
-    must(200, &put(&client, "/tmp/here", "", b"x"));
+    let (_server, client) = open();
+    put(&client, "/tmp/here", "", b"x").expect(200);
     for (path, status, code) in [
         ("/tmp/missing", 404, "not_found"),
         ("/tmp", 400, "invalid"),
@@ -158,7 +140,7 @@ fn what_cannot_be_read_or_written_is_told_apart() {
     assert_eq!(put(&client, "/tmp/here", "&create_only=true", b"y").expect(409).code(), "conflict");
     assert_eq!(put(&client, "/tmp/no/where", "", b"y").expect(404).code(), "not_found");
     assert_eq!(put(&client, "/tmp", "", b"y").expect(400).code(), "invalid");
-    must(200, &put(&client, "/tmp/no/where", "&parents=true", b"y"));
+    put(&client, "/tmp/no/where", "&parents=true", b"y").expect(200);
     for query in [
         "&append=true&offset=0",
         "&append=true&create_only=true",
@@ -175,10 +157,10 @@ fn what_cannot_be_read_or_written_is_told_apart() {
 
 #[test]
 fn an_upload_is_gone_on_with_from_where_it_was() {
-    let (_server, client) = start(&Value::Null);
+    let (_server, client) = open();
     let bytes = block(2, 3_000_000);
     // An older and longer file leaves nothing behind the new end.
-    must(200, &put(&client, "/tmp/up", "", &block(3, 4_000_000)));
+    put(&client, "/tmp/up", "", &block(3, 4_000_000)).expect(200);
     let mut stream = client.raw();
     let request = format!(
         "PUT {} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3000000\r\n\r\n",
@@ -201,15 +183,15 @@ fn an_upload_is_gone_on_with_from_where_it_was() {
         behind.json()["details"],
         json!({ "reason": "offset_behind_end", "bytes": 3_000_000 })
     );
-    must(200, &put(&client, "/tmp/up", "&append=true", b"end"));
+    put(&client, "/tmp/up", "&append=true", b"end").expect(200);
     assert_eq!(read(&client, "/tmp/up", &[("range", "bytes=-3")]).expect(206).text(), "end");
 }
 
 #[test]
 fn an_upload_that_breaks_off_leaves_what_was_there() {
-    let (_server, client) = start(&Value::Null);
-    must(204, &client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/dir" })));
-    must(200, &put(&client, "/tmp/dir/file", "", b"old"));
+    let (_server, client) = open();
+    client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/dir" })).expect(204);
+    put(&client, "/tmp/dir/file", "", b"old").expect(200);
     for framing in
         ["content-length: 3000000\r\n\r\n", "transfer-encoding: chunked\r\n\r\nfffff\r\n"]
     {
@@ -236,13 +218,13 @@ fn an_upload_that_breaks_off_leaves_what_was_there() {
 #[test]
 fn a_body_that_is_not_what_its_digest_says_is_not_put_in_place() {
     const ABC: &str = "sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:";
-    let (_server, client) = start(&Value::Null);
-    must(204, &client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/dir" })));
+    let (_server, client) = open();
+    client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/dir" })).expect(204);
     let put = |more: &str, body: &[u8], digest: &str| {
         let headers = [("content-digest", digest)];
         client.send("PUT", &content("/tmp/dir/abc", more), &headers, body)
     };
-    must(200, &put("", b"abc", ABC));
+    put("", b"abc", ABC).expect(200);
     let damaged = put("", b"abd", ABC).expect(400);
     assert!(damaged.json()["details"]["content_digest"].is_string(), "{}", damaged.text());
     for (more, digest) in
@@ -256,7 +238,7 @@ fn a_body_that_is_not_what_its_digest_says_is_not_put_in_place() {
 
 #[test]
 fn names_that_are_not_utf8_are_named_in_base64() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     server.ok(&[
         "exec",
         "box",
@@ -275,13 +257,13 @@ fn names_that_are_not_utf8_are_named_in_base64() {
     assert_eq!(client.get(&at(whole)).expect(200).text(), "odd");
     assert_eq!(client.get(&at("L3RtcC9kL%2f8=")).expect(200).text(), "odd");
     let moving = json!({ "from": { "base64": "L3RtcC9kL/8=" }, "to": "/tmp/d/plain" });
-    must(204, &client.post(&format!("{BOX}/files/move"), &moving));
+    client.post(&format!("{BOX}/files/move"), &moving).expect(204);
     assert_eq!(read(&client, "/tmp/d/plain", &[]).text(), "odd");
 }
 
 #[test]
 fn a_directory_is_listed_page_by_page() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     server.ok(&[
         "exec",
         "box",
@@ -309,42 +291,38 @@ fn a_directory_is_listed_page_by_page() {
         assert!(found == all, "{limit}: {} names", found.len());
     }
     for wrong in ["&limit=0", "&limit=1025", "&after=xyz", "&after=0"] {
-        must(400, &client.get(&format!("{BOX}/files?path=/tmp/many{wrong}")));
+        client.get(&format!("{BOX}/files?path=/tmp/many{wrong}")).expect(400);
     }
 }
 
 #[test]
 fn trees_are_made_moved_and_removed() {
-    let (_server, client) = start(&Value::Null);
+    let (_server, client) = open();
     let post = |what: &str, value: Value| client.post(&format!("{BOX}/files/{what}"), &value);
-    must(404, &post("directories", json!({ "path": "/tmp/a/b" })));
-    must(
-        204,
-        &post("directories", json!({ "path": "/tmp/a/b", "parents": true, "permissions": "700" })),
-    );
-    must(409, &post("directories", json!({ "path": "/tmp/a/b" })));
+    post("directories", json!({ "path": "/tmp/a/b" })).expect(404);
+    post("directories", json!({ "path": "/tmp/a/b", "parents": true, "permissions": "700" }))
+        .expect(204);
+    post("directories", json!({ "path": "/tmp/a/b" })).expect(409);
     let stat = client.get(&format!("{BOX}/files/stat?path=/tmp/a/b")).expect(200).json();
     assert_eq!((&stat["kind"], &stat["permissions"]), (&json!("directory"), &json!("0700")));
-    must(200, &put(&client, "/tmp/a/b/file", "", b"x"));
-    must(200, &put(&client, "/tmp/other", "", b"y"));
+    put(&client, "/tmp/a/b/file", "", b"x").expect(200);
+    put(&client, "/tmp/other", "", b"y").expect(200);
     let moving = json!({ "from": "/tmp/a/b/file", "to": "/tmp/other" });
     assert_eq!(post("move", moving).expect(409).code(), "conflict");
-    must(
-        204,
-        &post("move", json!({ "from": "/tmp/a/b/file", "to": "/tmp/other", "replace": true })),
-    );
+    post("move", json!({ "from": "/tmp/a/b/file", "to": "/tmp/other", "replace": true }))
+        .expect(204);
     assert_eq!(read(&client, "/tmp/other", &[]).text(), "x");
     let remove = |query: &str| client.delete(&format!("{BOX}/files?path={query}"));
     assert_eq!(remove("/tmp/a").expect(422).code(), "io");
-    must(204, &remove("/tmp/a&recursive=true"));
-    must(404, &remove("/tmp/a"));
-    must(400, &post("directories", json!({ "path": "/tmp/x", "mode": 1 })));
-    must(400, &post("directories", json!({ "path": ["/tmp/x"] })));
+    remove("/tmp/a&recursive=true").expect(204);
+    remove("/tmp/a").expect(404);
+    post("directories", json!({ "path": "/tmp/x", "mode": 1 })).expect(400);
+    post("directories", json!({ "path": ["/tmp/x"] })).expect(400);
 }
 
 #[test]
 fn a_tree_goes_out_as_an_archive_and_in_again() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     server.ok(&["exec", "box", "--", "sh", "-c", "mkdir -p /tmp/t/sub; echo one > /tmp/t/one; ln -s one /tmp/t/sub/link; chmod 750 /tmp/t/sub"]);
     let packed = client.get(&format!("{BOX}/files/archive?path=/tmp/t")).expect(200);
     assert_eq!(packed.header("content-type"), Some("application/x-tar"));
@@ -355,7 +333,7 @@ fn a_tree_goes_out_as_an_archive_and_in_again() {
     assert_eq!(read(&client, "/tmp/new/t/sub/../one", &[]).text(), "one\n");
     let stat = client.get(&format!("{BOX}/files/stat?path=/tmp/new/t/sub")).expect(200).json();
     assert_eq!(stat["permissions"], "0750");
-    must(404, &client.get(&format!("{BOX}/files/archive?path=/tmp/missing")));
+    client.get(&format!("{BOX}/files/archive?path=/tmp/missing")).expect(404);
     let torn = client.send("PUT", &at("/tmp/torn", "&parents=true"), &[], &packed.body[..700]);
     assert_eq!(torn.expect(400).code(), "invalid");
     let garbage = client.send("PUT", &at("/tmp", ""), &[], &block(5, 2048));
@@ -364,30 +342,30 @@ fn a_tree_goes_out_as_an_archive_and_in_again() {
 
 #[test]
 fn changes_are_told_as_they_happen() {
-    let (_server, client) = start(&Value::Null);
-    must(204, &client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/w" })));
+    let (_server, client) = open();
+    client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/w" })).expect(204);
     let path = format!("{BOX}/files/watch?path=/tmp/w&recursive=true");
     let mut lines = client.lines(&path, None);
     assert_eq!(lines.status, 200);
     let mut socket = client.websocket(&path, &[]);
-    must(200, &put(&client, "/tmp/w/file", "&offset=0", b"x"));
+    put(&client, "/tmp/w/file", "&offset=0", b"x").expect(200);
     let is_of_file = |change: &Value| change["type"] == "modified" && change["path"] == "file";
     assert!(lines.any(|change| is_of_file(&change)));
     while !is_of_file(&socket.hear_value()) {}
     let moving = json!({ "from": "/tmp/w/file", "to": "/tmp/w/new" });
-    must(204, &client.post(&format!("{BOX}/files/move"), &moving));
+    client.post(&format!("{BOX}/files/move"), &moving).expect(204);
     let moved = lines.find(|change| change["type"] == "moved");
     assert_eq!(moved, Some(json!({ "type": "moved", "path": "new", "from": "file" })));
-    must(204, &client.delete(&format!("{BOX}/files?path=/tmp/w&recursive=true")));
+    client.delete(&format!("{BOX}/files?path=/tmp/w&recursive=true")).expect(204);
     let last = lines.last();
     assert_eq!(last, Some(json!({ "type": "ended" })));
     while socket.hear_value()["type"] != "ended" {}
-    must(404, &client.get(&format!("{BOX}/files/watch?path=/tmp/w")));
+    client.get(&format!("{BOX}/files/watch?path=/tmp/w")).expect(404);
 }
 
 #[test]
 fn a_sandbox_is_idle_again_when_its_watcher_is_gone() {
-    let (_server, client) = start(&json!({ "idle_ttl_ms": 600_000 }));
+    let (_server, client) = open_with(&json!({ "idle_ttl_ms": 600_000 }));
     let is_idle = || client.get(BOX).json()["idle_since_ms"].is_number();
     let lines = client.lines(&format!("{BOX}/files/watch?path=/tmp"), None);
     assert!(!is_idle());
@@ -397,31 +375,27 @@ fn a_sandbox_is_idle_again_when_its_watcher_is_gone() {
 
 #[test]
 fn a_full_disk_is_said_and_leaves_nothing() {
-    let (_server, client) = start(&json!({ "scratch_bytes": 4 * MIB }));
-    must(
-        204,
-        &client.post(
-            &format!("{BOX}/files/directories"),
-            &json!({ "path": "/var/d", "parents": true }),
-        ),
-    );
+    let (_server, client) = open_with(&json!({ "scratch_bytes": 4 * MIB }));
+    client
+        .post(&format!("{BOX}/files/directories"), &json!({ "path": "/var/d", "parents": true }))
+        .expect(204);
     let full = put(&client, "/var/d/large", "", &block(6, 8 * MIB as usize)).expect(422);
     assert_eq!(full.code(), "io");
     assert!(full.text().contains("no space is left"), "{}", full.text());
     assert!(full.text().contains("scratch_bytes"), "{}", full.text());
     assert_eq!(full.json()["details"]["errno"], 28);
     eventually("nothing is left of it", || names(&client, "/var/d").is_empty());
-    must(200, &put(&client, "/var/d/small", "", &block(7, MIB as usize)));
+    put(&client, "/var/d/small", "", &block(7, MIB as usize)).expect(200);
 }
 
 #[test]
 fn a_file_of_any_size_takes_no_memory_of_the_bridge() {
     const BLOCK: usize = MIB as usize;
     const BLOCKS: u64 = 200;
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     // What is used once stays used, and is not what is measured.
-    must(200, &put(&client, "/var/tmp/warm", "&parents=true", &block(8, 8 * BLOCK)));
-    must(200, &read(&client, "/var/tmp/warm", &[]));
+    put(&client, "/var/tmp/warm", "&parents=true", &block(8, 8 * BLOCK)).expect(200);
+    read(&client, "/var/tmp/warm", &[]).expect(200);
     let before = resident_bytes(server.daemon_pid()).expect("it runs");
     let mut highest = before;
     let mut look = || {
@@ -460,8 +434,8 @@ fn a_file_of_any_size_takes_no_memory_of_the_bridge() {
 
 #[test]
 fn a_file_that_gets_shorter_is_not_passed_off_as_whole() {
-    let (server, client) = start(&Value::Null);
-    must(200, &put(&client, "/tmp/shrinks", "", &block(9, 32 * MIB as usize)));
+    let (server, client) = open();
+    put(&client, "/tmp/shrinks", "", &block(9, 32 * MIB as usize)).expect(200);
     let mut reading = client.open("GET", &content("/tmp/shrinks", ""), &[], &[]);
     assert_eq!(reading.headers.get("content-length"), Some("33554432"));
     server.ok(&["exec", "box", "--", "truncate", "-s", "1000", "/tmp/shrinks"]);
@@ -472,8 +446,8 @@ fn a_file_that_gets_shorter_is_not_passed_off_as_whole() {
 
 #[test]
 fn a_download_ends_with_its_deadline() {
-    let (_server, client) = start(&json!({ "idle_ttl_ms": 600_000 }));
-    must(200, &put(&client, "/tmp/large", "", &block(10, 32 * MIB as usize)));
+    let (_server, client) = open_with(&json!({ "idle_ttl_ms": 600_000 }));
+    put(&client, "/tmp/large", "", &block(10, 32 * MIB as usize)).expect(200);
     let headers = [("burrow-deadline-ms", "300")];
     let mut reading = client.open("GET", &content("/tmp/large", ""), &headers, &[]);
     assert_eq!(reading.status, 200);

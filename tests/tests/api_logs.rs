@@ -3,11 +3,10 @@
 use std::process::Output;
 
 use serde_json::{Value, json};
+use tests::door::{BOX, open};
 use tests::eventually;
 use tests::http::{Client, Said};
 use tests::server::Server;
-
-const LOGS: &str = "/v1/sandboxes/default/work/logs";
 
 struct Place {
     server: Server,
@@ -16,21 +15,19 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let server = Server::dev();
-        let client = Client::new(server.url());
-        client.post("/v1/sandboxes", &json!({ "name": "work" })).expect(201);
+        let (server, client) = open();
         Self { server, client }
     }
 
     /// Runs a script in a session that is recorded.
     fn exec(&self, script: &str) -> Output {
-        let ran = self.server.run(&["exec", "work", "--", "sh", "-c", script]);
+        let ran = self.server.run(&["exec", "box", "--", "sh", "-c", script]);
         assert!(ran.status.success(), "{ran:?}");
         ran
     }
 
     fn page(&self, query: &str) -> Value {
-        self.client.get(&format!("{LOGS}?{query}")).expect(200).json()
+        self.client.get(&format!("{BOX}/logs?{query}")).expect(200).json()
     }
 
     /// Everything, page by page.
@@ -105,7 +102,7 @@ fn the_last_lines_a_time_and_a_session_are_found() {
     assert_eq!(entries(&place.page("session=nobody")), [] as [Value; 0]);
     for query in ["tail=1&after=1-1-1", "after=x", "limit=0", "limit=10001", "stream=x", "tail=-1"]
     {
-        let refused = place.client.get(&format!("{LOGS}?{query}"));
+        let refused = place.client.get(&format!("{BOX}/logs?{query}"));
         assert_eq!(refused.expect(400).code(), "invalid", "{query}");
     }
     // A place that no entry has named is no fault of the server.
@@ -127,12 +124,12 @@ fn bytes_that_are_no_text_are_there_as_they_are() {
 fn a_log_is_followed_to_the_end_of_its_sandbox_and_read_after_it() {
     let place = Place::new();
     place.exec("echo before");
-    let mut lines = place.client.lines(&format!("{LOGS}?follow=true"), None);
-    let mut socket = place.client.websocket(&format!("{LOGS}?follow=true&stream=stdout"), &[]);
+    let mut lines = place.client.lines(&format!("{BOX}/logs?follow=true"), None);
+    let mut socket = place.client.websocket(&format!("{BOX}/logs?follow=true&stream=stdout"), &[]);
     assert_eq!(lines.next().expect("an entry")["type"], "started");
     place.exec("echo after");
     place.settle(2);
-    place.client.post("/v1/sandboxes/default/work/stop", &json!({})).expect(200);
+    place.client.post(&format!("{BOX}/stop"), &json!({})).expect(200);
     let rest: Vec<Value> = lines.collect();
     assert_eq!(text(&rest), "before\nafter\n");
     assert_eq!(rest.last().expect("entries")["type"], "closed");
@@ -148,10 +145,10 @@ fn a_log_is_followed_to_the_end_of_its_sandbox_and_read_after_it() {
     }
     assert_eq!(text(&heard), "before\nafter\n");
     assert_eq!(text(&place.all("limit=2")), "before\nafter\n");
-    let lines: Vec<Value> = place.client.lines(LOGS, None).collect();
+    let lines: Vec<Value> = place.client.lines(&format!("{BOX}/logs"), None).collect();
     assert_eq!(text(&lines), "before\nafter\n");
-    place.client.delete("/v1/sandboxes/default/work").expect(200);
-    assert_eq!(place.client.get(LOGS).expect(404).code(), "not_found");
+    place.client.delete(BOX).expect(200);
+    assert_eq!(place.client.get(&format!("{BOX}/logs")).expect(404).code(), "not_found");
 }
 
 #[test]
@@ -166,7 +163,7 @@ fn a_client_that_was_cut_off_goes_on_where_it_was() {
         let after = read.last().map_or(String::new(), |entry| {
             format!("&after={}", entry["place"].as_str().expect("a place"))
         });
-        let lines = place.client.lines(&format!("{LOGS}?follow=true{after}"), None);
+        let lines = place.client.lines(&format!("{BOX}/logs?follow=true{after}"), None);
         read.extend(lines.take(3.min(whole.len() - read.len())));
     }
     assert_eq!(read, whole);

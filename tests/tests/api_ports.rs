@@ -6,11 +6,10 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
+use tests::door::{BOX, open, open_with};
 use tests::http::{Answer, Client, Said, Socket};
 use tests::server::Server;
 use tests::{PATIENCE, eventually};
-
-const BOX: &str = "/v1/sandboxes/default/box";
 
 /// Sends back what it gets, as it comes, and after its end says how much that was.
 const ECHO: &str = "
@@ -53,21 +52,6 @@ impl Drop for Listening {
     }
 }
 
-fn start(more: &Value) -> (Server, Client) {
-    let server = Server::dev();
-    let client = Client::new(server.url());
-    let mut spec = json!({ "name": "box" });
-    for (key, value) in more.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
-    must(201, &client.post("/v1/sandboxes", &spec));
-    (server, client)
-}
-
-fn must(status: u16, answer: &Answer) {
-    assert_eq!(answer.status, status, "{}", answer.text());
-}
-
 fn listen(server: &Server, program: &str) -> Listening {
     let mut command = server.command(&["exec", "box", "--", "python3", "-c", program]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the bridge starts");
@@ -105,7 +89,7 @@ fn connections(client: &Client) -> u64 {
 
 #[test]
 fn a_forwarded_port_carries_both_directions_to_their_ends() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     let echo = listen(&server, ECHO);
     let forwarded = forward(&client, echo.port);
     assert_eq!(forwarded["port"], echo.port);
@@ -134,7 +118,7 @@ fn a_forwarded_port_carries_both_directions_to_their_ends() {
 
 #[test]
 fn a_connection_that_breaks_off_is_not_ended_in_order() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     let breaks = listen(&server, BREAKS);
     let mut stream = connect(&forward(&client, breaks.port));
     stream.write_all(b"x").expect("taken");
@@ -148,7 +132,7 @@ fn a_connection_that_breaks_off_is_not_ended_in_order() {
 
 #[test]
 fn a_forward_ends_when_it_is_closed_and_its_connections_with_it() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     let echo = listen(&server, ECHO);
     let forwarded = forward(&client, echo.port);
     let mut stream = connect(&forwarded);
@@ -160,22 +144,22 @@ fn a_forward_ends_when_it_is_closed_and_its_connections_with_it() {
     assert_eq!(client.post(&format!("{BOX}/ports"), &again).expect(409).code(), "conflict");
     let other = json!({ "port": 80, "host_port": host_port, "host_address": "::1" });
     assert_eq!(client.post(&format!("{BOX}/ports"), &other).expect(409).code(), "conflict");
-    must(204, &client.delete(&format!("{BOX}/ports/{host_port}")));
+    client.delete(&format!("{BOX}/ports/{host_port}")).expect(204);
     stream.read(&mut [0; 8]).expect_err("a reset");
-    must(404, &client.delete(&format!("{BOX}/ports/{host_port}")));
+    client.delete(&format!("{BOX}/ports/{host_port}")).expect(404);
     assert_eq!(client.get(&format!("{BOX}/ports")).expect(200).json(), json!({ "ports": [] }));
-    must(201, &client.post(&format!("{BOX}/ports"), &again));
+    client.post(&format!("{BOX}/ports"), &again).expect(201);
 }
 
 #[test]
 fn a_forward_ends_with_its_sandbox() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     let echo = listen(&server, ECHO);
     let forwarded = forward(&client, echo.port);
     let mut stream = connect(&forwarded);
     stream.write_all(b"x").expect("taken");
     stream.read_exact(&mut [0]).expect("it is sent back");
-    must(200, &client.post(&format!("{BOX}/kill"), &json!({})));
+    client.post(&format!("{BOX}/kill"), &json!({})).expect(200);
     stream.read(&mut [0; 8]).expect_err("a reset");
     let port = forwarded["host_port"].as_u64().expect("a port") as u16;
     eventually("nobody listens", || TcpStream::connect(("127.0.0.1", port)).is_err());
@@ -186,9 +170,9 @@ fn a_forward_ends_with_its_sandbox() {
 
 #[test]
 fn a_sandbox_is_idle_while_nobody_is_connected() {
-    let (server, client) = start(&json!({ "idle_ttl_ms": 600_000 }));
+    let (server, client) = open_with(&json!({ "idle_ttl_ms": 600_000 }));
     let echo = client.post(&format!("{BOX}/files/directories"), &json!({ "path": "/tmp/x" }));
-    must(204, &echo);
+    echo.expect(204);
     // One that outlives the call that starts it, so that nothing else is at work.
     let script = format!("setsid python3 -c \"{ECHO}\" > /tmp/port 2>&1 < /dev/null &");
     server.ok(&["exec", "box", "--", "sh", "-c", &script]);
@@ -210,7 +194,7 @@ fn a_sandbox_is_idle_while_nobody_is_connected() {
 
 #[test]
 fn what_is_asked_for_twice_under_one_key_is_one_forward() {
-    let (_server, client) = start(&Value::Null);
+    let (_server, client) = open();
     let ask = |port: u16| {
         let body = json!({ "port": port }).to_string();
         let headers = [("content-type", "application/json"), ("idempotency-key", "once")];
@@ -227,7 +211,7 @@ fn what_is_asked_for_twice_under_one_key_is_one_forward() {
 
 #[test]
 fn what_cannot_be_forwarded_is_refused() {
-    let (_server, client) = start(&Value::Null);
+    let (_server, client) = open();
     let post = |value: Value| client.post(&format!("{BOX}/ports"), &value);
     for wrong in [
         json!({ "port": 0 }),
@@ -243,9 +227,9 @@ fn what_cannot_be_forwarded_is_refused() {
     let full = post(json!({ "port": 80 })).expect(429);
     assert_eq!((full.code(), full.header("retry-after")), ("limit_reached".to_owned(), Some("1")));
     for wrong in ["0", "080", "65536", "http"] {
-        must(400, &client.delete(&format!("{BOX}/ports/{wrong}")));
+        client.delete(&format!("{BOX}/ports/{wrong}")).expect(400);
     }
-    must(404, &client.get("/v1/sandboxes/default/other/ports"));
+    client.get("/v1/sandboxes/default/other/ports").expect(404);
 }
 
 /// All bytes until the socket closes, and how it does.
@@ -262,7 +246,7 @@ fn hear_all(socket: &mut Socket) -> (Vec<u8>, Option<u16>) {
 
 #[test]
 fn a_websocket_is_a_connection_to_a_port() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     let echo = listen(&server, ECHO);
     let path = format!("{BOX}/ports/{}/connect", echo.port);
     let mut socket = client.websocket(&path, &[]);
@@ -282,12 +266,12 @@ fn a_websocket_is_a_connection_to_a_port() {
     assert_eq!(hear_all(&mut socket), (Vec::new(), Some(1011)));
     let closed = client.try_websocket(&format!("{BOX}/ports/1/connect"), &[]);
     assert_eq!(closed.err().expect("nobody listens").expect(422).code(), "io");
-    must(400, &client.get(&path));
+    client.get(&path).expect(400);
 }
 
 #[test]
 fn a_tunnel_whose_client_is_gone_is_given_up() {
-    let (server, client) = start(&Value::Null);
+    let (server, client) = open();
     // Says what it reads when its connection is over.
     let program = "
 import socket

@@ -4,33 +4,24 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tests::door::{BOX, open};
 use tests::eventually;
 use tests::http::{Answer, Client, Said, Socket};
-use tests::server::Server;
 
-const BASE: &str = "/v1/sandboxes/default/box";
 const MIB: usize = 1024 * 1024;
 
-/// A server with one sandbox in it.
-fn server() -> (Server, Client) {
-    let server = Server::dev();
-    let client = Client::new(server.url());
-    let _ = client.post("/v1/sandboxes", &json!({ "name": "box" })).expect(201);
-    (server, client)
-}
-
 fn start(client: &Client, body: &Value) -> Answer {
-    client.post(&format!("{BASE}/sessions"), body)
+    client.post(&format!("{BOX}/sessions"), body)
 }
 
 fn raw(client: &Client, path: &str) -> Answer {
     let headers = [("accept", "application/octet-stream")];
-    client.send("GET", &format!("{BASE}/sessions/{path}"), &headers, &[])
+    client.send("GET", &format!("{BOX}/sessions/{path}"), &headers, &[])
 }
 
 fn input(client: &Client, path: &str, bytes: &[u8]) -> Answer {
     let headers = [("content-type", "application/octet-stream")];
-    client.send("POST", &format!("{BASE}/sessions/{path}"), &headers, bytes)
+    client.send("POST", &format!("{BOX}/sessions/{path}"), &headers, bytes)
 }
 
 /// The text of a program that writes so many lines of 64 bytes with their numbers.
@@ -57,27 +48,27 @@ fn screen_until(socket: &mut Socket, word: &str) -> String {
 
 #[test]
 fn a_start_that_is_repeated_is_one_session_also_when_it_has_ended() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let asked = json!({ "script": "echo x >> /tmp/runs", "session": "once" });
     assert_eq!(start(&client, &asked).expect(201).json()["session"], "once");
     assert_eq!(start(&client, &asked).expect(200).json()["session"], "once");
-    let waited = client.get(&format!("{BASE}/sessions/once/wait")).expect(200).json();
+    let waited = client.get(&format!("{BOX}/sessions/once/wait")).expect(200).json();
     assert_eq!(waited["exit"]["success"], true);
     // The agent forgets it now that it is recorded.
     eventually("it is recorded", || {
-        client.get(&format!("{BASE}/sessions/once")).json()["live"] == false
+        client.get(&format!("{BOX}/sessions/once")).json()["live"] == false
     });
     let again = start(&client, &asked).expect(200).json();
     assert_eq!((&again["running"], &again["live"]), (&json!(false), &json!(false)));
     let other = start(&client, &json!({ "argv": ["true"], "session": "once" })).expect(409);
     assert_eq!(other.json()["details"]["reason"], "session_exists");
-    let runs = client.post(&format!("{BASE}/exec"), &json!({ "argv": ["cat", "/tmp/runs"] }));
+    let runs = client.post(&format!("{BOX}/exec"), &json!({ "argv": ["cat", "/tmp/runs"] }));
     assert_eq!(runs.json()["stdout"], "x\n");
 }
 
 #[test]
 fn what_is_no_session_is_refused() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     for body in [
         json!({}),
         json!({ "argv": ["true"], "script": "true" }),
@@ -89,23 +80,23 @@ fn what_is_no_session_is_refused() {
     }
     assert_eq!(start(&client, &json!({ "argv": ["no-such-program"] })).code(), "spawn_failed");
     for path in ["none", "none/wait", "none/output", "none/attach"] {
-        let refused = client.get(&format!("{BASE}/sessions/{path}"));
+        let refused = client.get(&format!("{BOX}/sessions/{path}"));
         assert_eq!(refused.code(), "not_found", "{path}");
     }
     let _ = start(&client, &json!({ "argv": ["sleep", "20"], "session": "s" })).expect(201);
-    let get = |path: &str| client.get(&format!("{BASE}/sessions/s/{path}"));
+    let get = |path: &str| client.get(&format!("{BOX}/sessions/s/{path}"));
     assert_eq!(get("output?channel=terminal").status, 400);
     assert_eq!(get("output?from=1&tail=1").status, 400);
     assert_eq!(get("output?from=1").status, 416);
     assert_eq!(raw(&client, "s/output").status, 400);
     let size = json!({ "rows": 1, "columns": 1 });
-    assert_eq!(client.post(&format!("{BASE}/sessions/s/resize"), &size).status, 400);
+    assert_eq!(client.post(&format!("{BOX}/sessions/s/resize"), &size).status, 400);
     let signal = |signal: Value| {
-        client.post(&format!("{BASE}/sessions/s/signal"), &json!({ "signal": signal })).status
+        client.post(&format!("{BOX}/sessions/s/signal"), &json!({ "signal": signal })).status
     };
     assert_eq!(signal(json!("NOPE")), 400);
     assert_eq!(signal(json!(99)), 400);
-    assert_eq!(client.delete(&format!("{BASE}/sessions/s")).status, 409);
+    assert_eq!(client.delete(&format!("{BOX}/sessions/s")).status, 409);
     assert_eq!(get("wait?timeout_ms=10").json(), json!({ "running": true }));
     assert_eq!(signal(json!("TERM")), 204);
     let exit = get("wait").json();
@@ -115,7 +106,7 @@ fn what_is_no_session_is_refused() {
 
 #[test]
 fn a_reader_that_loses_its_connection_misses_nothing_and_hears_nothing_twice() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let lines = 20 * MIB / 64;
     let asked = json!({ "script": numbered(lines), "session": "big" });
     let _ = start(&client, &asked).expect(201);
@@ -126,7 +117,7 @@ fn a_reader_that_loses_its_connection_misses_nothing_and_hears_nothing_twice() {
         connections += 1;
         // Each connection breaks off a little later than the one before, wherever that is.
         let path =
-            format!("{BASE}/sessions/big/output?channel=stdout&follow=true&from={}", got.len());
+            format!("{BOX}/sessions/big/output?channel=stdout&follow=true&from={}", got.len());
         for event in client.lines(&path, None).take(3 + 2 * connections) {
             match event["type"].as_str() {
                 Some("output") => {
@@ -144,12 +135,12 @@ fn a_reader_that_loses_its_connection_misses_nothing_and_hears_nothing_twice() {
 
 #[test]
 fn a_slow_reader_holds_up_neither_the_program_nor_a_quick_one() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let lines = 20 * MIB / 64;
     let script = format!("read go; {}", numbered(lines));
     let _ =
         start(&client, &json!({ "script": script, "session": "big", "stdin": true })).expect(201);
-    let path = format!("{BASE}/sessions/big/output?channel=stdout&follow=true");
+    let path = format!("{BOX}/sessions/big/output?channel=stdout&follow=true");
     let slow = client.websocket(&path, &[]);
     let mut quick = client.lines(&path, None);
     let _ = input(&client, "big/input", b"go\n").expect(200);
@@ -181,10 +172,10 @@ fn a_slow_reader_holds_up_neither_the_program_nor_a_quick_one() {
 
 #[test]
 fn output_is_read_as_bytes_from_any_place_and_from_the_end() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let lines = 4 * MIB / 64;
     let _ = start(&client, &json!({ "script": numbered(lines), "session": "big" })).expect(201);
-    let _ = client.get(&format!("{BASE}/sessions/big/wait")).expect(200);
+    let _ = client.get(&format!("{BOX}/sessions/big/wait")).expect(200);
     let expected = numbered_output(lines);
     let end = expected.len();
     for from in [0, 1, 64, MIB, 2 * MIB + 7, end - 1, end] {
@@ -204,7 +195,7 @@ fn output_is_read_as_bytes_from_any_place_and_from_the_end() {
 
 #[test]
 fn input_is_typed_once_however_often_it_is_sent() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let _ =
         start(&client, &json!({ "argv": ["cat"], "session": "cat", "stdin": true })).expect(201);
     assert_eq!(input(&client, "cat/input", b"").expect(200).json()["offset"], 0);
@@ -214,14 +205,14 @@ fn input_is_typed_once_however_often_it_is_sent() {
     assert_eq!(refused["details"], json!({ "reason": "offset", "offset": 4 }));
     let taken = input(&client, "cat/input?offset=4&eof=true", b"two").expect(200).json();
     assert_eq!(taken, json!({ "offset": 7, "complete": true }));
-    let _ = client.get(&format!("{BASE}/sessions/cat/wait")).expect(200);
+    let _ = client.get(&format!("{BOX}/sessions/cat/wait")).expect(200);
     assert_eq!(raw(&client, "cat/output?channel=stdout").text(), "one two");
     assert_eq!(input(&client, "cat/input", b"x").code(), "gone");
 }
 
 #[test]
 fn input_that_is_not_taken_is_told_of_and_can_be_sent_again() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let asked = json!({ "script": "sleep 1; wc -c", "session": "slow", "stdin": true });
     let _ = start(&client, &asked).expect(201);
     let bytes = vec![b'x'; 3 * MIB];
@@ -232,14 +223,14 @@ fn input_that_is_not_taken_is_told_of_and_can_be_sent_again() {
     let path = format!("slow/input?offset={at}&eof=true");
     let taken = input(&client, &path, &bytes[at..]).expect(200).json();
     assert_eq!(taken, json!({ "offset": bytes.len(), "complete": true }));
-    let _ = client.get(&format!("{BASE}/sessions/slow/wait")).expect(200);
+    let _ = client.get(&format!("{BOX}/sessions/slow/wait")).expect(200);
     assert_eq!(raw(&client, "slow/output?channel=stdout").text().trim(), bytes.len().to_string());
 }
 
 #[test]
 fn a_browser_terminal_needs_one_url() {
-    let (_server, client) = server();
-    let path = format!("{BASE}/shell?rows=33&columns=101&argv=/bin/sh");
+    let (_server, client) = open();
+    let path = format!("{BOX}/shell?rows=33&columns=101&argv=/bin/sh");
     let mut socket = client.websocket(&path, &[]);
     let attached = socket.hear_value();
     assert_eq!((&attached["type"], &attached["keyboard"]), (&json!("attached"), &json!(true)));
@@ -252,7 +243,7 @@ fn a_browser_terminal_needs_one_url() {
     // A signal that comes before the program is for the shell.
     let look = json!({ "script": "grep -c '[s]leep' /proc/[0-9]*/comm | grep -c ':1$'" });
     eventually("it sleeps", || {
-        client.post(&format!("{BASE}/shell"), &look).json()["stdout"] == "1\n"
+        client.post(&format!("{BOX}/shell"), &look).json()["stdout"] == "1\n"
     });
     socket.tell(&json!({ "type": "signal", "signal": "INT" }));
     socket.binary(b"exit 7\n");
@@ -269,8 +260,8 @@ fn a_browser_terminal_needs_one_url() {
 
 #[test]
 fn xterms_attach_addon_types_text_and_gets_bytes_alone() {
-    let (_server, client) = server();
-    let mut socket = client.websocket(&format!("{BASE}/shell?argv=/bin/sh&plain=true"), &[]);
+    let (_server, client) = open();
+    let mut socket = client.websocket(&format!("{BOX}/shell?argv=/bin/sh&plain=true"), &[]);
     // The addon sends what is typed as text.
     let typed = tungstenite::Message::text("echo {\"type\":\"eof\"} en''d\n");
     socket.send(typed);
@@ -286,26 +277,26 @@ fn xterms_attach_addon_types_text_and_gets_bytes_alone() {
 
 #[test]
 fn a_terminal_that_is_left_ends_or_goes_on_as_was_asked() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let session_of = |socket: &mut Socket| {
         socket.hear_value()["session"].as_str().expect("a session").to_owned()
     };
     let running =
-        |session: &str| client.get(&format!("{BASE}/sessions/{session}")).json()["running"] == true;
-    let mut socket = client.websocket(&format!("{BASE}/shell"), &[]);
+        |session: &str| client.get(&format!("{BOX}/sessions/{session}")).json()["running"] == true;
+    let mut socket = client.websocket(&format!("{BOX}/shell"), &[]);
     let session = session_of(&mut socket);
     assert!(running(&session));
     drop(socket);
     eventually("the shell is gone", || !running(&session));
 
-    let path = format!("{BASE}/shell?argv=/bin/sh&on_disconnect=detach");
+    let path = format!("{BOX}/shell?argv=/bin/sh&on_disconnect=detach");
     let mut socket = client.websocket(&path, &[]);
     let session = session_of(&mut socket);
     socket.binary(b"WORD=kept; echo be''gun\n");
     let seen = screen_until(&mut socket, "begun").len();
     drop(socket);
     assert!(running(&session));
-    let path = format!("{BASE}/sessions/{session}/attach?from={seen}");
+    let path = format!("{BOX}/sessions/{session}/attach?from={seen}");
     let mut socket = client.websocket(&path, &[]);
     let attached = socket.hear_value();
     assert_eq!((&attached["offset"], &attached["terminal"]), (&json!(seen), &json!(true)));
@@ -321,20 +312,20 @@ fn a_terminal_that_is_left_ends_or_goes_on_as_was_asked() {
     });
     socket.binary(b"echo $WORD en''d\n");
     assert!(screen_until(&mut socket, "end").contains("kept end"));
-    let path = format!("{BASE}/sessions/{session}?kill=true");
+    let path = format!("{BOX}/sessions/{session}?kill=true");
     let _ = client.delete(&path).expect(204);
     eventually("it is gone", || !running(&session));
 }
 
 #[test]
 fn a_keyboard_is_one_clients_until_another_takes_it() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let asked = json!({
         "argv": ["cat"], "session": "tty", "terminal": { "rows": 24, "columns": 80 },
     });
     let _ = start(&client, &asked).expect(201);
     let attach = |query: &str| {
-        let path = format!("{BASE}/sessions/tty/attach?{query}");
+        let path = format!("{BOX}/sessions/tty/attach?{query}");
         let mut socket = client.websocket(&path, &[]);
         let held = socket.hear_value()["keyboard"].as_bool().expect("a keyboard or none");
         (socket, held)
@@ -371,46 +362,46 @@ fn a_keyboard_is_one_clients_until_another_takes_it() {
 
 #[test]
 fn a_session_is_read_from_the_log_when_its_sandbox_has_stopped() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let lines = 3 * MIB / 64;
     let _ = start(&client, &json!({ "script": numbered(lines), "session": "done" })).expect(201);
-    let _ = client.get(&format!("{BASE}/sessions/done/wait")).expect(200);
+    let _ = client.get(&format!("{BOX}/sessions/done/wait")).expect(200);
     let asked = json!({ "script": "echo first; exec sleep 60", "session": "cut" });
     let _ = start(&client, &asked).expect(201);
-    let path = format!("{BASE}/sessions/cut/output?channel=stdout&follow=true");
+    let path = format!("{BOX}/sessions/cut/output?channel=stdout&follow=true");
     let mut following = client.lines(&path, None);
     assert_eq!(following.next().expect("an event")["text"], "first\n");
-    let _ = client.post(&format!("{BASE}/stop"), &json!({ "grace_ms": 1000 })).expect(200);
+    let _ = client.post(&format!("{BOX}/stop"), &json!({ "grace_ms": 1000 })).expect(200);
     // Whoever was listening is told of the end.
     let begun = Instant::now();
     let last = following.next().expect("an event");
     assert!(last["type"] == "exited" || last["type"] == "over", "{last}");
     assert!(begun.elapsed() < Duration::from_secs(10));
 
-    let sessions = client.get(&format!("{BASE}/sessions")).expect(200).json();
+    let sessions = client.get(&format!("{BOX}/sessions")).expect(200).json();
     let names: Vec<_> =
         sessions["sessions"].as_array().expect("a list").iter().map(|s| &s["session"]).collect();
     assert_eq!(names, ["cut", "done"]);
     let answer = raw(&client, "done/output?channel=stdout&from=64").expect(200);
     assert!(answer.body == numbered_output(lines)[64..], "the output differs");
-    let info = client.get(&format!("{BASE}/sessions/done")).expect(200).json();
+    let info = client.get(&format!("{BOX}/sessions/done")).expect(200).json();
     assert_eq!((&info["running"], &info["exit"]["success"]), (&json!(false), &json!(true)));
     let events: Vec<Value> =
-        client.lines(&format!("{BASE}/sessions/cut/output?follow=true"), None).collect();
+        client.lines(&format!("{BOX}/sessions/cut/output?follow=true"), None).collect();
     assert_eq!(events[0]["text"], "first\n");
-    assert_eq!(client.get(&format!("{BASE}/sessions/cut/wait")).json()["running"], false);
+    assert_eq!(client.get(&format!("{BOX}/sessions/cut/wait")).json()["running"], false);
     assert_eq!(start(&client, &json!({ "argv": ["true"] })).code(), "conflict");
 }
 
 #[test]
 fn output_that_the_log_has_rotated_away_is_told_as_a_gap() {
-    let (_server, client) = server();
+    let (_server, client) = open();
     let lines = 80 * MIB / 64;
     let script = format!("{} ; echo done >&2", numbered(lines));
     let _ = start(&client, &json!({ "script": script, "session": "huge" })).expect(201);
-    let path = format!("{BASE}/sessions/huge/wait?timeout_ms=60000");
+    let path = format!("{BOX}/sessions/huge/wait?timeout_ms=60000");
     assert_eq!(client.get(&path).expect(200).json()["running"], false);
-    let path = format!("{BASE}/sessions/huge/output?from=0");
+    let path = format!("{BOX}/sessions/huge/output?from=0");
     let (mut at, mut gaps) = (0, 0);
     for event in client.lines(&path, None) {
         match (event["type"].as_str(), event["channel"].as_str()) {

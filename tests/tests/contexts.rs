@@ -13,6 +13,7 @@ use protocol::repl::{
 use protocol::{ContextName, FaultCode};
 use tests::contexts::{context, late, ran, run, run_within, stderr, stdout, value};
 use tests::sandbox::Sandbox;
+use tests::slowed;
 
 fn name(text: &str) -> ContextName {
     text.parse().expect("a name")
@@ -116,11 +117,14 @@ async fn an_interrupt_is_polite_first_and_keeps_the_state() {
     ] {
         run(guest, language, set).await;
         let began = Instant::now();
-        let spun = run_within(guest, language, spin, Duration::from_millis(200)).await;
-        assert_eq!(spun.finished.end, RunEnd::TimedOut { limit_ms: 200 }, "{language}");
+        let limit = slowed(Duration::from_millis(200));
+        let spun = run_within(guest, language, spin, limit).await;
+        let limit_ms = limit.as_millis() as u64;
+        assert_eq!(spun.finished.end, RunEnd::TimedOut { limit_ms }, "{language}");
         assert_eq!(spun.finished.rung, Some(Rung::Polite), "{language}");
         assert!(spun.finished.state_kept, "{language}");
-        assert!(began.elapsed() < Duration::from_millis(1500), "{language}: {:?}", began.elapsed());
+        let within = slowed(Duration::from_millis(1500));
+        assert!(began.elapsed() < within, "{language}: {:?}", began.elapsed());
         assert_eq!(stdout(&run(guest, language, get).await), "7\n", "{language}");
     }
     sandbox.end().await;
@@ -154,10 +158,12 @@ async fn what_cannot_be_interrupted_is_killed_with_all_it_has_started() {
                 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n\
                 ctypes.CDLL(None).sleep(1000)";
     let mut ask = RunCode::new(context("python"), code);
-    ask.deadline = Some(Duration::from_millis(300));
+    let limit = slowed(Duration::from_millis(300));
+    ask.deadline = Some(limit);
     ask.grace = Grace { polite_ms: Some(100), firm_ms: Some(100) };
     let ended = ran(guest, ask).await;
-    assert_eq!(ended.finished.end, RunEnd::TimedOut { limit_ms: 300 }, "{ended:?}");
+    let limit_ms = limit.as_millis() as u64;
+    assert_eq!(ended.finished.end, RunEnd::TimedOut { limit_ms }, "{ended:?}");
     assert_eq!((ended.finished.rung, ended.finished.state_kept), (Some(Rung::Killed), false));
     let child = stdout(&ended).trim().to_owned();
     let next =
@@ -269,19 +275,24 @@ async fn an_interpreter_that_dies_between_runs_is_missed_by_the_next() {
 async fn late_output_is_never_the_next_runs_own() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
+    let times = |code: &str| {
+        let seconds = |ms| slowed(Duration::from_millis(ms)).as_secs_f64().to_string();
+        code.replace("SOON", &seconds(300)).replace("LATER", &seconds(800))
+    };
     for (language, first, second) in [
         (
             "python",
-            "import subprocess; p = subprocess.Popen('sleep 0.3; echo late', shell=True)",
-            "import time; time.sleep(0.8); print('own')",
+            "import subprocess; p = subprocess.Popen('sleep SOON; echo late', shell=True)",
+            "import time; time.sleep(LATER); print('own')",
         ),
         (
             "node",
-            "require('child_process').spawn('sh', ['-c', 'sleep 0.3; echo late'], {stdio: 'inherit'}); 0",
-            "await new Promise(done => setTimeout(done, 800)); console.log('own')",
+            "require('child_process').spawn('sh', ['-c', 'sleep SOON; echo late'], {stdio: 'inherit'}); 0",
+            "await new Promise(done => setTimeout(done, LATER * 1000)); console.log('own')",
         ),
-        ("bash", "(sleep 0.3; echo late) &", "sleep 0.8; echo own"),
+        ("bash", "(sleep SOON; echo late) &", "sleep LATER; echo own"),
     ] {
+        let (first, second) = (&times(first), &times(second));
         let began = Instant::now();
         let early = run(guest, language, first).await;
         assert!(began.elapsed() < Duration::from_secs(5), "{language}");
@@ -434,7 +445,7 @@ async fn of_many_readers_that_stand_still_the_oldest_is_given_up_and_told() {
     let mut stuck = Vec::new();
     for _ in 0..36 {
         let mut ask = RunCode::new(context("python"), "while True: print('x' * 10000)");
-        ask.deadline = Some(Duration::from_millis(40));
+        ask.deadline = Some(slowed(Duration::from_millis(40)));
         stuck.push(guest.run_code(ask).await.expect("a run"));
     }
     assert_eq!(stdout(&run(guest, "python", "print('next')").await), "next\n");

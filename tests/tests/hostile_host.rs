@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use protocol::codec::{FrameBuffer, decode_body, encode_message};
 use protocol::frame::{Kind, encode_frame};
-use protocol::hello::{Goodbye, GoodbyeReason, Hello, Welcome};
-use protocol::message::{Answer, RequestBody};
-use protocol::{ClientId, Reply, Request};
+use protocol::hello::{Goodbye, GoodbyeReason, Hello, Resume, Welcome};
+use protocol::message::{Adopted, Answer, RequestBody};
+use protocol::requests::Adopt;
+use protocol::{ClientId, FaultCode, Reply, Request, RequestId, Token};
 use tempfile::TempDir;
 use tests::{agent_path, eventually, resident_bytes};
 
@@ -37,15 +38,18 @@ impl Agent {
     fn connect(&self) -> Link {
         let socket = UnixStream::connect(&self.socket).expect("the agent listens");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
-        Link { socket, input: FrameBuffer::new() }
+        Link { socket, input: FrameBuffer::new(), token: Token([0; 16]) }
     }
 
     fn greeted(&self, client: u8) -> Link {
         let mut link = self.connect();
-        link.send(Kind::Hello, 0, &hello(client));
-        let welcome: Welcome = link.expect(Kind::Welcome);
-        assert!(!welcome.resumed);
+        assert!(!link.greet(&hello(client)).resumed);
         link
+    }
+
+    /// What a client gets that comes back with a token.
+    fn resumed(&self, client: u8, dial: u64, token: Token, unanswered: Vec<RequestId>) -> Welcome {
+        self.connect().greet(&hello_again(client, dial, token, unanswered))
     }
 
     /// Another client is answered as if nothing had happened.
@@ -67,9 +71,18 @@ impl Drop for Agent {
 struct Link {
     socket: UnixStream,
     input: FrameBuffer,
+    /// What the welcome gave.
+    token: Token,
 }
 
 impl Link {
+    fn greet(&mut self, hello: &Hello) -> Welcome {
+        self.send(Kind::Hello, 0, hello);
+        let welcome: Welcome = self.expect(Kind::Welcome);
+        self.token = welcome.token;
+        welcome
+    }
+
     fn send<T: serde::Serialize>(&mut self, kind: Kind, id: u64, body: &T) {
         let mut frame = Vec::new();
         encode_message(kind, id, body, &mut frame);
@@ -127,8 +140,13 @@ fn hello(client: u8) -> Hello {
         name: "a test".to_owned(),
         dial: 0,
         resume: None,
-        resume_window_ms: 0,
+        resume_window_ms: 60_000,
     }
+}
+
+fn hello_again(client: u8, dial: u64, token: Token, unanswered: Vec<RequestId>) -> Hello {
+    let resume = Some(Resume { token, streams: Vec::new(), unanswered });
+    Hello { dial, resume, ..hello(client) }
 }
 
 #[test]
@@ -244,4 +262,62 @@ fn thousands_of_silent_connections_keep_nobody_out_for_long() {
         link.send(Kind::Hello, 0, &hello(9));
         matches!(link.next(), Some((Kind::Welcome, _)))
     });
+}
+
+#[test]
+fn a_request_that_the_agent_does_not_know_is_refused_and_the_link_goes_on() {
+    let agent = Agent::start();
+    let mut link = agent.greeted(1);
+    // As a host of the future would ask, with a stream that it opens, which is written to at once.
+    let dream = b"\x81\xa7request\x81\xa5dream\x82\xa6stream\x02\xa4deep\x91\xc0";
+    link.send_raw(Kind::Request, 0, dream);
+    link.send_raw(Kind::Data, 2, b"\x92\x00\xc4\x05words");
+    link.send_raw(Kind::Request, 1, b"\x81\xa7request\xa4wish");
+    for name in ["dream", "wish"] {
+        let answer: Answer = link.expect(Kind::Reply);
+        let Answer::Fault(fault) = answer else { panic!("{answer:?}") };
+        assert_eq!(fault.code, FaultCode::Unsupported);
+        assert!(fault.message.contains(name), "{}", fault.message);
+    }
+    link.send(Kind::Request, 2, &RequestBody { done: vec![], request: Request::Info {} });
+    let answer: Answer = link.expect(Kind::Reply);
+    assert!(matches!(answer, Answer::Ok(Reply::Info(_))), "{answer:?}");
+    // No stream was opened.
+    let welcome = agent.resumed(1, 1, link.token, vec![]);
+    assert!(welcome.resumed && welcome.streams.is_empty(), "{:?}", welcome.streams);
+}
+
+fn adopt() -> Request {
+    let entropy = vec![7; 32].into();
+    let env = Vec::new();
+    Request::Adopt(Adopt { time_us: 1, entropy, hostname: None, env, restored: false })
+}
+
+#[test]
+fn a_token_of_before_an_adoption_counts_until_the_answer_has_come_and_never_again() {
+    let agent = Agent::start();
+    let (mut link, other) = (agent.greeted(1), agent.greeted(2));
+    let former = link.token;
+    link.send(Kind::Request, 0, &RequestBody { done: vec![], request: adopt() });
+    let answer: Answer = link.expect(Kind::Reply);
+    let Answer::Ok(Reply::Adopted(Adopted { token, agent: id, drift_us, .. })) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(token != former && drift_us > 0);
+    // The other client has lost everything.
+    assert!(!agent.resumed(2, 1, other.token, vec![RequestId(0)]).resumed);
+
+    // The answer may have been lost with the link, so the client may not know better.
+    let mut again = agent.connect();
+    let welcome = again.greet(&hello_again(1, 1, former, vec![RequestId(0)]));
+    assert!(welcome.resumed);
+    assert_eq!((welcome.token, welcome.agent), (token, id));
+    assert_eq!(welcome.taken, [RequestId(0)]);
+    let answer: Answer = again.expect(Kind::Reply);
+    assert!(matches!(answer, Answer::Ok(Reply::Adopted(_))), "it comes again: {answer:?}");
+
+    // Once it has come, only the new token counts, whatever is claimed.
+    assert!(agent.resumed(1, 2, token, vec![]).resumed);
+    assert!(!agent.resumed(1, 3, former, vec![RequestId(0)]).resumed);
+    agent.assert_serves_others();
 }

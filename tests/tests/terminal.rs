@@ -12,7 +12,7 @@ use protocol::Cause;
 use protocol::requests::{Stdio, TerminalSize};
 use tests::sandbox::Sandbox;
 use tests::tmux::Tmux;
-use tests::{Burrow, eventually, have, skip};
+use tests::{Burrow, eventually, have, skip, slowed, slowness};
 use tokio::runtime::Builder;
 
 /// How long a test of the library may take: some carry a lot.
@@ -20,8 +20,9 @@ const DEADLINE: Duration = Duration::from_secs(120);
 
 fn within_deadline(test: impl Future<Output = ()>) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let in_time = runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await });
-    assert!(in_time.is_ok(), "not within {DEADLINE:?}");
+    let deadline = slowed(DEADLINE);
+    let in_time = runtime.block_on(async { tokio::time::timeout(deadline, test).await });
+    assert!(in_time.is_ok(), "not within {deadline:?}");
 }
 
 /// What a program's terminal must say before it may be typed into: its mode is set.
@@ -127,12 +128,16 @@ fn a_hundred_megabytes_through_a_raw_terminal_arrive_unharmed() {
     }
     within_deadline(async {
         let mut sandbox = Sandbox::start().await;
-        let python = "import sys; b = bytes(range(256)) * 4096\n\
-            for _ in range(100): sys.stdout.buffer.write(b)";
+        // As much as goes through it within the same time.
+        let mebibytes = 100 / slowness() as usize;
+        let python = format!(
+            "import sys; b = bytes(range(256)) * 4096\n\
+             for _ in range({mebibytes}): sys.stdout.buffer.write(b)"
+        );
         let raw = Raw::begin(&mut sandbox, &format!("exec python3 -c '{python}'")).await;
         let (shown, cause) = raw.type_and_finish(&[]).await;
         assert_eq!(cause, Cause::Exited { code: 0 });
-        assert_eq!(shown.len(), 100 * 1024 * 1024);
+        assert_eq!(shown.len(), mebibytes * 1024 * 1024);
         let whole = shown.iter().enumerate().all(|(at, byte)| *byte == (at % 256) as u8);
         assert!(whole, "the bytes differ");
         sandbox.end().await;

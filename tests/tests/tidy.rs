@@ -14,12 +14,22 @@ const AGENT: &[Imports] = &[
     ("config", &[]),
     ("limits", &[]),
     ("task", &[]),
-    ("host", &["sys"]),
     ("cgroup", &["sys"]),
     ("flow", &["sys"]),
     ("process", &["sys", "cgroup"]),
-    ("pid1", &["sys", "process", "cgroup"]),
-    ("boot", &["sys", "cgroup"]),
+    ("host", &["sys", "limits"]),
+    ("hotplug", &["sys", "task", "agent"]),
+    ("doors", &["sys", "task", "limits", "host", "agent", "serve"]),
+    ("freeze", &["sys", "task", "limits", "agent", "cgroup"]),
+    (
+        "adopt",
+        &[
+            "process", "sys", "task", "limits", "agent", "boot", "freeze", "serve", "session",
+            "repl",
+        ],
+    ),
+    ("pid1", &["sys", "process", "cgroup", "config"]),
+    ("boot", &["sys", "cgroup", "config", "host"]),
     ("file", &["sys", "flow", "limits", "task"]),
     ("port", &["sys", "flow", "limits", "task"]),
     ("metrics", &["sys", "process", "cgroup", "agent"]),
@@ -35,14 +45,23 @@ const AGENT: &[Imports] = &[
         &["sys", "flow", "limits", "task", "process", "pid1", "cgroup", "agent", "metrics"],
     ),
     // One value that all parts share, by design.
-    ("agent", &["sys", "config", "cgroup", "metrics", "pid1", "session", "repl", "serve"]),
-    ("router", &["agent", "flow", "metrics", "task", "file", "port", "session", "repl", "serve"]),
+    (
+        "agent",
+        &["freeze", "sys", "config", "cgroup", "metrics", "pid1", "session", "repl", "serve"],
+    ),
+    (
+        "router",
+        &[
+            "adopt", "agent", "flow", "freeze", "metrics", "task", "file", "port", "session",
+            "repl", "serve",
+        ],
+    ),
     ("serve", &["sys", "flow", "limits", "task", "session", "agent", "router"]),
     (
         "run",
         &[
             "agent", "cgroup", "config", "limits", "metrics", "task", "pid1", "session", "serve",
-            "process",
+            "process", "doors", "hotplug",
         ],
     ),
 ];

@@ -26,7 +26,7 @@ const LINKS: [(&str, &str); 6] = [
 /// The group that owns terminals on every distribution.
 const TTY_GROUP: u32 = 5;
 
-pub(super) fn mount_devices(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_devices(stage: &mut Stage) -> Result<Outcome, BootError> {
     let dev = stage.root.join("dev");
     make_directory(&dev, 0o755)?;
     // The devices bound here bring the flags of the host's mount, so that they alone are not void.
@@ -39,14 +39,25 @@ pub(super) fn mount_devices(stage: &mut Stage<'_>) -> Result<Outcome, BootError>
         mount::bind(&Path::new(HOST_DEV).join(name), &target)
             .map_err(BootError::path("mounting", &target))?;
     }
-    for (points_to, name) in LINKS {
-        let link = dev.join(name);
-        symlink(points_to, &link).map_err(BootError::path("making", &link))?;
-    }
+    make_links(&dev)?;
     Ok(Outcome::Done)
 }
 
-pub(super) fn mount_terminals(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+/// The names by which programs know their own descriptors. Those that are there are left.
+pub(super) fn make_links(dev: &Path) -> Result<(), BootError> {
+    for (points_to, name) in LINKS {
+        let link = dev.join(name);
+        match symlink(points_to, &link) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(BootError::path("making", link)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn mount_terminals(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("dev/pts");
     make_directory(&point, 0o755)?;
     // A user namespace of one user has no such group.
@@ -57,14 +68,14 @@ pub(super) fn mount_terminals(stage: &mut Stage<'_>) -> Result<Outcome, BootErro
     Ok(Outcome::Done)
 }
 
-pub(super) fn mount_shared_memory(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_shared_memory(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("dev/shm");
     make_directory(&point, 0o1777)?;
     mount::bind(Path::new(SHARED_MEMORY), &point).map_err(BootError::path("mounting", &point))?;
     Ok(Outcome::Done)
 }
 
-pub(super) fn mount_message_queues(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_message_queues(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("dev/mqueue");
     make_directory(&point, 0o755)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;

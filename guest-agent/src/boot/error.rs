@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
+use crate::host::BootFrameError;
+
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
@@ -34,6 +36,8 @@ pub enum BootError {
     Path { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{what} failed: {source}")]
     Call { what: &'static str, source: io::Error },
+    #[error("the host did not say what to become: {error}")]
+    Told { error: BootFrameError },
 }
 
 impl BootError {

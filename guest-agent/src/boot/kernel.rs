@@ -19,14 +19,14 @@ const READ_ONLY_IN_PROC: [&str; 5] =
 const COVERED_IN_PROC: [&str; 4] =
     ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug"];
 
-pub(super) fn mount_proc(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_proc(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("proc");
     make_directory(&point, 0o555)?;
     mount::fresh("proc", &point, INERT, "").map_err(BootError::path("mounting", &point))?;
     Ok(Outcome::Done)
 }
 
-pub(super) fn mount_sys(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_sys(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("sys");
     make_directory(&point, 0o555)?;
     mount::fresh("sysfs", &point, INERT | MsFlags::MS_RDONLY, "")
@@ -36,7 +36,7 @@ pub(super) fn mount_sys(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
 
 /// Shows programs their part of the hierarchy, read-only: what they may use is written there. A
 /// namespace would show the same, but it is rooted where the agent is, beside the sessions.
-pub(super) fn mount_cgroup(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_cgroup(stage: &mut Stage) -> Result<Outcome, BootError> {
     let Some(path) = &stage.group_path else {
         return Ok(Outcome::Skipped("the supervisor could not make a control group"));
     };
@@ -50,7 +50,7 @@ pub(super) fn mount_cgroup(stage: &mut Stage<'_>) -> Result<Outcome, BootError> 
 }
 
 /// Makes read-only and covers what is the whole kernel's. Only what exists needs it.
-pub(super) fn guard_proc(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn guard_proc(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.in_user_namespace {
         return Ok(Outcome::Skipped("the kernel refuses an ordinary user's writes"));
     }

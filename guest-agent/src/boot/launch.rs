@@ -36,6 +36,7 @@ pub enum Role {
 
 /// The result of stage 1.
 pub struct Booted {
+    pub config: BootConfig,
     pub report: Vec<StepReport>,
     /// For `CgroupSupport::discover`.
     pub cgroup_root: Option<Directory>,
@@ -43,7 +44,7 @@ pub struct Booted {
 
 /// Becomes the sandbox that `config` describes. An error is returned on whichever side it happens,
 /// with descriptor 0 still open to tell the host.
-pub fn enter(config: &BootConfig) -> Result<Role, LaunchError> {
+pub fn enter(config: BootConfig) -> Result<Role, LaunchError> {
     let in_user_namespace = !geteuid().is_root();
     // Best effort: without a group, sessions are told apart by what /proc says.
     let group = SandboxGroup::create(&config.sandbox).ok();
@@ -97,7 +98,7 @@ const INNER: CloneFlags = CloneFlags::CLONE_NEWNS
     .union(CloneFlags::CLONE_NEWNET);
 
 fn become_init(
-    config: &BootConfig,
+    config: BootConfig,
     in_user_namespace: bool,
     group: Option<SandboxGroup>,
     parent_lives: OwnedFd,
@@ -126,18 +127,10 @@ fn become_init(
         Some((path, top)) => (Some(below_host(&path)), Some(top)),
         None => (None, None),
     };
-    let mut stage = Stage {
-        config,
-        in_user_namespace,
-        root: "/".into(),
-        lower: None,
-        lower_path: "/".into(),
-        sewn: false,
-        group_path,
-    };
+    let mut stage = Stage { in_user_namespace, group_path, ..Stage::new(config) };
     let mut report = vec![namespaces];
-    report.extend(run(steps::STEPS, &mut stage)?);
-    Ok(Booted { report, cgroup_root })
+    run(steps::STEPS, &mut stage, &mut report)?;
+    Ok(Booted { config: stage.config, report, cgroup_root })
 }
 
 /// Asks the kernel to kill us, and with us all of the sandbox, when the supervisor dies; and makes

@@ -1,14 +1,16 @@
 //! Stage 1: from a bare process to the first process of a sandbox, as a table of named steps.
 //!
-//! `main` calls [`launch::enter`] before there is a thread or a runtime. The steps are listed in
-//! [`steps`], each fatal or best-effort, each timed; what became of them is reported, so that a
-//! sandbox that lacks something can say so. Nothing here runs after the agent has begun to serve.
+//! `main` calls [`launch::enter`] on a host and [`machine::enter`] in a machine of its own, before
+//! there is a thread or a runtime. The steps are listed in [`steps`] and in `machine::steps`, each
+//! fatal or best-effort, each timed; what became of them is reported, so that a sandbox that lacks
+//! something can say so. Nothing here runs after the agent has begun to serve.
 
 mod devices;
 pub mod error;
 mod kernel;
 pub mod launch;
-mod network;
+pub mod machine;
+pub mod network;
 mod patchwork;
 mod privileges;
 mod root;
@@ -53,12 +55,14 @@ enum Need {
 struct Step {
     name: &'static str,
     need: Need,
-    run: fn(&mut Stage<'_>) -> Result<Outcome, BootError>,
+    run: fn(&mut Stage) -> Result<Outcome, BootError>,
 }
 
 /// What the steps share.
-struct Stage<'a> {
-    config: &'a BootConfig,
+struct Stage {
+    config: BootConfig,
+    /// What a machine of our own knows besides.
+    machine: Option<machine::Facts>,
     /// Whether we are root only within a user namespace of our own.
     in_user_namespace: bool,
     /// The directory that becomes the root, while it is not yet.
@@ -73,9 +77,23 @@ struct Stage<'a> {
     group_path: Option<PathBuf>,
 }
 
+impl Stage {
+    fn new(config: BootConfig) -> Self {
+        Self {
+            config,
+            machine: None,
+            in_user_namespace: false,
+            root: "/".into(),
+            lower: None,
+            lower_path: "/".into(),
+            sewn: false,
+            group_path: None,
+        }
+    }
+}
+
 /// Runs the steps in order and ends at the first fatal failure.
-fn run(steps: &[Step], stage: &mut Stage<'_>) -> Result<Vec<StepReport>, BootError> {
-    let mut report = Vec::with_capacity(steps.len());
+fn run(steps: &[Step], stage: &mut Stage, report: &mut Vec<StepReport>) -> Result<(), BootError> {
     for step in steps {
         let begun_us = clock::monotonic_us();
         let outcome = match ((step.run)(stage), step.need) {
@@ -86,5 +104,5 @@ fn run(steps: &[Step], stage: &mut Stage<'_>) -> Result<Vec<StepReport>, BootErr
         let micros = clock::monotonic_us() - begun_us;
         report.push(StepReport { name: step.name, outcome, micros });
     }
-    Ok(report)
+    Ok(())
 }

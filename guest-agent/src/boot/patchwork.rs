@@ -23,7 +23,7 @@ const FURNISHED_LATER: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 /// Entries at the top of a root; one with more is no root.
 const ENTRIES_MAX: usize = 256;
 
-pub(super) fn mount(stage: &Stage<'_>) -> Result<(), BootError> {
+pub(super) fn mount(stage: &Stage) -> Result<(), BootError> {
     // A mount of its own, so that it can become the root.
     mount::bind(&stage.root, &stage.root).map_err(BootError::path("mounting", &stage.root))?;
     let entries =
@@ -36,7 +36,7 @@ pub(super) fn mount(stage: &Stage<'_>) -> Result<(), BootError> {
     Ok(())
 }
 
-fn sew(stage: &Stage<'_>, entry: &DirEntry, kind: FileType) -> Result<(), BootError> {
+fn sew(stage: &Stage, entry: &DirEntry, kind: FileType) -> Result<(), BootError> {
     let (source, name) = (entry.path(), entry.file_name());
     let target = stage.root.join(&name);
     if kind.is_symlink() {
@@ -69,7 +69,7 @@ fn sew(stage: &Stage<'_>, entry: &DirEntry, kind: FileType) -> Result<(), BootEr
 }
 
 fn overlay_of(
-    stage: &Stage<'_>,
+    stage: &Stage,
     source: &Path,
     upper: &Path,
     work: &Path,

@@ -31,7 +31,7 @@ const CAPABILITIES: u32 = 64;
 
 /// The agent holds several descriptors for each session. What programs start with is
 /// `process`'s affair.
-pub(super) fn raise_limits(_: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn raise_limits(_: &mut Stage) -> Result<Outcome, BootError> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)
         .map_err(BootError::call("reading the limit of open files"))?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
@@ -41,7 +41,7 @@ pub(super) fn raise_limits(_: &mut Stage<'_>) -> Result<Outcome, BootError> {
 
 /// Bounds what any program of the sandbox can ever have. The agent itself keeps what it has, since
 /// a bound takes effect when something is executed.
-pub(super) fn bound_capabilities(_: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn bound_capabilities(_: &mut Stage) -> Result<Outcome, BootError> {
     for capability in (0..CAPABILITIES).filter(|number| !CAPABILITIES_KEPT.contains(number)) {
         let known = prctl::drop_from_bounding_set(capability)
             .map_err(BootError::call("bounding the capabilities of programs"))?;

@@ -25,14 +25,14 @@ const HOST: &str = "/host";
 pub(super) const UPPER: &str = "/upper";
 pub(super) const WORK: &str = "/work";
 /// Where the sandbox's root is being built.
-const ROOT: &str = "/root";
+pub(super) const ROOT: &str = "/root";
 /// The writable places that begin empty. They share the scratch file system, and so its size.
-const RUN: &str = "/run";
-const TMP: &str = "/tmp";
+pub(super) const RUN: &str = "/run";
+pub(super) const TMP: &str = "/tmp";
 pub(super) const SHARED_MEMORY: &str = "/shm";
 
 /// All of the above with their modes.
-const DIRECTORIES: [(&str, u32); 7] = [
+pub(super) const DIRECTORIES: [(&str, u32); 7] = [
     (HOST, 0o755),
     (UPPER, 0o755),
     (WORK, 0o755),
@@ -53,14 +53,14 @@ const PARTS_OF_A_ROOT: [&str; 12] =
 /// Separate file systems that are bound into a root; a machine with containers may have hundreds.
 const OTHER_FILE_SYSTEMS_MAX: usize = 64;
 
-pub(super) fn make_mounts_private(_: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn make_mounts_private(_: &mut Stage) -> Result<Outcome, BootError> {
     mount::make_private(Path::new("/")).map_err(BootError::call("making the mounts private"))?;
     Ok(Outcome::Done)
 }
 
 /// Opens the lower layer by the name that it has now. It must happen in the new namespace: a
 /// directory of another one's mount cannot be a layer.
-pub(super) fn open_lower(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn open_lower(stage: &mut Stage) -> Result<Outcome, BootError> {
     let path = Path::new(&stage.config.root);
     let refused = |source: io::Error| BootError::Root { path: path.to_owned(), source };
     let real = path.canonicalize().map_err(refused)?;
@@ -77,7 +77,7 @@ pub(super) fn below_host(path: &Path) -> PathBuf {
 }
 
 /// Mounts the scratch file system and makes it the root.
-pub(super) fn mount_scratch(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
     let options = format!("size={},mode=755", stage.config.scratch_bytes);
     let flags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
     let attempt = |point: &'static str| {
@@ -102,7 +102,7 @@ pub(super) fn mount_scratch(stage: &mut Stage<'_>) -> Result<Outcome, BootError>
 }
 
 /// Mounts the overlay at the root to be.
-pub(super) fn mount_overlay(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_overlay(stage: &mut Stage) -> Result<Outcome, BootError> {
     let lower = stage.lower.as_ref().expect("`open-root` is fatal and comes before");
     let attempt = overlay(lower, Path::new(UPPER), Path::new(WORK), &stage.root, stage);
     match attempt {
@@ -130,7 +130,7 @@ pub(super) fn overlay(
     upper: &Path,
     work: &Path,
     target: &Path,
-    stage: &Stage<'_>,
+    stage: &Stage,
 ) -> io::Result<()> {
     fchdir(lower)?;
     let options = format!(
@@ -148,7 +148,7 @@ pub(super) fn overlay(
 
 /// An overlay shows one file system. What else is mounted within the root is bound into place,
 /// read-only.
-pub(super) fn bind_other_file_systems(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.sewn {
         return Ok(Outcome::Skipped("the root is sewn together and has them"));
     }
@@ -181,7 +181,7 @@ pub(super) fn bind_other_file_systems(stage: &mut Stage<'_>) -> Result<Outcome, 
 }
 
 /// Places that begin empty whatever the lower layer has there.
-pub(super) fn mount_run_and_tmp(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn mount_run_and_tmp(stage: &mut Stage) -> Result<Outcome, BootError> {
     for (source, name) in [(RUN, "run"), (TMP, "tmp")] {
         let target = stage.root.join(name);
         make_directory(&target, 0o755)?;
@@ -193,7 +193,7 @@ pub(super) fn mount_run_and_tmp(stage: &mut Stage<'_>) -> Result<Outcome, BootEr
 }
 
 /// Makes the overlay the root and lets go of everything else.
-pub(super) fn pivot(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn pivot(stage: &mut Stage) -> Result<Outcome, BootError> {
     stage.lower = None;
     chdir(&stage.root).map_err(BootError::path("entering", &stage.root))?;
     // The old root is put over the new one, which needs no directory for it, and taken off again.
@@ -207,7 +207,7 @@ pub(super) fn pivot(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
 
 /// Covers what programs must not see: a file by the empty device, a directory by an empty one. A
 /// path that does not exist hides itself.
-pub(super) fn hide(stage: &mut Stage<'_>) -> Result<Outcome, BootError> {
+pub(super) fn hide(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.config.hide.is_empty() {
         return Ok(Outcome::Skipped("nothing is to be hidden"));
     }

@@ -115,18 +115,25 @@ impl Directory {
 
     /// Removes what can be removed; what cannot shows when the parent is to be removed.
     fn remove_children(&self, depth: usize) {
-        let Ok(mut entries) = Dir::openat(&self.0, ".", FLAGS, Mode::empty()) else { return };
-        for entry in entries.iter().flatten() {
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if entry.file_type() != Some(Type::Directory) || name == "." || name == ".." {
-                continue;
-            }
+        for name in self.children() {
             if depth > 1
-                && let Ok(child) = self.open_below(name)
+                && let Ok(child) = self.open_below(&name)
             {
                 child.remove_children(depth - 1);
             }
-            self.remove(name).ok();
+            self.remove(&name).ok();
         }
+    }
+
+    /// The names of the groups right below this one.
+    pub fn children(&self) -> Vec<String> {
+        let Ok(mut entries) = Dir::openat(&self.0, ".", FLAGS, Mode::empty()) else {
+            return Vec::new();
+        };
+        let directories =
+            entries.iter().flatten().filter(|entry| entry.file_type() == Some(Type::Directory));
+        let names =
+            directories.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+        names.filter(|name| name != "." && name != "..").collect()
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! `main` runs these; `session` starts programs through [`reaper::Reaper`].
 
+pub mod hand_over;
+pub mod power;
 pub mod reaper;
 pub mod shutdown;
 pub mod signals;

@@ -28,6 +28,7 @@ use crate::agent::Agent;
 use crate::pid1::reaper::Exit;
 
 /// See the module's description.
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing that is so or not")]
 pub struct Actor {
     pub agent: Rc<Agent>,
     pub context: Rc<Context>,
@@ -43,6 +44,8 @@ pub struct Actor {
     pub begun: u64,
     /// Runs of this interpreter.
     count: u64,
+    /// It was killed before its first run, for another to take its place.
+    pub renewing: bool,
     /// The pipes of the next run are made.
     prepared: bool,
     pub late: LateOutput,
@@ -129,6 +132,7 @@ impl Actor {
             pace: Pace::Slow,
             begun: 0,
             count: 0,
+            renewing: false,
             prepared: false,
             late: LateOutput::default(),
             late_rests_until: None,
@@ -181,6 +185,7 @@ impl Actor {
         self.sources.extend(sources);
         self.was_ready = false;
         self.count = 0;
+        self.renewing = false;
         self.prepared = false;
         self.startup_words.clear();
         self.context.publish(|view| {
@@ -199,7 +204,7 @@ impl Actor {
         if self.closing.is_some() && self.interpreter.is_none() {
             return self.end();
         }
-        let wanted = self.context.has_queued() || !self.warming.is_empty();
+        let wanted = self.renewing || self.context.has_queued() || !self.warming.is_empty();
         if self.interpreter.is_none() && wanted && self.closing.is_none() {
             self.start_again();
         }
@@ -222,7 +227,13 @@ impl Actor {
         }
     }
 
+    /// Whether there is an interpreter whose first run has not begun.
+    pub fn is_unused(&self) -> bool {
+        self.interpreter.is_some() && self.count == 0 && self.phase != Phase::Killed
+    }
+
     fn start_again(&mut self) {
+        self.renewing = false;
         let generation = self.context.info().interpreters + 1;
         let (ask, language) = (&self.context.ask, self.context.language);
         match Interpreter::start(&self.agent, language, ask, generation) {

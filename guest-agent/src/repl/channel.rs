@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, sendmsg, socketpair,
+    AddressFamily, ControlMessage, MsgFlags, Shutdown, SockFlag, SockType, recv, sendmsg, shutdown,
+    socketpair,
 };
 use protocol::msgpack;
 use tokio::io::Interest;
@@ -112,6 +113,12 @@ impl Channel {
     pub fn send_byte(&mut self, byte: u8) {
         self.outgoing.push_back(Packet { bytes: vec![byte], handed: Vec::new() });
         self.flush();
+    }
+
+    /// The other end reads the end of what is said to it, and can still speak.
+    pub fn say_no_more(&mut self) {
+        // Whoever has gone meanwhile needs not be told.
+        shutdown(self.socket.as_raw_fd(), Shutdown::Write).ok();
     }
 
     /// Whether more waits for the other end than it can ever be owed.

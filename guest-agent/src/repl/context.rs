@@ -93,6 +93,8 @@ pub enum Order {
     Complete(Complete, Answer),
     Check(String, Answer),
     Usage(Answer),
+    /// Another interpreter, if the one that there is has run nothing yet.
+    Renew,
     /// The agent stops.
     Signal(nix::sys::signal::Signal),
 }

@@ -94,7 +94,7 @@ impl Actor {
             };
             self.lost.get_or_insert_with(|| format!("the interpreter of run {number} {words}"));
             self.end_run(number, finished);
-        } else if was_ready && self.closing.is_none() {
+        } else if was_ready && self.closing.is_none() && !self.renewing {
             let reason = self
                 .lost
                 .get_or_insert_with(|| format!("the interpreter {words} between runs"))
@@ -111,7 +111,7 @@ impl Actor {
             source.run = last;
         }
         self.forget_asks();
-        if !was_ready {
+        if !was_ready && !self.renewing {
             let said = String::from_utf8_lossy(&self.startup_words);
             let said = said.trim();
             let language = self.context.language.name;

@@ -206,7 +206,9 @@ impl Interpreter {
     pub fn close(&mut self) {
         match self.language.driver {
             Driver::Channel(_) => self.channel.send(&ToDriver::Close {}),
-            Driver::File(_) => self.signal(libc::SIGHUP),
+            // A signal would strike wherever the shell is, and the trap that it runs at its exit
+            // would write into what its driver has just redirected.
+            Driver::File(_) => self.channel.say_no_more(),
         }
     }
 

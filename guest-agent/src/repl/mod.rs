@@ -140,6 +140,14 @@ impl Contexts {
         Ok(Reply::Done {})
     }
 
+    /// The environment, or the machine's identity, is another: interpreters that have run nothing yet
+    /// are exchanged.
+    pub fn renew(&self) {
+        for context in &*self.all.borrow() {
+            context.order(Order::Renew);
+        }
+    }
+
     /// For the stop of an agent that is not PID 1.
     pub fn signal(&self, signal: Signal) {
         for context in &*self.all.borrow() {

@@ -36,6 +36,13 @@ impl Actor {
                 self.warming.push(answer);
                 self.kill("because it was to be another");
             }
+            // All of an interpreter comes of what it is started with, its seeds and its search paths
+            // too, so it is started anew rather than told. Nothing is lost, and nobody is told so.
+            Order::Renew if self.is_unused() && self.closing.is_none() => {
+                self.renewing = true;
+                self.kill("because it was to be another");
+            }
+            Order::Renew => {}
             Order::Close { by, answer } => self.close(by, answer),
             Order::Signal(signal) => {
                 self.doom(RunEnd::Died { cause: protocol::Cause::AgentStopping });
@@ -82,9 +89,10 @@ impl Actor {
         self.closing = Some(Closing { answer, kill_at });
     }
 
-    /// The context is over.
+    /// The context is over. What its runs have left unread is still told to those who watch.
     pub fn end(&mut self) {
         self.over = true;
+        self.drain(|_| true);
         self.agent.contexts.remove(&self.context);
         self.refuse(&Fault::new(FaultCode::Gone, "the context was closed"));
         self.context.end_watches();

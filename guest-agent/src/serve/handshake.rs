@@ -39,9 +39,7 @@ pub fn greet(agent: &Rc<Agent>, frame: Frame<'_>) -> Result<(Rc<Peer>, Welcome),
     }
     let resumable = known.as_ref().zip(hello.resume.as_ref());
     let (peer, resumed) = match resumable {
-        Some((peer, resume)) if same(peer.token, resume.token) => {
-            (peer.clone(), Some(peer.resume(resume)))
-        }
+        Some((peer, resume)) if peer.accepts(resume) => (peer.clone(), Some(peer.resume(resume))),
         _ => {
             if let Some(stale) = &known {
                 agent.peers.remove(agent, stale);
@@ -54,8 +52,8 @@ pub fn greet(agent: &Rc<Agent>, frame: Frame<'_>) -> Result<(Rc<Peer>, Welcome),
     let (streams, taken) = resumed.clone().unwrap_or_default();
     let welcome = Welcome {
         version,
-        agent: agent.id,
-        token: peer.token,
+        agent: agent.id.get(),
+        token: peer.token(),
         resumed: resumed.is_some(),
         streams,
         taken,
@@ -78,9 +76,4 @@ fn new_peer(agent: &Rc<Agent>, hello: &Hello) -> Result<Rc<Peer>, Goodbye> {
     let peer = Peer::new(hello.client, Token(token), name);
     agent.peers.insert(&peer);
     Ok(peer)
-}
-
-/// Compares without telling by its time how much was right.
-fn same(ours: Token, theirs: Token) -> bool {
-    ours.0.iter().zip(theirs.0).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

@@ -30,8 +30,9 @@ use crate::task;
 /// Serves a connection until it ends.
 pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
     let Ok(()) = set_nonblocking(&socket) else { return };
-    let both = Interest::READABLE | Interest::WRITABLE;
-    let Ok(socket) = ready::watch(socket, both) else { return };
+    // A device that is unplugged leaves its sockets with an error, and nothing to read.
+    let all = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
+    let Ok(socket) = ready::watch(socket, all) else { return };
     let mut link = Link { socket, input: FrameBuffer::new(), output: Output::default() };
     let Ok(Some(peer)) = timeout(HELLO_DEADLINE, link.greet(agent)).await else { return };
     agent.peers.greeted.set(true);
@@ -42,7 +43,12 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
         () = peer.replaced(generation) => {
             // A frame that was begun is the new link's to send again, and nothing can follow it here.
             if link.output.unsent() == 0 {
-                link.part(GoodbyeReason::Replaced, "the same client has dialled again").await;
+                let message = if peer.is_evicted() {
+                    "another host has adopted the sandbox"
+                } else {
+                    "the same client has dialled again"
+                };
+                link.part(GoodbyeReason::Replaced, message).await;
             }
             return;
         }
@@ -52,7 +58,13 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
         return;
     }
     match end {
-        End::Left => agent.peers.remove(agent, &peer),
+        End::Left => {
+            // What a machine has said last is lost with it, unless the host has taken it.
+            if agent.config.machine && peer.is_leaving() {
+                timeout(GOODBYE_FLUSH_MAX, link.await_end()).await.ok();
+            }
+            agent.peers.remove(agent, &peer);
+        }
         End::Cut => keep(agent, peer, generation),
         End::Broke(error) => {
             // What it has open is of no use to one that cannot speak.
@@ -156,19 +168,19 @@ impl Link {
                 return End::Left;
             }
             let interest = if self.output.unsent() > 0 {
-                Interest::READABLE | Interest::WRITABLE
+                Interest::READABLE | Interest::WRITABLE | Interest::ERROR
             } else {
-                Interest::READABLE
+                Interest::READABLE | Interest::ERROR
             };
             // In each turn everybody's work goes on: neither direction waits for the other, and
             // the pumps that fill the streams get their turn between two of ours.
             tokio::select! {
                 ready = self.socket.ready(interest) => {
                     let Ok(mut ready) = ready else { return End::Cut };
-                    if ready.ready().is_readable() {
+                    if ready.ready().is_readable() || ready.ready().is_error() {
                         match read(&self.socket, &mut self.input) {
                             Go::Moved => heard = Instant::now(),
-                            Go::Stuck => ready.clear_ready_matching(Ready::READABLE),
+                            Go::Stuck => ready.clear_ready_matching(Ready::READABLE | Ready::ERROR),
                             Go::Ended => return End::Cut,
                         }
                     }
@@ -204,6 +216,17 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the other end has closed.
+    async fn await_end(&mut self) {
+        while let Ok(mut ready) = self.socket.readable().await {
+            match read(&self.socket, &mut FrameBuffer::new()) {
+                Go::Moved => {}
+                Go::Stuck => ready.clear_ready(),
+                Go::Ended => return,
+            }
+        }
     }
 
     /// Says why the link ends, if the other end still listens.

@@ -70,11 +70,26 @@ impl Peers {
         }
     }
 
+    /// Forgets every client but one, which has adopted the agent: theirs are links of another host. What
+    /// dies with one of them dies with the one that stays.
+    pub fn keep_only(&self, agent: &Agent, kept: &Rc<Peer>) {
+        let peers: Vec<_> = self.by_client.borrow().values().cloned().collect();
+        for ghost in peers.iter().filter(|peer| !Rc::ptr_eq(peer, kept)) {
+            self.by_client.borrow_mut().remove(&ghost.client);
+            ghost.evict();
+            agent.sessions.inherit(ghost.client, kept.client);
+        }
+    }
+
     /// Resolves when the last link is gone.
     pub async fn none_linked(&self) {
         let mut links = self.links.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         links.wait_for(|links| *links == 0).await.ok();
+    }
+
+    pub fn are_linked(&self) -> bool {
+        *self.links.borrow() > 0
     }
 
     /// Waits until the clients that are there have all that sessions have said and how they ended,

@@ -22,7 +22,9 @@ use crate::session::Session;
 /// the taps of its streams.
 pub struct Peer {
     pub client: ClientId,
-    pub token: Token,
+    token: Cell<Token>,
+    /// Tokens of before an adoption whose answer the client may lack, and the request of each.
+    retired: RefCell<Vec<(RequestId, Token)>>,
     /// What it calls itself.
     pub name: String,
     this: Weak<Peer>,
@@ -39,6 +41,8 @@ pub struct Peer {
     replaced: Notify,
     resume_window: Cell<Duration>,
     leaving: Cell<bool>,
+    /// Another client has adopted the agent.
+    evicted: Cell<bool>,
     /// The client has said goodbye.
     left: Cell<bool>,
     /// The peer broke the rules in a way that its link has to tell it.
@@ -58,7 +62,8 @@ impl Peer {
     pub fn new(client: ClientId, token: Token, name: String) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
             client,
-            token,
+            token: Cell::new(token),
+            retired: RefCell::default(),
             name,
             this: this.clone(),
             mux: RefCell::new(Mux::new(Side::Agent)),
@@ -71,6 +76,7 @@ impl Peer {
             replaced: Notify::new(),
             resume_window: Cell::new(Duration::ZERO),
             leaving: Cell::new(false),
+            evicted: Cell::new(false),
             left: Cell::new(false),
             overrun: Cell::new(false),
         })
@@ -83,6 +89,39 @@ impl Peer {
         self.resume_window.set(resume_window);
         self.generation.set(self.generation.get() + 1);
         self.replaced.notify_waiters();
+    }
+
+    pub fn token(&self) -> Token {
+        self.token.get()
+    }
+
+    /// Takes another token, which the answer of request `id` tells.
+    pub fn rotate(&self, id: RequestId, token: Token) {
+        let answers = self.answers.borrow();
+        let mut retired = self.retired.borrow_mut();
+        retired.retain(|(id, _)| answers.is_taken(*id));
+        retired.push((id, self.token.replace(token)));
+    }
+
+    /// Whether a client that says so may take up this one's streams. An older token counts for as long
+    /// as the answer that tells the newer one may have been lost.
+    pub fn accepts(&self, resume: &Resume) -> bool {
+        let may_lack = |id| resume.unanswered.contains(id) && self.answers.borrow().is_taken(*id);
+        let retired = self.retired.borrow();
+        let mut older = retired.iter().filter(|(_, token)| same(*token, resume.token));
+        same(self.token(), resume.token) || older.any(|(id, _)| may_lack(id))
+    }
+
+    /// Closes everything, the link included: the client's host is not the agent's any more.
+    pub fn evict(&self) {
+        self.close_all();
+        self.evicted.set(true);
+        self.generation.set(self.generation.get() + 1);
+        self.replaced.notify_waiters();
+    }
+
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.get()
     }
 
     pub fn dial(&self) -> u64 {
@@ -364,6 +403,11 @@ impl Source for Outlets<'_> {
         let outlet = self.0.get(&stream).and_then(|binding| binding.outlet.as_ref());
         outlet.map_or(Fetched::Nothing, |outlet| outlet.fetch(from, max, out))
     }
+}
+
+/// Compares without telling by its time how much was right.
+fn same(ours: Token, theirs: Token) -> bool {
+    ours.0.iter().zip(theirs.0).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
 fn abandoned() -> Fault {

@@ -80,7 +80,7 @@ pub struct Session {
     group: RefCell<Option<SessionGroup>>,
     memory_limit: Option<u64>,
     /// The client that the session dies with.
-    tied_to: Option<ClientId>,
+    tied_to: Cell<Option<ClientId>>,
     /// Holders that have not released it.
     holders: RefCell<SortedSet<String>>,
     /// Which client has last subscribed as which holder.
@@ -218,17 +218,33 @@ impl Sessions {
         let sessions: Vec<_> = self.by_id.borrow().values().cloned().collect();
         for session in sessions {
             session.drop_view(client);
-            if session.tied_to == Some(client) && session.record().is_none() {
+            if session.tied_to.get() == Some(client) && session.record().is_none() {
                 session.note_kill(
                     UnixSignal::SIGKILL as i32,
                     "the client that started it, by leaving",
                 );
                 session.kill_tree();
             }
-            if session.tied_to == Some(client) {
+            if session.tied_to.get() == Some(client) {
                 // What only it wanted to have, nobody will come for.
                 session.release(session.claimed_by(client));
                 self.forget_if_let_go(agent, &session);
+            }
+        }
+        self.changed();
+    }
+
+    /// A client has gone and another stands in its place: what was tied to the one is tied to the other.
+    pub fn inherit(&self, from: ClientId, to: ClientId) {
+        for session in self.by_id.borrow().values() {
+            session.drop_view(from);
+            if session.tied_to.get() == Some(from) {
+                session.tied_to.set(Some(to));
+                session.claims.borrow_mut().values_mut().for_each(|claimant| {
+                    if *claimant == from {
+                        *claimant = to;
+                    }
+                });
             }
         }
         self.changed();

@@ -2,7 +2,10 @@
 //!
 //! Everything of the agent that needs the time asks here. Nothing here keeps state.
 
-use nix::time::{ClockId, clock_gettime};
+use std::io;
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime, clock_settime};
 use nix::unistd::Pid;
 
 /// Microseconds since some fixed moment; never steps, stops while the machine is suspended.
@@ -28,6 +31,12 @@ pub fn wall_ms() -> u64 {
 pub fn wall_us() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME");
     u64::try_from(now.tv_sec()).map_or(0, |sec| sec * 1_000_000 + now.tv_nsec() as u64 / 1_000)
+}
+
+/// Sets the wall clock, for every program of the machine.
+pub fn set_wall(time_us: u64) -> io::Result<()> {
+    let time = TimeSpec::new((time_us / 1_000_000) as i64, (time_us % 1_000_000 * 1_000) as i64);
+    clock_settime(ClockId::CLOCK_REALTIME, time).map_err(io::Error::from)
 }
 
 /// CPU time of a process and all its threads; `None` when it is gone.

@@ -1,6 +1,10 @@
-//! Random bytes from the kernel. Ids and tokens are drawn here.
+//! Random bytes from the kernel, and what it is told to draw them from. Ids and tokens are drawn here.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+
+use protocol::limits::ENTROPY_BYTES_MAX;
 
 /// Fills `bytes` from the kernel's generator, waiting until it has been seeded.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
@@ -18,4 +22,38 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What RNDADDENTROPY reads: `struct rand_pool_info` with room for as much as we ever add.
+#[repr(C)]
+struct Pool {
+    entropy_bits: libc::c_int,
+    buffer_bytes: libc::c_int,
+    buffer: [u8; ENTROPY_BYTES_MAX],
+}
+
+/// Mixes bytes that nobody can guess into the kernel's generator, and makes it draw from them at once.
+/// Only the init of a machine may. What is beyond [`ENTROPY_BYTES_MAX`] is left out.
+pub fn mix(bytes: &[u8]) -> io::Result<()> {
+    const ADD_ENTROPY: libc::Ioctl = 0x4008_5203;
+    const RESEED: libc::Ioctl = 0x5207;
+    let count = bytes.len().min(ENTROPY_BYTES_MAX);
+    let mut pool = Pool {
+        entropy_bits: 8 * count as libc::c_int,
+        buffer_bytes: count as libc::c_int,
+        buffer: [0; ENTROPY_BYTES_MAX],
+    };
+    pool.buffer[..count].copy_from_slice(&bytes[..count]);
+    let generator = File::options().write(true).open("/dev/urandom")?;
+    // SAFETY: the kernel reads a `rand_pool_info`, which `pool` begins like, and `buffer_bytes` of its
+    // buffer, which has at least as many.
+    let added = unsafe { libc::ioctl(generator.as_raw_fd(), ADD_ENTROPY, &raw const pool) };
+    if added != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: this request takes no argument.
+    match unsafe { libc::ioctl(generator.as_raw_fd(), RESEED) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

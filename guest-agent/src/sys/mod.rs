@@ -12,6 +12,8 @@ mod clone;
 pub mod descriptor;
 pub mod dirent;
 pub mod entropy;
+pub mod grow;
+pub mod module;
 pub mod mount;
 pub mod mountinfo;
 pub mod namespace;
@@ -26,4 +28,8 @@ pub mod signal;
 pub mod spawn;
 #[cfg(all(target_env = "musl", not(test)))]
 mod stdio;
+pub mod uevent;
+#[cfg(all(target_arch = "x86_64", any(test, own_unwinder)))]
+mod unwind;
+pub mod vsock;
 pub mod wait;

@@ -4,6 +4,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -17,6 +18,44 @@ const NONE: Option<&str> = None;
 pub fn fresh(kind: &str, target: &Path, flags: MsFlags, options: &str) -> io::Result<()> {
     let options = (!options.is_empty()).then_some(options);
     mount(Some(kind), target, Some(kind), flags, options).map_err(io::Error::from)
+}
+
+/// Mounts a file system that is on a device.
+pub fn device(source: &str, kind: &str, target: &Path, flags: MsFlags) -> io::Result<()> {
+    mount(Some(source), target, Some(kind), flags, NONE).map_err(io::Error::from)
+}
+
+/// Moves a mount, with all below it, to another place.
+pub fn move_to(source: &Path, target: &Path) -> io::Result<()> {
+    mount(Some(source), target, NONE, MsFlags::MS_MOVE, NONE).map_err(io::Error::from)
+}
+
+/// Makes the file system of this directory read-only for everybody who sees it, whether or not it is
+/// mounted anywhere that we can name.
+pub fn stop_writes(directory: BorrowedFd<'_>) -> io::Result<()> {
+    // From `linux/mount.h`; the C library does not have them.
+    const FSPICK_EMPTY_PATH: libc::c_uint = 8;
+    const FSCONFIG_SET_FLAG: libc::c_uint = 0;
+    const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
+    // SAFETY: takes a descriptor, an empty C string and flags.
+    let picked = unsafe {
+        libc::syscall(libc::SYS_fspick, directory.as_raw_fd(), c"".as_ptr(), FSPICK_EMPTY_PATH)
+    };
+    if picked < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made the descriptor and nobody else knows it.
+    let picked = unsafe { OwnedFd::from_raw_fd(picked as i32) };
+    let none = std::ptr::null::<libc::c_char>();
+    for (command, key) in [(FSCONFIG_SET_FLAG, c"ro".as_ptr()), (FSCONFIG_CMD_RECONFIGURE, none)] {
+        // SAFETY: `key` is a C string or null, as the command wants it, and there is no value.
+        let result =
+            unsafe { libc::syscall(libc::SYS_fsconfig, picked.as_raw_fd(), command, key, none, 0) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Makes one file or directory, without the mounts below it, visible at another place.

@@ -19,6 +19,7 @@ use super::limits::SCRAPE_GUEST_MAX;
 use super::problem::Problem;
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page};
+use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Phase, Record, SandboxRef};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -121,6 +122,7 @@ fn server(text: &mut Text, api: &Api) {
         text.single("process_resident_memory_bytes", "gauge", memory, own.resident_bytes);
         text.single("process_open_fds", "gauge", "Descriptors of the server.", own.descriptors);
     }
+    pool(text, &api.registry().pool());
     let calls = api.counters().all();
     let name = "burrow_http_requests_total";
     text.family(name, "counter", "Answered requests.");
@@ -145,6 +147,47 @@ fn server(text: &mut Text, api: &Api) {
         text.line(&format!("{name}_sum"), labels, calls.sum_us as f64 / US_PER_S);
         text.line(&format!("{name}_count"), labels, calls.count as f64);
     }
+}
+
+/// What a family of numbers takes from an entry of the pool.
+type ReadShelf = fn(&ShelfStatus) -> f64;
+
+fn pool(text: &mut Text, shelves: &[ShelfStatus]) {
+    let families: [(&str, &str, &str, ReadShelf); 7] = [
+        ("burrow_pool_wanted", "gauge", "Machines that shall be ready.", |it| it.wanted as f64),
+        ("burrow_pool_ready", "gauge", "Machines that are ready.", |it| it.ready as f64),
+        ("burrow_pool_starting", "gauge", "Machines that start.", |it| it.starting as f64),
+        ("burrow_pool_claimed_total", "counter", "Sandboxes from the pool.", |it| {
+            it.counts.claimed as f64
+        }),
+        ("burrow_pool_missed_total", "counter", "Sandboxes for which none was ready.", |it| {
+            it.counts.missed as f64
+        }),
+        ("burrow_pool_replaced_total", "counter", "Machines ended unclaimed.", |it| {
+            it.counts.replaced as f64
+        }),
+        ("burrow_pool_failed_total", "counter", "Machines that did not start.", |it| {
+            it.counts.failed as f64
+        }),
+    ];
+    if shelves.is_empty() {
+        return;
+    }
+    for (name, kind, help, read) in families {
+        text.family(name, kind, help);
+        // Two entries may be alike but for their memory: their places tell them apart.
+        for (number, shelf) in shelves.iter().enumerate() {
+            let (entry, image) = (number.to_string(), escaped(&shelf.image));
+            let machine = shelf.machine.name();
+            let labels = [("entry", entry.as_str()), ("image", &image), ("machine", machine)];
+            text.line(name, &labels, read(shelf));
+        }
+    }
+}
+
+/// A name of the operator's choice as the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// What this process uses.
@@ -187,7 +230,7 @@ impl Text {
         self.line(name, &[], value);
     }
 
-    /// Values of labels are names of ours, which need no escapes.
+    /// Values of labels are names of ours, which need no escapes, or [`escaped`].
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<_> =
             labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();

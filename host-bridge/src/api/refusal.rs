@@ -7,6 +7,7 @@ use super::limits::BUSY_PAUSE;
 use super::problem::{Code, Problem};
 use crate::guest::GuestError;
 use crate::machine::MachineError;
+use crate::machine::vmm::KitError;
 use crate::sandbox::SandboxError;
 
 impl From<SandboxError> for Problem {
@@ -31,6 +32,26 @@ impl From<SandboxError> for Problem {
                 .details(json!({ "reason": "not_running", "state": state.name() })),
             SandboxError::Lost { .. } => {
                 with(Code::GuestUnreachable).hint("kill it, or remove it with force=true")
+            }
+            SandboxError::Paused { .. } => with(Code::Conflict)
+                .hint("POST …/resume lets it go on")
+                .details(json!({ "reason": "paused", "state": "paused" })),
+            SandboxError::Busy { .. } => {
+                with(Code::Conflict).retry_after(BUSY_PAUSE).details(json!({ "reason": "busy" }))
+            }
+            SandboxError::NoSnapshot { .. } => {
+                with(Code::NotFound).hint("GET /v1/snapshots lists those that there are")
+            }
+            SandboxError::SnapshotTaken { snapshot } => with(Code::Conflict)
+                .hint("choose another name, or DELETE that snapshot first")
+                .details(json!({
+                    "reason": "name_taken", "namespace": snapshot.namespace, "name": snapshot.name
+                })),
+            SandboxError::TooManySnapshots | SandboxError::SnapshotsTooLarge { .. } => {
+                with(Code::LimitReached)
+            }
+            SandboxError::SnapshotFixes { what, .. } => {
+                with(Code::Invalid).details(json!({ "field": what }))
             }
             SandboxError::TooMany => with(Code::LimitReached).retry_after(BUSY_PAUSE),
             SandboxError::Unsupported { what, hint, .. } => {
@@ -57,14 +78,25 @@ fn code_of(error: &MachineError) -> Code {
     match error {
         MachineError::Root { .. }
         | MachineError::Scratch { .. }
+        | MachineError::Memory { .. }
+        | MachineError::Kit(KitError::NoImage { .. })
         | MachineError::NoAddress
         | MachineError::UselessAddress { .. } => Code::Invalid,
         MachineError::TooLarge { .. } => Code::TooLarge,
-        MachineError::AgentMissing(_) => Code::Unsupported,
+        MachineError::BrokenSnapshot { .. } => Code::Io,
+        MachineError::Asked { .. } => Code::GuestUnreachable,
+        MachineError::CannotSuspend { .. }
+        | MachineError::OtherMachine { .. }
+        | MachineError::AgentMissing(_)
+        | MachineError::Kit(KitError::NoKit(_) | KitError::Missing(_))
+        | MachineError::Program { .. }
+        | MachineError::NoHypervisor { .. } => Code::Unsupported,
         MachineError::Host { .. }
         | MachineError::BootFailed { .. }
         | MachineError::Died { .. }
+        | MachineError::Monitor { .. }
         | MachineError::Silent { .. }
+        | MachineError::Api(_)
         | MachineError::Link { .. } => Code::StartFailed,
     }
 }
@@ -106,6 +138,7 @@ impl From<GuestError> for Problem {
                 with(Code::Invalid).details(json!({ "limit": limit }))
             }
             GuestError::TooManyEntries => with(Code::TooLarge),
+            GuestError::NoEntropy => with(Code::Unsupported),
         }
     }
 }

@@ -11,6 +11,7 @@ mod ports;
 mod runs;
 mod sandboxes;
 mod sessions;
+mod snapshots;
 mod starts;
 mod value;
 
@@ -22,6 +23,7 @@ use super::route::Operation;
 pub fn operations() -> Vec<Operation> {
     [
         sandboxes::operations(),
+        snapshots::operations(),
         exec::operations(),
         sessions::operations(),
         attach::operations(),

@@ -77,19 +77,26 @@ impl Context {
 }
 
 /// How long an agent in a virtual machine keeps what is ours after a cut, such as a migration or a
-/// snapshot makes. A Unix socket is cut by the end of either side alone, so there is nothing to
+/// snapshot makes, seconds on a busy host. A Unix socket is cut by the end of either side alone, so there is nothing to
 /// wait for: a person who is gone leaves the keyboard, and what is tied to us ends.
-const RESUME_WINDOW: Duration = Duration::from_secs(10);
+const RESUME_WINDOW: Duration = Duration::from_secs(30);
+
+/// How long a virtual machine is dialled that does not answer at once.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// Connects to an agent, wherever it is.
 pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
     let mut options = Options::named(our_name(verb));
     options.resume_window = match address {
         Address::Unix { .. } => Duration::ZERO,
-        Address::Hybrid { .. } | Address::Vsock { .. } => RESUME_WINDOW,
+        Address::Hybrid { .. } | Address::Vsock { .. } | Address::Serial { .. } => RESUME_WINDOW,
     };
     // To come back later than that is to come back to nothing.
     options.dial_deadline = options.resume_window;
+    // A machine that has just gone on after a pause or a snapshot has its vsock back in a moment.
+    if matches!(address, Address::Hybrid { .. }) {
+        options.connect_deadline = CONNECT_MAX;
+    }
     Ok(Guest::connect(address, options).await?)
 }
 

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::values::{ValueError, parse_duration};
 use super::{instant, output};
-use crate::keys::{self, Access, Issued, Namespaces, Order, Scopes, Store};
+use crate::keys::{self, Access, Issued, KeysError, Namespaces, Order, Scopes, Store};
 
 /// Make an API key for programs that use the server
 #[derive(Debug, Args)]
@@ -79,9 +79,12 @@ impl Keygen {
         let scopes = Scopes::of(&self.scope).unwrap_or(Scopes::UNSAID);
         let expires_at_ms = match self.expire {
             Expiry::Never => None,
+            Expiry::After(Duration::ZERO) => return Err(KeysError::ExpiredAlready.into()),
             Expiry::After(time) => {
                 let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                Some(instant::now_ms().saturating_add(ms))
+                // Keys count in whole seconds; the one that has begun is had to its end.
+                let end_ms = instant::now_ms().saturating_add(ms);
+                Some(end_ms.div_ceil(1000).saturating_mul(1000))
             }
         };
         context.paths.prepare()?;

@@ -20,15 +20,20 @@ mod keygen;
 mod keys;
 mod kill;
 mod logs;
+mod machine_config;
 mod output;
+mod pause;
+mod pool;
 mod port_forward;
 mod prompt;
 mod ps;
 mod repl;
+mod resume;
 mod rm;
 mod run;
 mod serve;
 mod session;
+mod snapshot;
 mod start;
 mod stop;
 mod table;
@@ -79,14 +84,19 @@ enum Verb {
     Context(contexts::Contexts),
     Attach(attach::Attach),
     Ps(ps::Ps),
+    Pool(pool::Pool),
     Inspect(inspect::Inspect),
     Logs(logs::Logs),
     Cp(cp::Cp),
     PortForward(port_forward::PortForward),
     Kill(kill::Kill),
+    Pause(pause::Pause),
+    Resume(resume::Resume),
+    Snapshot(snapshot::Snapshot),
     Stop(stop::Stop),
     Rm(rm::Rm),
     Serve(serve::Serve),
+    MachineConfig(machine_config::MachineConfig),
     Keygen(keygen::Keygen),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
@@ -146,14 +156,19 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Context(verb) => verb.run(&context).await,
         Verb::Attach(verb) => verb.run(&context).await,
         Verb::Ps(verb) => verb.run(&context).await,
+        Verb::Pool(verb) => verb.run(&context).await,
         Verb::Inspect(verb) => verb.run(&context).await,
         Verb::Logs(verb) => verb.run(&context).await,
         Verb::Cp(verb) => verb.run(&context).await,
         Verb::PortForward(verb) => verb.run(&context).await,
         Verb::Kill(verb) => verb.run(&context).await,
+        Verb::Pause(verb) => verb.run(&context).await,
+        Verb::Resume(verb) => verb.run(&context).await,
+        Verb::Snapshot(verb) => verb.run(&context).await,
         Verb::Stop(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
+        Verb::MachineConfig(verb) => verb.run(),
         Verb::Keygen(verb) => verb.run(&context),
         Verb::Keys(verb) => verb.run(&context),
         Verb::Doctor(verb) => verb.run(&context).await,
@@ -223,7 +238,14 @@ mod tests {
             "host-bridge keys ls -aq",
             "host-bridge keys revoke 0123456789ab ba9876543210",
             "host-bridge keys rotate --finish",
+            "host-bridge pause a b",
+            "host-bridge resume a",
+            "host-bridge snapshot work base",
+            "host-bridge snapshot ls --json",
+            "host-bridge snapshot rm base team/base",
+            "host-bridge start --snapshot base --name x",
             "host-bridge stop --grace 3s a b",
+            "host-bridge pool --json",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("is an error"));
@@ -256,6 +278,11 @@ mod tests {
             "host-bridge keys revoke msb_x",
             "host-bridge keys rotate --drop-old --finish",
             "host-bridge port-forward box",
+            "host-bridge pause",
+            "host-bridge snapshot",
+            "host-bridge snapshot work",
+            "host-bridge snapshot work a/b",
+            "host-bridge snapshot rm",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -63,6 +63,7 @@ impl Serve {
             output::print(&settings.to_toml())?;
             return Ok(Exit::SUCCESS);
         }
+        control::pool_options(&settings)?;
         for warning in settings.warnings() {
             output::note(&warning);
         }

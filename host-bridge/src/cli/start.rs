@@ -24,12 +24,14 @@ pub struct BoxArguments {
     #[arg(long, value_name = "NAME")]
     name: Option<SandboxRef>,
 
-    /// The directory that is its root, read-only below its own writable layer (default: the host's)
-    #[arg(long, value_name = "DIR")]
+    /// What its root is, read-only below its own writable layer: a directory on the process machine
+    /// (default: the host's), an image of the kit or a file on the others (default: full)
+    #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
 
-    /// What it runs on: process, or external for an agent that somebody else has started
-    #[arg(long, value_name = "MACHINE")]
+    /// What it runs on: process, qemu, firecracker, cloud-hypervisor, or external for an agent that
+    /// somebody else has started
+    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true)]
     machine: Option<MachineKind>,
 
     /// Size of its writable layer, as in 512M or 4G
@@ -55,7 +57,13 @@ impl BoxArguments {
         if let Some(machine) = self.machine {
             spec.machine = machine;
         }
-        spec.image = self.image.as_ref().map(|image| absolute(image)).transpose()?;
+        spec.image = match &self.image {
+            // A name of the kit is no path.
+            Some(image) if spec.machine.is_virtual() && image.components().count() == 1 => {
+                Some(image.display().to_string())
+            }
+            image => image.as_deref().map(absolute).transpose()?,
+        };
         spec.scratch_bytes = self.scratch;
         spec.memory_mib = self.memory;
         spec.cpu_millis = self.cpus;
@@ -94,6 +102,10 @@ pub struct Start {
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
 
+    /// Go on from a snapshot of its namespace, instead of booting; image, memory and CPUs are that's
+    #[arg(long, value_name = "SNAPSHOT", conflicts_with_all = ["image", "address"])]
+    snapshot: Option<Name>,
+
     /// Where the agent of an external machine is: unix:PATH, hybrid:PATH:PORT or vsock:CID:PORT
     #[arg(long, value_name = "ADDRESS")]
     address: Option<Address>,
@@ -125,6 +137,7 @@ impl Start {
         for variable in &self.env {
             spec.env.extend(resolve_variable(variable, |name| std::env::var(name).ok())?);
         }
+        spec.snapshot.clone_from(&self.snapshot);
         spec.hostname.clone_from(&self.hostname);
         spec.address.clone_from(&self.address);
         if spec.address.is_some() && self.sandbox.machine.is_none() {

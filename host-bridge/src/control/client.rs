@@ -12,8 +12,11 @@ use tokio::time::timeout;
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Dialled, List, Refusal, Reply, Request, Version};
 use crate::config::Paths;
-use crate::limits::{CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE, STOP_GRACE_DEFAULT};
-use crate::sandbox::{Record, SandboxRef, Spec};
+use crate::limits::{
+    CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE, SNAPSHOT_WRITE_DEADLINE, STOP_GRACE_DEFAULT,
+};
+use crate::sandbox::pool::ShelfStatus;
+use crate::sandbox::{Name, Record, SandboxRef, Snapshot, Spec};
 
 /// A connection to the bridge that serves.
 #[derive(Debug)]
@@ -121,6 +124,51 @@ impl Client {
         self.ask_sandbox(&Request::Remove { sandbox: which.clone(), force }).await
     }
 
+    /// Lets a sandbox stand still, with all that is in it.
+    pub async fn pause(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
+        self.ask_sandbox(&Request::Pause { sandbox: which.clone() }).await
+    }
+
+    pub async fn resume(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
+        self.ask_sandbox(&Request::Resume { sandbox: which.clone() }).await
+    }
+
+    /// Writes a running sandbox down under a name of its namespace.
+    pub async fn snapshot(
+        &mut self,
+        which: &SandboxRef,
+        name: Name,
+    ) -> Result<Snapshot, ClientError> {
+        self.ask_snapshot(&Request::Snapshot { sandbox: which.clone(), name }).await
+    }
+
+    pub async fn remove_snapshot(&mut self, which: &SandboxRef) -> Result<Snapshot, ClientError> {
+        self.ask_snapshot(&Request::RemoveSnapshot { snapshot: which.clone() }).await
+    }
+
+    /// All snapshots, by name.
+    pub async fn snapshots(&mut self) -> Result<Vec<Snapshot>, ClientError> {
+        match self.ask(&Request::Snapshots {}).await? {
+            Reply::Snapshots(snapshots) => Ok(snapshots),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn ask_snapshot(&mut self, request: &Request) -> Result<Snapshot, ClientError> {
+        match self.ask(request).await? {
+            Reply::Snapshot(snapshot) => Ok(*snapshot),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What is kept ready.
+    pub async fn pool(&mut self) -> Result<Vec<ShelfStatus>, ClientError> {
+        match self.ask(&Request::Pool {}).await? {
+            Reply::Pool(shelves) => Ok(shelves),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     async fn ask_sandbox(&mut self, request: &Request) -> Result<Record, ClientError> {
         match self.ask(request).await? {
             Reply::Sandbox(record) => Ok(*record),
@@ -133,6 +181,7 @@ impl Client {
             Request::Stop { grace_ms, .. } => {
                 grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
             }
+            Request::Snapshot { .. } => SNAPSHOT_WRITE_DEADLINE,
             _ => Duration::ZERO,
         };
         let waited = CONTROL_REPLY_DEADLINE.saturating_add(grace);

@@ -102,6 +102,7 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
     let asked = &settings.defaults;
     let images = settings.images.iter();
     let defaults = Defaults {
+        machine: asked.machine.parse().expect("the options name kinds of machine"),
         memory_mib: Some(asked.memory_mib),
         cpu_millis: Some(asked.cpu_millis),
         ttl_ms: asked.ttl.map(millis),

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::link::Address;
-use crate::sandbox::{Name, Record, SandboxRef, Selector, Spec, State};
+use crate::sandbox::pool::ShelfStatus;
+use crate::sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,24 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Lets a sandbox stand still, and go on; answered when it does.
+    Pause {
+        sandbox: SandboxRef,
+    },
+    Resume {
+        sandbox: SandboxRef,
+    },
+    /// Writes a running sandbox down under a name of its namespace.
+    Snapshot {
+        sandbox: SandboxRef,
+        name: Name,
+    },
+    Snapshots {},
+    RemoveSnapshot {
+        snapshot: SandboxRef,
+    },
+    /// Asks what is kept ready.
+    Pool {},
 }
 
 /// Which sandboxes are listed.
@@ -74,6 +93,9 @@ pub enum Reply {
     Sandbox(Box<Record>),
     Sandboxes(Vec<Record>),
     Dialled(Dialled),
+    Pool(Vec<ShelfStatus>),
+    Snapshot(Box<Snapshot>),
+    Snapshots(Vec<Snapshot>),
 }
 
 impl Reply {
@@ -84,6 +106,9 @@ impl Reply {
             Self::Sandbox(_) => "sandbox",
             Self::Sandboxes(_) => "sandboxes",
             Self::Dialled(_) => "dialled",
+            Self::Pool(_) => "pool",
+            Self::Snapshot(_) => "snapshot",
+            Self::Snapshots(_) => "snapshots",
         }
     }
 }
@@ -141,6 +166,8 @@ pub enum Code {
     Stopping,
     /// This bridge cannot do that here.
     Unsupported,
+    /// It stands still; it has to be resumed first.
+    Paused,
     /// The machine does not die.
     Stuck,
 }

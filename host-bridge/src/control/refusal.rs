@@ -2,6 +2,7 @@
 
 use super::message::{Code, Refusal};
 use crate::machine::MachineError;
+use crate::machine::vmm::KitError;
 use crate::sandbox::{SandboxError, State};
 
 impl Refusal {
@@ -34,8 +35,23 @@ impl From<SandboxError> for Refusal {
                 (Code::NotRunning, Some(hint))
             }
             SandboxError::WillNotDie { .. } => (Code::Stuck, None),
-            SandboxError::TooMany => (Code::Limit, None),
-            SandboxError::Environment { .. }
+            SandboxError::Paused { which } => {
+                (Code::Paused, Some(format!("`host-bridge resume {which}` lets it go on")))
+            }
+            SandboxError::Busy { .. } => (Code::Busy, Some("try again".to_owned())),
+            SandboxError::NoSnapshot { .. } => {
+                let hint = "`host-bridge snapshot ls` lists the snapshots that there are";
+                (Code::NotFound, Some(hint.to_owned()))
+            }
+            SandboxError::SnapshotTaken { snapshot } => {
+                let hint = format!("choose another name, or `host-bridge snapshot rm {snapshot}`");
+                (Code::NameTaken, Some(hint))
+            }
+            SandboxError::TooManySnapshots
+            | SandboxError::SnapshotsTooLarge { .. }
+            | SandboxError::TooMany => (Code::Limit, None),
+            SandboxError::SnapshotFixes { .. }
+            | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
@@ -56,14 +72,24 @@ fn code_of(error: &MachineError) -> Code {
     match error {
         MachineError::Root { .. }
         | MachineError::Scratch { .. }
+        | MachineError::Memory { .. }
+        | MachineError::Kit(KitError::NoImage { .. })
         | MachineError::NoAddress
         | MachineError::UselessAddress { .. } => Code::Invalid,
         MachineError::TooLarge { .. } => Code::Limit,
-        MachineError::Host { .. } => Code::Io,
-        MachineError::AgentMissing(_) => Code::Unsupported,
-        MachineError::BootFailed { .. }
+        MachineError::Host { .. } | MachineError::BrokenSnapshot { .. } => Code::Io,
+        MachineError::CannotSuspend { .. }
+        | MachineError::OtherMachine { .. }
+        | MachineError::AgentMissing(_)
+        | MachineError::Kit(KitError::NoKit(_) | KitError::Missing(_))
+        | MachineError::Program { .. }
+        | MachineError::NoHypervisor { .. } => Code::Unsupported,
+        MachineError::Asked { .. }
+        | MachineError::BootFailed { .. }
         | MachineError::Died { .. }
+        | MachineError::Monitor { .. }
         | MachineError::Silent { .. }
+        | MachineError::Api(_)
         | MachineError::Link { .. } => Code::StartFailed,
     }
 }

@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::door::{Door, DoorError};
 use super::lock::{LockError, Locks};
+use super::pool::{PoolError, pool_options};
 use super::server::Server;
 use crate::config::{Paths, PathsError};
 use crate::limits::STOP_GRACE_DEFAULT;
@@ -43,6 +44,8 @@ pub enum ServeError {
     #[error("could not listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
+    Pool(#[from] PoolError),
+    #[error(transparent)]
     Door(#[from] DoorError),
     #[error("could not listen for signals: {0}")]
     Signals(io::Error),
@@ -58,7 +61,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     allow_descriptors();
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
-    let opening = Registry::open(paths.clone(), Machines::default(), EventSink::clone(&events));
+    let pool = pool_options(&settings)?;
+    let (machines, sink) = (Machines::default(), EventSink::clone(&events));
+    let opening = Registry::open_with(paths.clone(), machines, sink, pool);
     let registry = tokio::select! {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),

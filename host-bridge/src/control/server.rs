@@ -156,6 +156,16 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
             let grace = grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);
             sandbox(registry.stop(&which, grace.min(STOP_GRACE_MAX)).await)
         }
+        Request::Pause { sandbox: which } => sandbox(registry.pause(&which).await),
+        Request::Resume { sandbox: which } => sandbox(registry.resume(&which).await),
+        Request::Snapshot { sandbox: which, name } => {
+            Ok(Reply::Snapshot(Box::new(registry.snapshot(&which, name).await?)))
+        }
+        Request::Snapshots {} => Ok(Reply::Snapshots(registry.snapshots(None))),
+        Request::RemoveSnapshot { snapshot } => {
+            Ok(Reply::Snapshot(Box::new(registry.remove_snapshot(&snapshot).await?)))
+        }
+        Request::Pool {} => Ok(Reply::Pool(registry.pool())),
         Request::Kill { sandbox: which } => sandbox(registry.kill(&which).await),
         Request::Remove { sandbox: which, force } => sandbox(registry.remove(&which, force).await),
     }

@@ -25,6 +25,8 @@ pub enum GuestError {
     TooLong { what: &'static str, length: usize, limit: usize },
     #[error("the directory has more than {LIST_ENTRIES_MAX} entries, which is the limit")]
     TooManyEntries,
+    #[error("this host has no random numbers")]
+    NoEntropy,
     #[error(transparent)]
     Watch(#[from] protocol::watch::RecordError),
     #[error(transparent)]

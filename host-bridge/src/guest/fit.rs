@@ -62,6 +62,6 @@ pub fn check_context(open: &OpenContext) -> Result<usize, GuestError> {
 /// What the encoding of one variable adds to its name and value: the heads of a pair and two texts.
 const VARIABLE_FRAME_BYTES: usize = 11;
 
-fn variables_bytes(variables: &[(Text, Text)]) -> usize {
+pub fn variables_bytes(variables: &[(Text, Text)]) -> usize {
     variables.iter().map(|(name, value)| name.as_bytes().len() + value.as_bytes().len()).sum()
 }

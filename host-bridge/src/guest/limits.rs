@@ -19,6 +19,8 @@ pub const TRACE_FRAMES_MAX: usize = 1024;
 pub const CPUS_MAX: u32 = 8192;
 /// Warnings of one context that are kept; an agent of ours has one.
 pub const WARNINGS_MAX: usize = 16;
+/// Random bytes of an adoption: twice what the agent's id and token take, the rest for its kernel.
+pub const ADOPTION_ENTROPY_BYTES: usize = 64;
 /// Completions that are kept: nobody looks through more.
 pub const MATCHES_MAX: usize = 4096;
 /// What an event costs beside the bytes in it, when events are collected.

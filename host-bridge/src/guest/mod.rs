@@ -7,6 +7,7 @@
 //! Methods whose name ends in `_now` queue their request and return at once, so that several go out
 //! in one write; the others wait for the answer.
 
+mod adoption;
 pub mod contexts;
 mod error;
 pub mod exec;
@@ -26,6 +27,7 @@ use std::os::unix::net::UnixStream;
 use protocol::AgentId;
 use protocol::hello::AgentInfo;
 
+pub use adoption::{Adoption, Frozen, Thawed};
 pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
 pub use output::{Output, Piece};
@@ -79,6 +81,16 @@ impl Guest {
     /// arrived from it is still handed out.
     pub fn forsake(&self) {
         self.link.forsake();
+    }
+
+    /// Says that the agent's machine stands still, and is neither lost nor to be dialled.
+    pub fn hold(&self) {
+        self.link.hold();
+    }
+
+    /// Says that it goes on; see [`Link::go_on`].
+    pub fn go_on(&self, anew: bool) {
+        self.link.go_on(anew);
     }
 
     /// Says goodbye and closes the link, for all clones. Streams that were not finished are given up.

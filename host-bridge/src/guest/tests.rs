@@ -215,6 +215,15 @@ async fn a_directory_that_repeats_itself_is_not_listed_for_ever() {
 }
 
 #[tokio::test]
+async fn a_freeze_and_a_thaw_are_answered_with_their_times() {
+    let (agent, guest) = guest().await;
+    let frozen = soon(guest.freeze(Duration::from_secs(9))).await.unwrap();
+    assert_eq!((frozen.groups, frozen.took), (2, Duration::from_millis(9)));
+    assert_eq!(soon(guest.thaw()).await.unwrap(), Duration::from_millis(7));
+    assert_eq!(agent.world().carried_out, ["freeze", "thaw"]);
+}
+
+#[tokio::test]
 async fn what_does_not_fit_the_protocol_is_not_sent() {
     let (agent, guest) = guest().await;
     let mut large = start("s", "stdout 0 stderr 0 run");

@@ -103,7 +103,7 @@ impl Store {
     pub fn issue(&self, order: Order) -> Result<(Key, Issued), KeysError> {
         let now_ms = now_ms();
         check_label(order.name.as_deref())?;
-        if order.expires_at_ms.is_some_and(|at_ms| at_ms < now_ms + 1000) {
+        if order.expires_at_ms.is_some_and(|at_ms| at_ms / 1000 * 1000 <= now_ms) {
             return Err(KeysError::ExpiredAlready);
         }
         let _lock = self.lock()?;

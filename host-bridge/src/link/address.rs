@@ -18,11 +18,16 @@ pub enum Address {
     Hybrid { path: PathBuf, port: u32 },
     /// A vsock port of a machine of this host: `vsock:3:1024`.
     Vsock { cid: u32, port: u32 },
+    /// The Unix socket by which a VMM leads to a virtio-serial port of its guest, for one caller at a
+    /// time: `serial:/run/serial.sock`.
+    Serial { path: PathBuf },
 }
 
 /// Why a text is not an [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an address: write unix:/path, hybrid:/path:port or vsock:cid:port")]
+#[error(
+    "{0:?} is not an address: write unix:/path, hybrid:/path:port, vsock:cid:port or serial:/path"
+)]
 pub struct InvalidAddress(pub String);
 
 impl FromStr for Address {
@@ -37,6 +42,7 @@ fn parse_address(text: &str) -> Option<Address> {
     let (scheme, rest) = text.split_once(':')?;
     match scheme {
         "unix" => Some(Address::Unix { path: parse_path(rest)? }),
+        "serial" => Some(Address::Serial { path: parse_path(rest)? }),
         "hybrid" => {
             // The path may hold colons; a port does not.
             let (path, port) = rest.rsplit_once(':')?;
@@ -66,6 +72,7 @@ impl fmt::Display for Address {
             Self::Unix { path } => write!(f, "unix:{}", path.display()),
             Self::Hybrid { path, port } => write!(f, "hybrid:{}:{port}", path.display()),
             Self::Vsock { cid, port } => write!(f, "vsock:{cid}:{port}"),
+            Self::Serial { path } => write!(f, "serial:{}", path.display()),
         }
     }
 }
@@ -74,7 +81,7 @@ impl Address {
     /// The socket file that is dialled, where there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Unix { path } | Self::Hybrid { path, .. } => Some(path),
+            Self::Unix { path } | Self::Hybrid { path, .. } | Self::Serial { path } => Some(path),
             Self::Vsock { .. } => None,
         }
     }

@@ -76,6 +76,11 @@ fn accept_reply(state: &mut State, id: RequestId, body: &[u8]) -> Result<(), Lin
             return Err(LinkError::WrongReply { request: call.request, reply: reply.name() });
         }
         Answer::Ok(reply) => {
+            // Whether anybody waits for the answer or not: the next link begins with it.
+            if let Reply::Adopted(adopted) = &reply {
+                state.agent = adopted.agent;
+                state.token = adopted.token;
+            }
             if let Some(opening) = opening {
                 opened(state, opening, &reply)?;
             }

@@ -1,7 +1,7 @@
 //! From an [`Address`] to a connected [`Socket`], one try at a time.
 //!
-//! The driver and `Link::connect` call it. It sends nothing but the handshake of a hybrid socket,
-//! and reads nothing beyond that handshake's line.
+//! The driver and `Link::connect` call it. It sends nothing but the handshake of a hybrid or
+//! serial socket, and hands on what stands behind the other side's line of it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio_vsock::{VsockAddr, VsockStream};
 
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, HANDSHAKE_LINE_BYTES_MAX};
-use super::{Address, LinkError, Socket};
+use super::{Address, LinkError, Socket, serial};
 
 /// Connects once. Waits as long as the other side lets it; callers set a deadline.
 pub async fn dial(address: &Address) -> Result<Socket, LinkError> {
@@ -31,6 +31,7 @@ pub async fn dial(address: &Address) -> Result<Socket, LinkError> {
             }
             Ok(socket)
         }
+        Address::Serial { path } => Ok(Socket::from(serial::call(path).await.map_err(failed)?)),
         Address::Vsock { cid, port } => {
             let stream = VsockStream::connect(VsockAddr::new(*cid, *port)).await.map_err(failed)?;
             // The stream has no way to give its descriptor away; a duplicate is the same socket.

@@ -10,7 +10,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use protocol::Token;
 use protocol::codec::{FrameBuffer, encode_message};
 use protocol::frame::Kind;
 use protocol::hello::{Goodbye, GoodbyeReason};
@@ -18,7 +17,9 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use super::dial::BackOff;
 use super::handshake::{Caller, Met, meet};
-use super::limits::{GOODBYE_FLUSH_MAX, LAST_READS_MAX, TRANSMIT_BELOW_BYTES, TRANSMIT_BYTES};
+use super::limits::{
+    GONE_AFTER, GOODBYE_FLUSH_MAX, LAST_READS_MAX, TRANSMIT_BELOW_BYTES, TRANSMIT_BYTES,
+};
 use super::state::{Shared, State};
 use super::{Address, LinkError, Socket};
 
@@ -28,7 +29,6 @@ pub struct Driver {
     /// Where a new link is dialled; without it the first cut is the end.
     address: Option<Address>,
     caller: Caller,
-    token: Token,
     frames: FrameBuffer,
     outgoing: Outgoing,
     pulse: Pulse,
@@ -72,14 +72,13 @@ impl Driver {
         shared: Arc<Shared>,
         address: Option<Address>,
         caller: Caller,
-        token: Token,
         frames: FrameBuffer,
     ) -> Self {
         let now = Instant::now();
         let pulse = Pulse { heard: now, spoke: now };
         let outgoing = Outgoing::default();
         let back_off = BackOff::default();
-        Self { shared, address, caller, token, frames, outgoing, pulse, back_off }
+        Self { shared, address, caller, frames, outgoing, pulse, back_off }
     }
 
     /// Runs the guest's links, beginning with `socket`, until the guest is lost.
@@ -119,6 +118,9 @@ impl Driver {
             arrived = Ok(());
             if self.fill() {
                 return self.leave(socket).await;
+            }
+            if self.shared.with(State::take_stale) {
+                return End::Cut(LinkError::Closed);
             }
             if let Err(error) = self.flush(socket) {
                 return self.last_words(socket, error);
@@ -235,6 +237,11 @@ impl Driver {
     /// Gives up a silent link, pings an idle one, and gives its buffers' memory back.
     fn beat(&mut self) -> Result<(), LinkError> {
         let now = Instant::now();
+        if self.shared.with(|state| state.held) {
+            // Some relays do not survive what they cannot hand to their machine.
+            self.pulse = Pulse { heard: now, spoke: now };
+            return Ok(());
+        }
         let silence = now - self.pulse.heard;
         if silence >= self.caller.options.timing.silence_max {
             return Err(LinkError::Silent { silence });
@@ -283,6 +290,9 @@ impl Driver {
     async fn restore(&mut self, cut: LinkError) -> Result<Socket, LinkError> {
         let Some(address) = self.address.clone() else { return Err(cut) };
         let shared = Arc::clone(&self.shared);
+        // What this was about has been seen to by the cut.
+        shared.with(State::take_stale);
+        poll_fn(|cx| shared.with(|state| state.poll_released(cx))).await;
         let closing = poll_fn(|cx| shared.with(|state| state.poll_work(false, cx)));
         tokio::select! {
             () = closing => Err(LinkError::Closed),
@@ -291,11 +301,21 @@ impl Driver {
     }
 
     async fn redial(&mut self, address: &Address, cut: LinkError) -> Result<Socket, LinkError> {
-        let deadline = Instant::now() + self.caller.options.dial_deadline;
+        let mut deadline = Instant::now() + self.caller.options.dial_deadline;
         let mut error = cut;
+        let mut absent_since = None;
         loop {
+            if self.shared.with(|state| state.held) {
+                poll_fn(|cx| self.shared.with(|state| state.poll_released(cx))).await;
+                deadline = Instant::now() + self.caller.options.dial_deadline;
+            }
             let next = Instant::now() + self.back_off.pause();
             if !error.is_passing() || next >= deadline {
+                return Err(error);
+            }
+            if !error.is_absence() {
+                absent_since = None;
+            } else if absent_since.get_or_insert_with(Instant::now).elapsed() >= GONE_AFTER {
                 return Err(error);
             }
             sleep_until(next).await;
@@ -308,12 +328,11 @@ impl Driver {
     }
 
     async fn try_restore(&mut self, address: &Address) -> Result<Socket, LinkError> {
-        let resume = self.shared.with(|state| state.resume(self.token));
+        let resume = self.shared.with(|state| state.resume());
         let hello = self.caller.hello(Some(resume));
         let deadline = self.caller.options.welcome_deadline;
         let Met { socket, frames, welcome } = meet(address, &hello, deadline).await?;
         self.frames = frames;
-        self.token = welcome.token;
         self.shared.with(|state| state.begin(&welcome));
         Ok(socket)
     }

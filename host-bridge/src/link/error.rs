@@ -68,6 +68,15 @@ impl LinkError {
         }
     }
 
+    /// Whether nobody holds the socket any more that was dialled: whoever did has ended.
+    pub(super) fn is_absence(&self) -> bool {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound};
+        match self {
+            Self::Dial { source, .. } => matches!(source.kind(), NotFound | ConnectionRefused),
+            _ => false,
+        }
+    }
+
     /// What the agent is told, when the end is its fault.
     pub(super) fn goodbye(&self) -> Option<Goodbye> {
         match self {

@@ -31,6 +31,11 @@ pub const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 /// The longest pause between two tries.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 
+/// A socket that was there and that nobody holds for so long is gone for good, and with it the
+/// machine: monitors and agents hold theirs for as long as they live. Long enough for a relay to
+/// come back to its place.
+pub const GONE_AFTER: Duration = Duration::from_millis(400);
+
 /// A link that lasted so long was a good one: after its cut the pauses begin small again. A guest
 /// that hangs up right after each welcome thereby costs a dial a second and no more.
 pub const STEADY_AFTER: Duration = Duration::from_secs(1);

@@ -17,6 +17,7 @@ mod error;
 mod handshake;
 pub mod limits;
 mod relink;
+pub mod serial;
 mod socket;
 mod state;
 mod stream;
@@ -147,7 +148,7 @@ impl Link {
     fn start(met: Met, address: Option<Address>, caller: Caller) -> Self {
         let Met { socket, frames, welcome } = met;
         let shared = Arc::new(Shared::new(&welcome));
-        let driver = Driver::new(Arc::clone(&shared), address, caller, welcome.token, frames);
+        let driver = Driver::new(Arc::clone(&shared), address, caller, frames);
         tokio::spawn(driver.run(socket));
         Self(Arc::new(Handle { shared, next_stream: AtomicU64::new(0) }))
     }
@@ -182,6 +183,17 @@ impl Link {
     /// Says that the agent's machine is gone: the cut that follows, or has followed, is the end.
     pub fn forsake(&self) {
         self.with(State::forsake);
+    }
+
+    /// Says that the agent's machine stands still: its silence is no loss, and it is not dialled.
+    pub fn hold(&self) {
+        self.with(State::hold);
+    }
+
+    /// Says that it goes on. With `anew` the link is cut and dialled again, because the machine has
+    /// lost its end of it.
+    pub fn go_on(&self, anew: bool) {
+        self.with(|state| state.go_on(anew));
     }
 
     /// A number for a stream that is about to be opened. Even, as the host's are.

@@ -3,7 +3,6 @@
 //! The driver calls it, under the lock. The comparing of offsets is `protocol::mux`'s; here its
 //! outcome is handed to those who wait.
 
-use protocol::Token;
 use protocol::hello::{Resume, Welcome};
 use protocol::mux::{Ended, Mux, Side};
 
@@ -20,14 +19,15 @@ impl State {
     }
 
     /// What the next hello says of the last link.
-    pub fn resume(&self, token: Token) -> Resume {
+    pub fn resume(&self) -> Resume {
         let (streams, unanswered) = (self.mux.positions(), self.calls.unanswered());
-        Resume { token, streams, unanswered }
+        Resume { token: self.token, streams, unanswered }
     }
 
     /// A new link is up.
     pub fn begin(&mut self, welcome: &Welcome) {
         self.agent = welcome.agent;
+        self.token = welcome.token;
         self.info = welcome.info.clone();
         if matches!(self.phase, Phase::Down) {
             self.phase = Phase::Up;

@@ -21,7 +21,7 @@ use protocol::hello::{AgentInfo, Welcome};
 use protocol::message::{Reply, Request};
 use protocol::mux::{Direction, Fetched, Mux, OpenError, Side, Source};
 use protocol::spool::Budget;
-use protocol::{AgentId, Fault, FaultCode, RequestId, StreamId};
+use protocol::{AgentId, Fault, FaultCode, RequestId, StreamId, Token};
 use tokio::sync::watch;
 
 use super::limits::WRITERS_BYTES_MAX;
@@ -87,10 +87,16 @@ pub struct State {
     pub(super) requests: HashMap<RequestId, Call>,
     pub(super) streams: HashMap<StreamId, Slot>,
     pub(super) agent: AgentId,
+    /// The right to take up again what is under way; the agent changes it when it is adopted.
+    pub(super) token: Token,
     pub(super) info: AgentInfo,
     budget: Budget,
     /// The other end is gone for good: the next cut is the last.
     pub(super) forsaken: bool,
+    /// The other end's machine stands still: its silence means nothing, and nobody is dialled.
+    pub(super) held: bool,
+    /// The link is to be made anew, because the other end has lost its half of it.
+    pub(super) stale: bool,
     /// The driver's, while it has nothing to do.
     driver: Option<Waker>,
     pub(super) woken: Vec<Waker>,
@@ -123,9 +129,12 @@ impl Shared {
             requests: HashMap::new(),
             streams: HashMap::new(),
             agent: welcome.agent,
+            token: welcome.token,
             info: welcome.info.clone(),
             budget: Budget::new(WRITERS_BYTES_MAX),
             forsaken: false,
+            held: false,
+            stale: false,
             driver: None,
             woken: Vec::new(),
         };
@@ -348,10 +357,37 @@ impl State {
             self.close();
         }
     }
+
+    /// The other end's machine stands still from now on.
+    pub fn hold(&mut self) {
+        self.held = true;
+        self.wake_driver();
+    }
+
+    /// It goes on. With `anew` the link is cut first, whatever this end of it looks like.
+    pub fn go_on(&mut self, anew: bool) {
+        self.held = false;
+        self.stale |= anew && matches!(self.phase, Phase::Up);
+        self.wake_driver();
+    }
 }
 
 /// For the driver.
 impl State {
+    /// Resolves when the other end's machine does not stand still, or this end wants no more.
+    pub fn poll_released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.held || self.is_closing() {
+            return Poll::Ready(());
+        }
+        park(&mut self.driver, cx);
+        Poll::Pending
+    }
+
+    /// Whether the link is to be made anew; once.
+    pub fn take_stale(&mut self) -> bool {
+        std::mem::take(&mut self.stale)
+    }
+
     /// Appends frames to `out` until it holds `target` bytes or there is nothing to send.
     pub fn transmit(&mut self, out: &mut Vec<u8>, target: usize) {
         self.mux.transmit(&mut Outboxes(&self.streams), out, target);
@@ -361,7 +397,7 @@ impl State {
     /// Whether there is something to do; if not, the driver is woken when there is.
     pub fn poll_work(&mut self, may_transmit: bool, cx: &mut Context<'_>) -> Poll<()> {
         let closing = matches!(self.phase, Phase::Closing);
-        if closing || (may_transmit && self.mux.has_work()) {
+        if closing || self.stale || (may_transmit && self.mux.has_work()) {
             return Poll::Ready(());
         }
         park(&mut self.driver, cx);

@@ -68,7 +68,7 @@ impl Running for Connection {
     }
 
     fn trace(&self) -> Trace {
-        Trace { process: None, address: Some(self.address.clone()) }
+        Trace { process: None, address: Some(self.address.clone()), paused: false }
     }
 
     fn stop(&self, _: Duration) -> BoxFuture<'_, ()> {

@@ -17,7 +17,7 @@ mod cgroup;
 pub mod console;
 pub mod hide;
 pub mod identity;
-mod supervisor;
+pub mod supervisor;
 
 use std::fs;
 use std::io;
@@ -30,10 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::boot::BootConfig;
-use protocol::codec::encode_message;
-use protocol::frame::{HEADER_BYTES, Kind};
 use protocol::hello::GoodbyeReason;
-use protocol::limits::{FRAME_BYTES_MAX, STOP_MARGIN_HOST};
+use protocol::limits::STOP_MARGIN_HOST;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -41,7 +39,7 @@ use self::console::Console;
 use self::supervisor::Supervisor;
 use super::{
     Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
-    ProcessIdentity, Running, Trace,
+    ProcessIdentity, Running, Trace, boot,
 };
 use crate::config::{PRIVATE_FILE, find_agent};
 use crate::guest::{Guest, GuestError};
@@ -186,25 +184,9 @@ fn encode_boot(spec: &MachineSpec) -> Result<Vec<u8>, MachineError> {
         env: spec.env.clone(),
         hide: spec.hide.clone(),
         door: spec.directories.is_some(),
+        time_us: 0,
     };
-    // The frame's own length check is for programmers; an environment comes from a person.
-    let estimate = estimate_bytes(&config);
-    if estimate > FRAME_BYTES_MAX {
-        return Err(MachineError::TooLarge { bytes: estimate, bytes_max: FRAME_BYTES_MAX });
-    }
-    let mut frame = Vec::new();
-    encode_message(Kind::Boot, 0, &config, &mut frame);
-    Ok(frame)
-}
-
-/// At least what the frame will have: each text has at most five bytes of MessagePack before it.
-fn estimate_bytes(config: &BootConfig) -> usize {
-    const PER_TEXT: usize = 5;
-    const FIELD_NAMES_BYTES: usize = 256;
-    let env = config.env.iter().map(|(name, value)| name.len() + value.len() + 3 * PER_TEXT);
-    let hide = config.hide.iter().map(|path| path.len() + PER_TEXT);
-    let names = config.root.len() + config.hostname.len() + config.sandbox.len();
-    HEADER_BYTES + FIELD_NAMES_BYTES + names + env.sum::<usize>() + hide.sum::<usize>()
+    boot::frame(&config)
 }
 
 fn check_root(root: &Path) -> Result<(), MachineError> {
@@ -287,7 +269,7 @@ async fn send(stream: UnixStream, bytes: &[u8]) -> io::Result<UnixStream> {
 }
 
 /// Dials the door of a machine that an earlier bridge has started.
-async fn return_to(address: Address, supervisor: &Supervisor) -> Option<Guest> {
+pub async fn return_to(address: Address, supervisor: &Supervisor) -> Option<Guest> {
     let mut options = super::guest_options();
     options.connect_deadline = ADOPT_DEADLINE;
     tokio::select! {
@@ -365,7 +347,7 @@ impl Running for Process {
 
     fn trace(&self) -> Trace {
         let process = Some(self.supervisor.identity().clone());
-        Trace { process, address: self.address.clone() }
+        Trace { process, address: self.address.clone(), paused: false }
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::pool::PoolEvent;
 use super::{SandboxRef, State};
 
 /// Takes events as they happen. It must not block: the task that owns the sandbox calls it.
@@ -23,6 +24,8 @@ pub enum Event {
     Removed { which: SandboxRef },
     /// Something did not work and the bridge went on without it.
     Trouble { which: Option<SandboxRef>, what: String },
+    /// Something happened to a machine that nobody has.
+    Pool(PoolEvent),
     /// The bridge ends; so many sandboxes run on.
     Ending { running: usize },
 }
@@ -37,12 +40,22 @@ impl fmt::Display for Event {
             Self::Removed { which } => write!(f, "{which}: removed"),
             Self::Trouble { which: Some(which), what } => write!(f, "{which}: {what}"),
             Self::Trouble { which: None, what } => f.write_str(what),
+            Self::Pool(event) => event.fmt(f),
             Self::Ending { running } => write!(f, "ending; {running} sandboxes run on"),
         }
     }
 }
 
 impl Event {
+    /// Whether somebody should look into it.
+    pub fn is_trouble(&self) -> bool {
+        match self {
+            Self::Trouble { .. } => true,
+            Self::Pool(event) => event.is_trouble(),
+            _ => false,
+        }
+    }
+
     /// The sandbox that it happens to.
     pub fn which(&self) -> Option<&SandboxRef> {
         match self {
@@ -50,7 +63,9 @@ impl Event {
                 Some(which)
             }
             Self::Trouble { which, .. } => which.as_ref(),
-            Self::Listening { .. } | Self::Cleaned { .. } | Self::Ending { .. } => None,
+            Self::Listening { .. } | Self::Cleaned { .. } | Self::Pool(_) | Self::Ending { .. } => {
+                None
+            }
         }
     }
 }

@@ -6,6 +6,9 @@
 //!  stopped ──▶ removal: end + keep_stopped ───────────────────▶ remove
 //! ```
 //!
+//! A paused sandbox is looked at no more: its idle time begins anew when it goes on. Its absolute time
+//! to live goes on.
+//!
 //! Waiting goes by the monotonic clock, which stands still while the host sleeps: a laptop that was
 //! shut overnight does not find all its sandboxes expired. The wall clock is asked once, when a
 //! bridge takes a sandbox up, because the record on disk knows no other.
@@ -54,6 +57,12 @@ impl Expiry {
         self.age = record.expires_at_ms.map(|at_ms| instant_of(at_ms, record.ttl_ms));
         self.idle_ttl = record.idle_ttl_ms.map(Duration::from_millis);
         self.look_again(Some(Duration::ZERO));
+    }
+
+    /// It stands still: nobody can be at work in it, and so it does not become idle. Its absolute time
+    /// goes on, because that is how long its holder wanted to have it.
+    pub(super) fn pauses(&mut self) {
+        self.look = None;
     }
 
     /// It is being ended; nothing more is to be waited for until it has.
@@ -153,6 +162,8 @@ mod tests {
         assert_eq!(after(&expiry), Some((Duration::from_millis(100), Due::Look)));
         expiry.look_again(None);
         assert_eq!(after(&expiry), Some((Duration::from_secs(1), Due::Look)));
+        expiry.pauses();
+        assert!(matches!(expiry.next(), Some((_, Due::Age))), "a pause counts for the age alone");
         expiry.looking();
         assert!(matches!(expiry.next(), Some((_, Due::Age))));
         expiry.ends();

@@ -30,6 +30,12 @@ async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneSho
     let machine = Arc::clone(machines.get(spec.machine));
     let running = machine.start(spec.machine_spec(id.clone(), paths, None)).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
+    // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
+    let (exited, orphan) = (running.exited(), guest.clone());
+    tokio::spawn(async move {
+        exited.await;
+        orphan.forsake();
+    });
     Ok(OneShot { guest, alive: KillOnDrop { running, machine, id, ended: false } })
 }
 

@@ -7,6 +7,7 @@
 
 mod begin;
 mod expire;
+mod suspend;
 
 use std::future::{Future, pending};
 use std::io;
@@ -23,14 +24,19 @@ use tokio::time::Instant;
 
 use super::expiry::{Due, Expiry};
 use super::log::log_directory;
+use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::{Kept, now_ms};
 use super::recorder::SharedLog;
 use super::registry::Occupied;
-use super::{Event, EventSink, Record, SandboxError, State, Why};
+use super::snapshot::Draft;
+use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
 use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX};
 use crate::link::LinkError;
 use crate::machine::{BoxFuture, Directories, Machine, MachineExit, Running};
+
+use suspend::Errand;
+pub(super) use suspend::SnapshotReply;
 
 /// The answer to an order.
 pub(super) type Reply = oneshot::Sender<Result<Record, SandboxError>>;
@@ -54,10 +60,28 @@ pub(super) enum Order {
         idle_ttl_ms: Option<u64>,
         reply: Reply,
     },
+    /// Stand still, go on, or be written down; see [`super::Registry::pause`].
+    Pause {
+        reply: Reply,
+    },
+    Resume {
+        reply: Reply,
+    },
+    Snapshot {
+        draft: Box<Draft>,
+        reply: SnapshotReply,
+    },
     /// Let go of the machine, for the next bridge to find.
     Leave {
         reply: Reply,
     },
+}
+
+/// Where a machine may be that was started ahead, and what it is to become.
+pub(super) struct Ahead {
+    pub pool: Arc<Pool>,
+    pub shape: Shape,
+    pub personal: Personal,
 }
 
 /// Where an owner works.
@@ -85,6 +109,8 @@ enum Happening {
     Due(Due),
     /// The agent has said what its contexts do; nothing when it did not answer.
     Looked(Option<Vec<ContextInfo>>),
+    /// What takes its time is done.
+    Returned(Errand),
 }
 
 /// What the loop does after a happening.
@@ -123,6 +149,8 @@ struct Life {
     recorder: Option<JoinHandle<()>>,
     /// The question to the agent whether something is at work.
     look: Option<BoxFuture<'static, Option<Vec<ContextInfo>>>>,
+    /// A pause, a resumption or a snapshot under way.
+    errand: Option<BoxFuture<'static, Errand>>,
 }
 
 impl Owner {
@@ -171,6 +199,10 @@ impl Owner {
                     self.judge(contexts).await;
                     Next::GoOn
                 }
+                Happening::Returned(errand) => {
+                    self.return_from(errand).await;
+                    Next::GoOn
+                }
             };
             match next {
                 Next::GoOn => {}
@@ -182,9 +214,12 @@ impl Owner {
 
     async fn next(&mut self) -> Happening {
         let (overdue, due) = (self.overdue, self.expiry.next());
-        let (exited, lost, look) = match &mut self.life {
-            Some(life) => (Some(&mut life.exited), life.lost.as_mut(), life.look.as_mut()),
-            None => (None, None, None),
+        let (exited, lost, look, errand) = match &mut self.life {
+            Some(life) => {
+                let (look, errand) = (life.look.as_mut(), life.errand.as_mut());
+                (Some(&mut life.exited), life.lost.as_mut(), look, errand)
+            }
+            None => (None, None, None, None),
         };
         tokio::select! {
             // A machine that is gone makes everything else moot.
@@ -194,6 +229,7 @@ impl Owner {
             order = self.orders.recv() => order.map_or(Happening::Forsaken, Happening::Order),
             () = reached(overdue) => Happening::Overdue,
             contexts = settled(look) => Happening::Looked(contexts),
+            errand = settled(errand) => Happening::Returned(errand),
             () = reached(due.map(|(at, _)| at)) => {
                 due.map_or(Happening::Forsaken, |(_, due)| Happening::Due(due))
             }
@@ -231,6 +267,9 @@ impl Owner {
             Order::Extend { ttl_ms, idle_ttl_ms, reply } => {
                 let _ = reply.send(self.extend(ttl_ms, idle_ttl_ms).await);
             }
+            Order::Pause { reply } => self.pause(reply),
+            Order::Resume { reply } => self.resume_paused(reply),
+            Order::Snapshot { draft, reply } => self.write_down(*draft, reply),
             Order::Leave { reply } => {
                 self.let_go().await;
                 let _ = reply.send(Ok(self.kept.record.clone()));
@@ -382,6 +421,10 @@ impl Owner {
         if self.removing.is_empty() {
             self.save().await;
         }
+        self.show(which, state);
+    }
+
+    fn show(&self, which: SandboxRef, state: State) {
         self.shown.send_replace(self.kept.record.clone());
         (self.place.events)(&Event::State { which, state });
     }

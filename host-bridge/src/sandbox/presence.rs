@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Record;
 use super::record::now_ms;
+use super::{Record, State};
 use crate::guest::Guest;
 use crate::limits::EXPIRY_DRIFT_SHOWN;
 
@@ -145,6 +145,7 @@ impl Presence {
         }
         if let Some(idle_ttl_ms) = record.idle_ttl_ms
             && seen.activities == 0
+            && record.state == State::Running
         {
             record.idle_since_ms = Some(seen.idle_since_ms);
             record.idle_expires_at_ms = Some(seen.idle_since_ms.saturating_add(idle_ttl_ms));

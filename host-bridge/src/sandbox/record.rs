@@ -20,8 +20,8 @@ use crate::machine::{BoxId, MachineKind, Trace};
 
 /// The name of the file in a sandbox's state directory.
 pub const RECORD_FILE: &str = "box.json";
-/// The file that becomes it.
-const RECORD_FILE_NEW: &str = "box.json.new";
+/// What a file is called that is to become one.
+const NEW_SUFFIX: &str = ".new";
 
 /// A sandbox as people and programs are told of it. It holds no value of the environment, because
 /// those may be secrets.
@@ -124,14 +124,7 @@ pub struct Kept {
 impl Kept {
     /// Writes the record durably.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
-        let new = directory.join(RECORD_FILE_NEW);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
-        let mut file = options.open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        fs::rename(&new, directory.join(RECORD_FILE))?;
-        File::open(directory)?.sync_all()
+        write_durably(directory, RECORD_FILE, &serde_json::to_vec_pretty(self)?)
     }
 
     /// The same, without keeping a thread that others need waiting for the disk.
@@ -148,6 +141,18 @@ impl Kept {
         file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
         Ok(serde_json::from_slice(&bytes)?)
     }
+}
+
+/// Writes a file of a directory so that a reader and a crash find the old one or the new.
+pub(super) fn write_durably(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = directory.join(format!("{name}{NEW_SUFFIX}"));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+    let mut file = options.open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, directory.join(name))?;
+    File::open(directory)?.sync_all()
 }
 
 /// Milliseconds since 1970; zero on a host whose clock stands before that.
@@ -175,6 +180,7 @@ mod tests {
         let states = [
             State::Creating,
             State::Running,
+            State::Paused { since_ms: 9 },
             State::Stopping,
             State::Stopped { why: Why::Ended { detail: "so".to_owned() }, at_ms: 9 },
             State::Stopped { why: Why::BridgeAway, at_ms: 9 },
@@ -187,7 +193,7 @@ mod tests {
             kept.write(&directory).unwrap();
             assert_eq!(Kept::read(&directory).unwrap(), kept);
         }
-        assert!(!directory.join(RECORD_FILE_NEW).exists());
+        assert!(!directory.join("box.json.new").exists());
         fs::remove_dir_all(directory).unwrap();
     }
 

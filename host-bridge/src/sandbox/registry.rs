@@ -17,11 +17,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::owner::{Order, Owner, Place, Reply};
+use super::owner::{Ahead, Order, Owner, Place};
+use super::pool::{self, Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::{Kept, RECORD_FILE, now_ms};
+use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
-use super::{Event, EventSink, Record, SandboxError, SandboxRef, Spec};
+use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
@@ -34,6 +36,8 @@ struct Inner {
     paths: Paths,
     machines: Machines,
     events: EventSink,
+    pool: Arc<Pool>,
+    snapshots: Snapshots,
     seats: Mutex<Seats>,
 }
 
@@ -79,14 +83,19 @@ impl Inner {
     }
 
     fn directories(&self, id: &BoxId) -> Directories {
-        Directories {
-            runtime: self.paths.runtime_boxes().join(id.as_str()),
-            state: self.paths.state_boxes().join(id.as_str()),
-        }
+        directories(&self.paths, id)
     }
 
     fn trouble(&self, which: Option<SandboxRef>, what: String) {
         (self.events)(&Event::Trouble { which, what });
+    }
+}
+
+/// The two directories of a sandbox, or of a machine that may become one.
+pub(super) fn directories(paths: &Paths, id: &BoxId) -> Directories {
+    Directories {
+        runtime: paths.runtime_boxes().join(id.as_str()),
+        state: paths.state_boxes().join(id.as_str()),
     }
 }
 
@@ -99,8 +108,20 @@ impl Registry {
         machines: Machines,
         events: EventSink,
     ) -> Result<Self, SandboxError> {
+        Self::open_with(paths, machines, events, pool::Options::none()).await
+    }
+
+    /// The same with machines that are kept ready for those who will ask.
+    pub async fn open_with(
+        paths: Paths,
+        machines: Machines,
+        events: EventSink,
+        pool: pool::Options,
+    ) -> Result<Self, SandboxError> {
         let seats = Mutex::new(Seats::default());
-        let registry = Self(Arc::new(Inner { paths, machines, events, seats }));
+        let snapshots = Snapshots::open(paths.snapshots())?;
+        let pool = Arc::new(Pool::new(&paths, &machines, &events, pool)?);
+        let registry = Self(Arc::new(Inner { paths, machines, events, pool, snapshots, seats }));
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
         for directory in subdirectories(&inner.paths.state_boxes())? {
@@ -108,6 +129,7 @@ impl Registry {
             let place = directory.display();
             match Kept::read(&directory) {
                 Ok(kept) if kept.record.id == id => {
+                    pool::record::forget(&directory);
                     if let Some(owner) = registry.seat_found(kept) {
                         adoptions.spawn(owner.adopt());
                     }
@@ -117,7 +139,12 @@ impl Registry {
                     inner.trouble(None, what);
                 }
                 Err(_) if !directory.join(RECORD_FILE).exists() => {
-                    registry.clean(id, "it has no record").await;
+                    let registry = registry.clone();
+                    adoptions.spawn(async move {
+                        if !registry.0.pool.recover(&id, &directory).await {
+                            registry.clean(id, pool::record::explain(&directory)).await;
+                        }
+                    });
                 }
                 Err(error) => {
                     inner.trouble(None, format!("the record in {place} is not read: {error}"));
@@ -131,12 +158,17 @@ impl Registry {
                 registry.clean(id, "its record is gone").await;
             }
         }
+        inner.pool.begin();
         Ok(registry)
     }
 
     /// Starts a sandbox and waits until its agent has answered. It goes on when the caller does not
     /// wait.
-    pub async fn create(&self, spec: Spec) -> Result<Record, SandboxError> {
+    pub async fn create(&self, mut spec: Spec) -> Result<Record, SandboxError> {
+        if let Some(name) = spec.snapshot.clone() {
+            let which = SandboxRef { namespace: spec.namespace.clone(), name };
+            self.0.snapshots.get(&which)?.fill(&mut spec)?;
+        }
         spec.check()?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let kept = Kept {
@@ -146,8 +178,13 @@ impl Registry {
         let owner = self.seat(kept)?;
         let directories = self.0.directories(&id);
         let machine_spec = spec.machine_spec(id, &self.0.paths, Some(directories));
+        let ahead = Shape::of(&spec, &machine_spec).map(|shape| {
+            let hostname = machine_spec.hostname.clone();
+            let personal = Personal { hostname, env: spec.env, workdir: spec.workdir };
+            Ahead { pool: Arc::clone(&self.0.pool), shape, personal }
+        });
         let (reply, answer) = oneshot::channel();
-        tokio::spawn(owner.create(machine_spec, reply));
+        tokio::spawn(owner.create(machine_spec, ahead, reply));
         answer.await.unwrap_or(Err(SandboxError::Stopping))
     }
 
@@ -179,6 +216,40 @@ impl Registry {
         self.order(which, |reply| Order::Extend { ttl_ms, idle_ttl_ms, reply }).await
     }
 
+    /// Lets a sandbox stand still, with all that is in it; one that does stays so. Time in a pause
+    /// counts for its absolute time to live, and not for the idle one.
+    pub async fn pause(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        self.order(which, |reply| Order::Pause { reply }).await
+    }
+
+    /// Lets a paused sandbox go on, with its clock stepped.
+    pub async fn resume(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        self.order(which, |reply| Order::Resume { reply }).await
+    }
+
+    /// Writes a running sandbox down under a name of its namespace. It goes on.
+    pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
+        let record = self.get(which)?;
+        let draft = Box::new(self.0.snapshots.begin(&record, name)?);
+        self.order(which, |reply| Order::Snapshot { draft, reply }).await
+    }
+
+    /// The snapshots of one namespace or of all, by name.
+    pub fn snapshots(&self, namespace: Option<&Name>) -> Vec<Snapshot> {
+        self.0.snapshots.list(namespace)
+    }
+
+    pub fn get_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
+        self.0.snapshots.get(which)
+    }
+
+    /// Removes a snapshot. Sandboxes that were made of it do not need it.
+    pub async fn remove_snapshot(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
+        let (snapshots, which) = (self.0.snapshots.clone(), which.clone());
+        let removed = tokio::task::spawn_blocking(move || snapshots.remove(&which)).await;
+        removed.unwrap_or(Err(SandboxError::Stopping))
+    }
+
     /// Takes no new sandboxes and stops all that run.
     pub async fn stop_all(&self, grace: Duration) {
         let mut stops = JoinSet::new();
@@ -205,6 +276,8 @@ impl Registry {
         while let Some(answer) = left.join_next().await {
             running += usize::from(matches!(answer, Ok(Ok(record)) if !record.state.is_over()));
         }
+        // They hold nobody's work, and the next bridge may want others.
+        self.0.pool.drain().await;
         running
     }
 
@@ -214,16 +287,20 @@ impl Registry {
         seats.taken.keys().cloned().collect()
     }
 
-    async fn order(
+    async fn order<T>(
         &self,
         which: &SandboxRef,
-        order: impl FnOnce(Reply) -> Order,
-    ) -> Result<Record, SandboxError> {
+        order: impl FnOnce(oneshot::Sender<Result<T, SandboxError>>) -> Order,
+    ) -> Result<T, SandboxError> {
         let gone = || SandboxError::NotFound { which: which.clone() };
         let orders = self.0.seats().taken.get(which).map(|seat| seat.orders.clone());
         let (reply, answer) = oneshot::channel();
         orders.ok_or_else(gone)?.send(order(reply)).await.map_err(|_| gone())?;
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        // It has ended before the order was carried out, or is gone altogether.
+        answer.await.unwrap_or_else(|_| {
+            let state = self.get(which)?.state;
+            Err(SandboxError::NotRunning { which: which.clone(), state })
+        })
     }
 
     /// Takes a name for a new sandbox.
@@ -266,12 +343,13 @@ impl Registry {
         seated.ok()
     }
 
-    /// Removes what is left of a sandbox without a record. Only process machines leave anything
-    /// that is not in its directories.
+    /// Removes what is left of a sandbox without a record, and so of a machine of any kind.
     async fn clean(&self, id: BoxId, why: &str) {
         let directories = self.0.directories(&id);
-        let machine = self.0.machines.get(MachineKind::Process);
-        machine.clean(id.clone(), Some(directories.clone())).await;
+        for kind in MachineKind::ALL {
+            let machine = self.0.machines.get(kind);
+            machine.clean(id.clone(), Some(directories.clone())).await;
+        }
         let _ = fs::remove_dir_all(directories.runtime);
         let _ = fs::remove_dir_all(directories.state);
         (self.0.events)(&Event::Cleaned { id: id.to_string(), why: why.to_owned() });

@@ -12,7 +12,8 @@ use super::{Name, SandboxError, SandboxRef};
 use crate::config::Paths;
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
-    SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, WORKDIR_BYTES_MAX,
+    SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, VIRTUAL_MEMORY_BYTES_DEFAULT,
+    VIRTUAL_SCRATCH_PART_OF_MEMORY, WORKDIR_BYTES_MAX,
 };
 use crate::link::Address;
 use crate::machine::process::hide;
@@ -34,6 +35,9 @@ pub struct Spec {
     /// The directory that is the root file system; the host's own root when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The snapshot of its namespace that it goes on from, instead of booting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Name>,
     /// Where the agent of an external machine listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
@@ -95,6 +99,7 @@ impl Spec {
             name: which.name,
             machine: MachineKind::default(),
             image: None,
+            snapshot: None,
             address: None,
             env: Vec::new(),
             hostname: None,
@@ -124,12 +129,21 @@ impl Spec {
     }
 
     pub fn scratch_bytes(&self) -> u64 {
-        self.scratch_bytes.unwrap_or(SCRATCH_BYTES_DEFAULT.min(self.scratch_bytes_max()))
+        let usual = if self.machine.is_virtual() {
+            let memory =
+                self.memory_mib.map_or(VIRTUAL_MEMORY_BYTES_DEFAULT, |mib| mib * BYTES_PER_MIB);
+            memory / VIRTUAL_SCRATCH_PART_OF_MEMORY
+        } else {
+            SCRATCH_BYTES_DEFAULT
+        };
+        self.scratch_bytes.unwrap_or(usual.min(self.scratch_bytes_max()))
     }
 
     /// What of its memory the writable layer may take.
     fn scratch_bytes_max(&self) -> u64 {
-        self.memory_mib.map_or(u64::MAX, |mib| {
+        // What does not fit a virtual machine's memory is on a disk.
+        let bounded = self.memory_mib.filter(|_| !self.machine.is_virtual());
+        bounded.map_or(u64::MAX, |mib| {
             mib.saturating_mul(BYTES_PER_MIB / 4 * SCRATCH_QUARTERS_OF_MEMORY)
         })
     }
@@ -183,6 +197,7 @@ impl Spec {
             hostname: self.hostname().to_owned(),
             hide: self.hidden(&root, paths),
             root,
+            image: self.image.clone(),
             scratch_bytes: self.scratch_bytes(),
             bounds: Bounds {
                 memory_bytes: self.memory_mib.map(|mib| mib * BYTES_PER_MIB),
@@ -191,6 +206,9 @@ impl Spec {
             env: self.env.clone(),
             directories,
             address: self.address.clone(),
+            restore: self.snapshot.as_ref().map(|name| {
+                paths.snapshots().join(self.namespace.as_str()).join(name.as_str()).join("machine")
+            }),
         }
     }
 

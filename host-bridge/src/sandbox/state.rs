@@ -14,6 +14,8 @@ pub enum State {
     Creating,
     /// Its agent has answered.
     Running,
+    /// Its machine stands still since then, with all that is in it.
+    Paused { since_ms: u64 },
     /// A stop was asked for, and the grace of its processes runs.
     Stopping,
     /// Its machine is gone; record and logs are left to read, and the name to be given up.
@@ -54,20 +56,22 @@ pub enum ExpiryKind {
 pub enum Phase {
     Creating,
     Running,
+    Paused,
     Stopping,
     Stopped,
     Lost,
 }
 
 impl Phase {
-    pub const ALL: [Self; 5] =
-        [Self::Creating, Self::Running, Self::Stopping, Self::Stopped, Self::Lost];
+    pub const ALL: [Self; 6] =
+        [Self::Creating, Self::Running, Self::Paused, Self::Stopping, Self::Stopped, Self::Lost];
 
     /// The word in records and replies.
     pub fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
             Self::Running => "running",
+            Self::Paused => "paused",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
             Self::Lost => "lost",
@@ -77,7 +81,7 @@ impl Phase {
 
 /// No state is called that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a state; there are creating, running, stopping, stopped and lost")]
+#[error("{0:?} is not a state; there are creating, running, paused, stopping, stopped and lost")]
 pub struct UnknownPhase(pub String);
 
 impl FromStr for Phase {
@@ -97,6 +101,7 @@ impl State {
         match self {
             Self::Creating => Phase::Creating,
             Self::Running => Phase::Running,
+            Self::Paused { .. } => Phase::Paused,
             Self::Stopping => Phase::Stopping,
             Self::Stopped { .. } => Phase::Stopped,
             Self::Lost { .. } => Phase::Lost,
@@ -117,7 +122,9 @@ impl State {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Creating | Self::Running | Self::Stopping => f.write_str(self.name()),
+            Self::Creating | Self::Running | Self::Paused { .. } | Self::Stopping => {
+                f.write_str(self.name())
+            }
             Self::Stopped { why, .. } => write!(f, "stopped ({why})"),
             Self::Lost { reason } => write!(f, "lost ({reason})"),
         }

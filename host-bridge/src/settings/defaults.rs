@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::limits::{BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, RUN_DEADLINE_DEFAULT};
+use super::limits::{
+    BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
+};
 use super::listen::Listen;
-use super::{BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Server, Settings};
+use super::{BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings};
 
 /// The names that the published clients send, until there are images of their own.
 const IMAGES_DEFAULT: [&str; 6] = [
@@ -43,11 +45,18 @@ impl Default for Settings {
             server,
             log: Log { format: LogFormat::Text, level: LogLevel::Info },
             defaults: Defaults {
+                machine: "process",
                 memory_mib: 512,
                 cpu_millis: 1000,
                 ttl: None,
                 idle_ttl: None,
                 keep_stopped: None,
+            },
+            pool: Pool {
+                entries: Vec::new(),
+                age_max: Some(POOL_AGE_DEFAULT),
+                check_every: Duration::from_secs(10),
+                starts_at_once: 2,
             },
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             file: None,

@@ -26,6 +26,11 @@ pub const BODY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The most memory that may be asked for, 64 TiB: what no host has.
 pub const MEMORY_MIB_MAX: u64 = 64 * 1024 * 1024;
+/// Machines of one entry of the pool. What all entries may have together is the pool's own bound.
+pub const POOL_COUNT_MAX: usize = 256;
+/// An unclaimed machine is replaced once an hour, so that what is updated in its image in place, and
+/// whatever leaks in an idle machine, is not kept for ever.
+pub const POOL_AGE_DEFAULT: Duration = Duration::from_secs(3600);
 /// The most CPUs.
 pub const CPUS_MAX: u32 = 4096;
 

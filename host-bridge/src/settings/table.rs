@@ -38,6 +38,9 @@ const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";
 const SECOND: Duration = Duration::from_secs(1);
 
+/// The kinds of machine that a bridge starts by itself.
+const STARTED: [&str; 4] = ["process", "qemu", "firecracker", "cloud-hypervisor"];
+
 pub const SECTIONS: &[Section] = &[
     Section {
         name: "server",
@@ -264,6 +267,14 @@ pub const SECTIONS: &[Section] = &[
         about: "What a sandbox has whose maker does not say otherwise.",
         options: &[
             Choice {
+                key: "machine",
+                values: "`\"process\"`, `\"qemu\"`, `\"firecracker\"` or `\"cloud-hypervisor\"`",
+                about: "What it runs in. On a virtual machine an image is one of the kit: the names \
+                        that clients give are known, and `[images]` may name a file.",
+                set: |settings, given| put(&mut settings.defaults.machine, given.choice(&STARTED)),
+                show: |settings| quote(settings.defaults.machine),
+            },
+            Choice {
                 key: "memory_mib",
                 values: "1 to 67108864",
                 about: "Memory in MiB.",
@@ -306,6 +317,61 @@ pub const SECTIONS: &[Section] = &[
                     put(&mut settings.defaults.keep_stopped, given.duration_or_off(SECOND))
                 },
                 show: |settings| quote_duration(settings.defaults.keep_stopped),
+            },
+        ],
+    },
+    Section {
+        name: "pool",
+        about: "Machines that are started before anybody asks for them. Whoever asks for one like an \
+                entry (kind, image, memory, CPUs, writable layer, nothing else hidden) gets it within \
+                milliseconds; name, environment, labels and times to live are that sandbox's own.",
+        options: &[
+            Choice {
+                key: "entries",
+                values: "a list of `\"IMAGE=COUNT\"` with, behind it and divided by spaces, \
+                         `machine=KIND`, `memory_mib=N`, `cpus=N`, `scratch=SIZE`, \
+                         `contexts=LANGUAGE+LANGUAGE`; or `\"off\"`",
+                about: "What is kept ready, and how much of it: \
+                        `\"python=4 contexts=python memory_mib=256\"`. Without them, memory and CPUs \
+                        are those of `[defaults]`, and `off` is no bound; `contexts` are interpreters \
+                        that are started ahead.",
+                set: |settings, given| {
+                    settings.pool.entries =
+                        given.texts()?.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+                    Ok(())
+                },
+                show: |settings| {
+                    let entries = &settings.pool.entries;
+                    if entries.is_empty() { quote(OFF) } else { quote_all(entries) }
+                },
+            },
+            Choice {
+                key: "age_max",
+                values: DURATION_OR_OFF,
+                about: "How old a machine may become that nobody has claimed, before another takes its \
+                        place.",
+                set: |settings, given| {
+                    put(&mut settings.pool.age_max, given.duration_or_off(SECOND))
+                },
+                show: |settings| quote_duration(settings.pool.age_max),
+            },
+            Choice {
+                key: "check_every",
+                values: "a duration, 1s or more",
+                about: "How often each ready machine is asked whether it still answers. That it has \
+                        ended is noticed at once.",
+                set: |settings, given| put(&mut settings.pool.check_every, given.duration(SECOND)),
+                show: |settings| quote(show_duration(settings.pool.check_every)),
+            },
+            Choice {
+                key: "starts_at_once",
+                values: "1 to 16",
+                about: "How many machines are started at the same time, over all entries. More fill \
+                        the pool sooner and leave less of the host to those who work on it.",
+                set: |settings, given| {
+                    put_usize(&mut settings.pool.starts_at_once, given.whole(1, 16))
+                },
+                show: |settings| settings.pool.starts_at_once.to_string(),
             },
         ],
     },

@@ -49,6 +49,11 @@ pub enum Wrong {
     WebOrigin(String),
     #[error("{0:?} is not a name of an image: 1 to 255 characters without spaces")]
     ImageName(String),
+    #[error(
+        "{0:?} is not an entry of the pool: write IMAGE=COUNT, and behind it, divided by spaces, \
+         machine=KIND, memory_mib=N, cpus=N, scratch=SIZE, contexts=LANGUAGE+LANGUAGE"
+    )]
+    PoolEntry(String),
     #[error("more than {entries_max} entries")]
     TooMany { entries_max: usize },
 }

@@ -282,10 +282,10 @@ fn lengths_that_lie_are_refused_without_allocating_for_them() {
 #[test]
 fn a_body_error_names_the_kind_and_is_cut_to_a_bounded_text() {
     let name = "n".repeat(100_000);
-    let request = std::collections::BTreeMap::from([("request", name)]);
-    let body = rmp_serde::to_vec_named(&request).expect("to memory");
-    let error = decode_body::<RequestBody>(Kind::Request, &body).expect_err("no such request");
-    assert_eq!(error.kind, "request");
+    let answer = std::collections::BTreeMap::from([("ok", name)]);
+    let body = rmp_serde::to_vec_named(&answer).expect("to memory");
+    let error = decode_body::<Answer>(Kind::Reply, &body).expect_err("no such reply");
+    assert_eq!(error.kind, "reply");
     assert!(error.reason.len() <= crate::limits::TEXT_BYTES_MAX);
 }
 
@@ -348,8 +348,8 @@ fn anything_but_an_unsigned_offset_and_a_binary_is_no_data() {
 fn a_request_that_names_two_requests_or_none_is_refused() {
     let none = b"\x81\xa7request\x80";
     let two = b"\x81\xa7request\x82\xa4info\x80\xa4info\x80";
-    let unknown = b"\x81\xa7request\x81\xa4warp\x80";
-    for body in [&none[..], &two[..], &unknown[..]] {
+    let unread = b"\x81\xa7request\x81\xa4warp";
+    for body in [&none[..], &two[..], &unread[..]] {
         assert!(decode_body::<RequestBody>(Kind::Request, body).is_err());
     }
     let one = b"\x81\xa7request\x81\xa4info\x80";

@@ -55,9 +55,11 @@ macro_rules! decode_struct {
 /// `Named { fields; optional }`. On the wire they are called the same in snake case.
 ///
 /// A variant that is left out here does not compile.
+///
+/// `Type or Other: …` reads a variant that it does not know as `Other { name }`, whatever is in it.
 #[macro_export]
 macro_rules! decode_enum {
-    ($type:ident: $first:ident $({ $($field:tt)* })? $(($($one:tt)*))?
+    ($type:ident $(or $unknown:ident)?: $first:ident $({ $($field:tt)* })? $(($($one:tt)*))?
         $(, $variant:ident $({ $($fields:tt)* })? $(($($ones:tt)*))?)*) => {
         #[allow(irrefutable_let_patterns)] // An enum may have one variant.
         impl $crate::msgpack::Decode for $type {
@@ -73,11 +75,12 @@ macro_rules! decode_enum {
                 const _: fn(&$type) -> Number = |value| match value {
                     $type::$first { .. } => Number::$first,
                     $($type::$variant { .. } => Number::$variant,)*
+                    $($type::$unknown { .. } => unreachable!(),)?
                 };
-                let number = input.variant(concat!(
+                let number = $crate::decode_enum!(@number self, input, concat!(
                     $crate::decode_enum!(@word $first $({ $($field)* })? $(($($one)*))?),
                     $($crate::decode_enum!(@word $variant $({ $($fields)* })? $(($($ones)*))?)),*
-                ))?;
+                ) $(, $unknown)?);
                 if number == Number::$first as usize {
                     $crate::decode_enum!(
                         @read self, input, $first $({ $($field)* })? $(($($one)*))?
@@ -89,6 +92,17 @@ macro_rules! decode_enum {
                     );
                 })*
                 input.leave_variant()
+            }
+        }
+    };
+
+    (@number $self:ident, $input:ident, $names:expr) => { $input.variant($names)? };
+    (@number $self:ident, $input:ident, $names:expr, $unknown:ident) => {
+        match $input.variant_or_pass($names)? {
+            Ok(number) => number,
+            Err(name) => {
+                *$self = Self::$unknown { name };
+                return $input.leave_variant();
             }
         }
     };
@@ -161,16 +175,37 @@ impl Input<'_> {
 
     /// Begins an enum, whose variants are `names`, each with a space after it, and a colon before
     /// that when it has content: the variant's place among them.
-    #[inline(never)]
     pub fn variant(&mut self, names: &'static str) -> Result<usize, Error> {
+        self.find_variant(names)?.map_err(|(name, _)| Reason::UnknownVariant(name).into())
+    }
+
+    /// The same, but passes over a variant that is not among them, and says its name.
+    pub fn variant_or_pass(&mut self, names: &'static str) -> Result<Result<usize, String>, Error> {
+        match self.find_variant(names)? {
+            Ok(at) => Ok(Ok(at)),
+            Err((name, has_content)) => {
+                if has_content {
+                    self.skip()?;
+                }
+                Ok(Err(name))
+            }
+        }
+    }
+
+    /// A variant's place among `names`; of another its name, and whether it has content.
+    #[inline(never)]
+    fn find_variant(
+        &mut self,
+        names: &'static str,
+    ) -> Result<Result<usize, (String, bool)>, Error> {
         let (name, has_content) = self.enter_variant()?;
         let Some(at) = position(names, |known| is_called(known, name.as_bytes())) else {
-            return Err(Reason::UnknownVariant(fault::clip(name.to_owned())).into());
+            return Ok(Err((fault::clip(name.to_owned()), has_content)));
         };
         match (nth(names, at).ends_with(CONTENT as char), has_content) {
             (true, false) => Err(Reason::Type { wanted: CONTENT_WORDS, found: "nothing" }.into()),
             (false, true) => Err(Reason::Type { wanted: "nothing", found: CONTENT_WORDS }.into()),
-            _ => Ok(at),
+            _ => Ok(Ok(at)),
         }
     }
 

@@ -21,10 +21,10 @@ use shape::{depth, describe, with_unknown_fields, without_optional_fields};
 
 const RULES: &str = "\
 A field, a word or a message that others may already send or expect must not vanish, change its \
-type or its name within a version, and an old peer refuses words and messages that it does not \
-know. Such a change needs a new version: raise VERSION_MAX, freeze it beside the old one in \
-protocol/schema/, and keep speaking the old one. A new *optional* field (`#[serde(default)]`) is \
-fine: accept it with `BURROW_WRITE_SCHEMA=1 cargo test -p protocol --test schema`. Before the \
+type or its name within a version, and an old peer refuses words that it does not know. Such a \
+change needs a new version: raise VERSION_MAX, freeze it beside the old one in protocol/schema/, \
+and keep speaking the old one. A new *optional* field (`#[serde(default)]`), a new request, which an \
+older agent answers with `unsupported`, and a new reply to a new request are fine: accept them with `BURROW_WRITE_SCHEMA=1 cargo test -p protocol --test schema`. Before the \
 first release, BURROW_WRITE_SCHEMA=force accepts anything.";
 
 #[test]
@@ -129,7 +129,7 @@ impl Changes {
         for (path, is) in &after {
             if before.get(path) != Some(is) {
                 // Everything within a new optional field is as optional as the field.
-                changes.are_compatible &= path.contains('?');
+                changes.are_compatible &= path.contains('?') || is_in_new_call(path, &before);
                 changes.tell('+', path, is);
             }
         }
@@ -139,6 +139,22 @@ impl Changes {
     fn tell(&mut self, sign: char, path: &str, shape: &str) {
         writeln!(self.lines, "  {sign} {path}: {shape}").expect("to memory");
     }
+}
+
+/// Whether `path` is within a request or a reply of which nothing is frozen yet. A reply comes only to
+/// who has asked for it.
+fn is_in_new_call(path: &str, frozen: &BTreeMap<String, String>) -> bool {
+    let mut names = path.splitn(4, '.');
+    let is_call = names.next() == Some("messages")
+        && names.next().is_some_and(|group| group == "requests" || group == "replies");
+    let Some(name) = names.next().filter(|_| is_call) else { return false };
+    let end = path.find(name).map_or(path.len(), |at| at + name.len());
+    let is_of_it = |known: &&String| {
+        known
+            .strip_prefix(&path[..end])
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    !frozen.keys().any(|known| is_of_it(&known))
 }
 
 fn flatten(json: &Json, path: String, lines: &mut BTreeMap<String, String>) {
@@ -170,6 +186,19 @@ fn a_change_is_told_apart_from_an_addition() {
     assert!(!is_compatible(json!({ "fin": { "offset": "u64" } })));
     let renamed = Changes::between(&frozen, &json!({ "fin": { "at": "u64", "why?": "text" } }));
     assert_eq!(renamed.lines, "  - fin.offset: \"u64\"\n  + fin.at: \"u64\"\n");
+}
+
+#[test]
+fn a_new_request_is_an_addition_and_a_new_field_of_a_known_one_is_not() {
+    let of = |requests: Json, words: Json| json!({ "messages": { "requests": requests, "words": words } });
+    let known = json!({ "=info": {} });
+    let frozen = of(json!({ "info": known }), json!({}));
+    let is_compatible = |now: Json| Changes::between(&frozen, &now).are_compatible;
+    let newer = json!({ "info": known, "informed": { "=informed": { "by": "text" } } });
+    assert!(is_compatible(of(newer, json!({}))));
+    let richer = json!({ "info": { "=info": { "of": "text" } } });
+    assert!(!is_compatible(of(richer, json!({}))));
+    assert!(!is_compatible(of(json!({ "info": known }), json!({ "word": "word" }))));
 }
 
 impl Sample {

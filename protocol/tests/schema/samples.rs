@@ -9,8 +9,8 @@ use protocol::hello::{
     AgentInfo, BootStep, Goodbye, GoodbyeReason, Hello, Resume, StreamPosition, Welcome,
 };
 use protocol::message::{
-    Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, RequestBody, SessionInfo,
-    SessionList, Started, Subscribed, WatchEvent,
+    Adopted, Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, RequestBody,
+    SessionInfo, SessionList, Started, Subscribed, WatchEvent,
 };
 use protocol::msgpack::Decode;
 use protocol::requests as ask;
@@ -196,6 +196,8 @@ fn agent_info() -> AgentInfo {
         controllers: vec![text()],
         processes_reaped: u64::MAX,
         boot: vec![BootStep { name: text(), micros: u64::MAX, problem: Some(text()) }],
+        machine: true,
+        kernel_us: Some(u64::MAX),
     }
 }
 
@@ -208,6 +210,7 @@ fn boot() -> BootConfig {
         env: vec![(text(), text())],
         hide: vec![text()],
         door: true,
+        time_us: u64::MAX,
     }
 }
 
@@ -332,7 +335,19 @@ pub fn requests() -> Vec<Request> {
         Request::CloseContext { .. } => Request::CloseContext { context: repl::context() },
         Request::Metrics(_) => Request::Metrics(metrics::ask_metrics()),
         Request::Usage(_) => Request::Usage(metrics::ask_usage()),
-        Request::Shutdown(_) => Request::Shutdown(ask::Shutdown { grace_ms: Some(u64::MAX) }),
+        // What is not known is never written.
+        Request::Shutdown(_) | Request::Unknown { .. } => {
+            Request::Shutdown(ask::Shutdown { grace_ms: Some(u64::MAX) })
+        },
+        Request::Freeze { .. } => Request::Freeze { watchdog_ms: u64::MAX },
+        Request::Thaw { .. } => Request::Thaw { time_us: Some(u64::MAX) },
+        Request::Adopt(_) => Request::Adopt(ask::Adopt {
+            time_us: u64::MAX,
+            entropy: raw(),
+            hostname: Some(text()),
+            env: vec![(raw(), raw())],
+            restored: true,
+        }),
     })
 }
 
@@ -392,6 +407,16 @@ pub fn replies() -> Vec<Reply> {
         Reply::Completeness(_) => Reply::Completeness(repl::completeness()),
         Reply::Metrics(_) => Reply::Metrics(metrics::metrics_page()),
         Reply::Usage(_) => Reply::Usage(metrics::tree_usage()),
+        Reply::Frozen { .. } => Reply::Frozen { groups: u32::MAX, took_us: u64::MAX },
+        Reply::Thawed { .. } => Reply::Thawed { frozen_ms: u64::MAX, drift_us: Some(i64::MIN) },
+        Reply::Adopted(_) => Reply::Adopted(Adopted {
+            drift_us: i64::MIN,
+            stepped: true,
+            agent: AgentId([0xff; 16]),
+            token: Token([0xff; 16]),
+            frozen_ms: u64::MAX,
+            warnings: vec![text()],
+        }),
     })
 }
 

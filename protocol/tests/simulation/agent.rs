@@ -12,13 +12,14 @@ use protocol::hello::{
 };
 use protocol::limits::SPOOL_BYTES_MIN;
 use protocol::message::{
-    Answer, FileInfo, FileKind, InputOpened, Reply, Request, RequestBody, Started, Subscribed,
+    Adopted, Answer, FileInfo, FileKind, InputOpened, Reply, Request, RequestBody, Started,
+    Subscribed,
 };
 use protocol::mux::{Direction, Ended, Fetched, Incoming, Mux, Side, Source};
-use protocol::requests::{Origin, Role, SpoolPolicy, Subscribe};
+use protocol::requests::{Adopt, Origin, Role, SpoolPolicy, Subscribe};
 use protocol::spool::Budget;
 use protocol::text::Text;
-use protocol::{AgentId, Fault, FaultCode, RequestId, SessionId, StreamId, Token};
+use protocol::{AgentId, ClientId, Fault, FaultCode, RequestId, SessionId, StreamId, Token};
 
 use crate::bytes::{Reader, Writer};
 use crate::host::session_id;
@@ -74,9 +75,17 @@ pub struct Agent {
     telling: Telling,
     pub mux: Mux,
     pub answers: Answers,
-    /// Whether the client that the plan has is known, from its first hello on.
-    is_known: bool,
-    token: Token,
+    /// Who is known, from the first hello on.
+    client: Option<ClientId>,
+    pub id: AgentId,
+    pub token: Token,
+    /// Tokens of before an adoption, and the request that was.
+    former: Vec<(RequestId, Token)>,
+    /// Random numbers that were drawn: those of a clone go on where the snapshot's stood.
+    drawn: u64,
+    is_clone: bool,
+    /// The only client that a clone serves, from its adoption on.
+    pub adopted_by: Option<ClientId>,
     /// The number of the newest link.
     dial: u64,
     connections: Vec<Connection>,
@@ -99,8 +108,13 @@ impl Agent {
             telling,
             mux: Mux::new(Side::Agent),
             answers: Answers::default(),
-            is_known: false,
+            client: None,
+            id: AgentId([9; 16]),
             token: Token([1; 16]),
+            former: Vec::new(),
+            drawn: 0,
+            is_clone: false,
+            adopted_by: None,
             dial: 0,
             connections: Vec::new(),
             current: None,
@@ -116,13 +130,70 @@ impl Agent {
     /// The resume window has passed: everything of the client goes.
     pub fn forget_client(&mut self) {
         self.telling.say(|| "agent: forgets its client".to_owned());
-        self.is_known = false;
+        self.drop_client();
+        self.store = Store::default();
+    }
+
+    /// Everything of the client goes, but what it has started.
+    fn drop_client(&mut self) {
+        self.client = None;
         self.current = None;
-        self.token.0[0] += 1;
+        self.token = Token(self.draw(&[]));
+        self.former.clear();
         self.mux = Mux::new(Side::Agent);
         self.answers = Answers::default();
-        self.store = Store::default();
+        self.store.flows.clear();
+        for session in self.store.sessions.values_mut() {
+            session.viewers.clear();
+        }
         self.waiting.clear();
+    }
+
+    /// It wakes as a clone of what it was: links that it had lead nowhere, and it does not know.
+    pub fn wake_as_clone(&mut self) {
+        self.is_clone = true;
+        self.adopted_by = None;
+        self.connections.clear();
+        self.current = None;
+        self.dial = 0;
+    }
+
+    /// The sessions, and what the holder of each has had.
+    pub fn sessions(&self) -> BTreeMap<usize, u64> {
+        self.store.sessions.iter().map(|(index, session)| (*index, session.held)).collect()
+    }
+
+    /// What the machine's generator gives, which is the same in every clone, and what only one was given.
+    fn draw(&mut self, given: &[u8]) -> [u8; 16] {
+        self.drawn += 1;
+        let mut random = Random::new(self.drawn);
+        let mut drawn = [0; 16].map(|_: u8| random.next() as u8);
+        drawn.iter_mut().zip(given).for_each(|(byte, given)| *byte ^= given);
+        drawn
+    }
+
+    fn adopt(&mut self, id: RequestId, ask: &Adopt) -> Adopted {
+        self.adopted_by = self.client;
+        self.former.push((id, self.token));
+        let random = ask.entropy.as_bytes().to_owned();
+        self.id = AgentId(self.draw(&random[..16]));
+        self.token = Token(self.draw(&random[16..]));
+        Adopted {
+            drift_us: 0,
+            stepped: true,
+            agent: self.id,
+            token: self.token,
+            frozen_ms: 0,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn accepts(&self, client: ClientId, resume: &Resume) -> bool {
+        let may_lack =
+            |id: &RequestId| resume.unanswered.contains(id) && self.answers.is_taken(*id);
+        let mut former = self.former.iter().filter(|(_, token)| *token == resume.token);
+        self.client == Some(client)
+            && (resume.token == self.token || former.any(|(id, _)| may_lack(id)))
     }
 
     /// What arrived on `link`; nothing at its end. `reply` is the way back.
@@ -166,6 +237,10 @@ impl Agent {
     }
 
     fn on_hello(&mut self, link: usize, hello: &Hello, reply: &mut Pipe) {
+        if self.is_clone && self.adopted_by.is_some_and(|client| client != hello.client) {
+            // One of before: it gets a peer of its own, in which there is nothing.
+            return self.welcome(Token([0; 16]), false, reply);
+        }
         if hello.dial < self.dial {
             self.telling.say(|| format!("agent: link {link} was given up before it was greeted"));
             return;
@@ -173,23 +248,36 @@ impl Agent {
         self.dial = hello.dial;
         let ours = (VERSION_MIN, VERSION_MAX);
         let version = common_version(ours, (hello.version_min, hello.version_max));
-        let resume =
-            hello.resume.as_ref().filter(|resume| self.is_known && resume.token == self.token);
+        assert_eq!(version, Some(VERSION_MAX), "the same code speaks the same version");
+        let resume = hello.resume.as_ref().filter(|resume| self.accepts(hello.client, resume));
         match resume {
             Some(resume) => self.take_up(resume),
+            None if self.is_clone => {
+                self.drop_client();
+                self.carried_out.clear();
+            }
             None => self.forget_client(),
         }
-        self.is_known = true;
+        self.client = Some(hello.client);
         self.current = Some(link);
         self.resumed += u64::from(resume.is_some());
-        let welcome = Welcome {
-            version: version.expect("the same code speaks the same version"),
-            agent: AgentId([9; 16]),
-            token: self.token,
-            resumed: resume.is_some(),
+        self.welcome(self.token, resume.is_some(), reply);
+    }
+
+    fn welcome(&self, token: Token, resumed: bool, reply: &mut Pipe) {
+        let (streams, taken) = if token == self.token {
             // After the streams were taken up: one that could not be is not in here.
-            streams: self.mux.positions(),
-            taken: self.answers.taken(),
+            (self.mux.positions(), self.answers.taken())
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let welcome = Welcome {
+            version: VERSION_MAX,
+            agent: self.id,
+            token,
+            resumed,
+            streams,
+            taken,
             info: AgentInfo::default(),
         };
         let mut frame = Vec::new();
@@ -398,6 +486,7 @@ impl Agent {
             }
             Request::Release(release) => self.release(session_index(&release.session)),
             Request::Stat { path, .. } => Reply::Stat(file_info(&path)),
+            Request::Adopt(ask) => Reply::Adopted(self.adopt(id, &ask)),
             Request::Info {} => Reply::Info(AgentInfo::default()),
             Request::Wait { .. } => {
                 self.waiting.push(id);

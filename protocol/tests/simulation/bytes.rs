@@ -92,12 +92,19 @@ pub struct Reader {
     /// One step in so many takes something.
     patience: u64,
     gaps_allowed: bool,
+    /// Below it there may be gaps in any case: a holder before this one has had those bytes.
+    lossless_from: u64,
 }
 
 impl Reader {
     pub fn new(key: u64, from: u64, patience: u64, gaps_allowed: bool) -> Self {
         let (next, consumed) = (from, from);
-        Self { key, from, next, consumed, missed: 0, finished: false, patience, gaps_allowed }
+        let (missed, finished, lossless_from) = (0, false, 0);
+        Self { key, from, next, consumed, missed, finished, patience, gaps_allowed, lossless_from }
+    }
+
+    pub fn lossless_from(self, lossless_from: u64) -> Self {
+        Self { lossless_from, ..self }
     }
 
     pub fn on_data(&mut self, offset: u64, bytes: &[u8]) {
@@ -114,7 +121,7 @@ impl Reader {
 
     pub fn on_gap(&mut self, from: u64, to: u64) {
         assert!(
-            self.gaps_allowed,
+            self.gaps_allowed || to <= self.lossless_from,
             "a lossless stream has no gap, but one from {from} to {to} came"
         );
         assert_eq!(from, self.next, "a gap begins where the bytes ended");

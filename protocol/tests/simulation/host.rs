@@ -12,7 +12,7 @@ use protocol::limits::SPOOL_BYTES_MIN;
 use protocol::message::{Answer, Channel, Reply, Request};
 use protocol::mux::{Direction, Ended, Fetched, Incoming, Mux, Side, Source};
 use protocol::requests::{
-    Forward, Input, Program, ReadFile, Release, Role, SpoolPolicy, SpoolSpec, Start, Stdio,
+    Adopt, Forward, Input, Program, ReadFile, Release, Role, SpoolPolicy, SpoolSpec, Start, Stdio,
     Subscribe, WriteFile, WriteMode,
 };
 use protocol::sorted::SortedSet;
@@ -53,6 +53,7 @@ enum Wish {
     Stat(u64),
     /// Answered after a while.
     Wait(u64),
+    Adopt,
 }
 
 /// What a request was for, until its answer comes.
@@ -72,6 +73,7 @@ enum Asked {
     Forward,
     Stat(u64),
     Wait,
+    Adopt,
     Release,
     /// The last request, which takes the rest of the acknowledgements along.
     Farewell,
@@ -95,10 +97,14 @@ struct Flows(BTreeMap<StreamId, Flow>);
 pub struct Host {
     plan: Rc<Plan>,
     telling: Telling,
+    client: ClientId,
+    /// Sessions that the agent has from a host before, and what that host has had of each.
+    inherited: BTreeMap<usize, u64>,
     pub phase: Phase,
     pub mux: Mux,
     pub calls: Calls,
-    token: Option<Token>,
+    pub token: Option<Token>,
+    pub adoptions: u64,
     dials: u64,
     agent: Option<AgentId>,
     frames: FrameBuffer,
@@ -128,16 +134,35 @@ impl Host {
         wishes.extend((0..plan.forwards.len()).map(Wish::Forward));
         wishes.extend((0..plan.calls).map(Wish::Stat));
         wishes.extend((0..plan.calls).map(Wish::Wait));
+        wishes.extend((0..plan.adoptions).map(|_| Wish::Adopt));
         for last in (1..wishes.len()).rev() {
             wishes.swap(last, random.below(last as u64 + 1) as usize);
         }
+        Self::with_wishes(plan, telling, ClientId([7; 16]), wishes)
+    }
+
+    /// The host of a clone, in which there are these sessions.
+    pub fn of_clone(
+        plan: Rc<Plan>,
+        telling: Telling,
+        number: u8,
+        inherited: BTreeMap<usize, u64>,
+    ) -> Self {
+        let client = ClientId([100 + number; 16]);
+        Self { inherited, ..Self::with_wishes(plan, telling, client, vec![Wish::Adopt]) }
+    }
+
+    fn with_wishes(plan: Rc<Plan>, telling: Telling, client: ClientId, wishes: Vec<Wish>) -> Self {
         Self {
             plan,
             telling,
+            client,
+            inherited: BTreeMap::new(),
             phase: Phase::Down,
             mux: Mux::new(Side::Host),
             calls: Calls::default(),
             token: None,
+            adoptions: 0,
             dials: 0,
             agent: None,
             frames: FrameBuffer::new(),
@@ -169,7 +194,7 @@ impl Host {
         let hello = Hello {
             version_min: VERSION_MIN,
             version_max: VERSION_MAX,
-            client: ClientId([7; 16]),
+            client: self.client,
             name: "simulation".to_owned(),
             dial: self.dials,
             resume,
@@ -228,7 +253,7 @@ impl Host {
     /// The application goes on a little, whether there is a link or not.
     pub fn step(&mut self, random: &mut Random) {
         if random.once_in(4) {
-            self.ask_next();
+            self.ask_next(random);
         }
         let streams: Vec<StreamId> = self.flows.0.keys().copied().collect();
         for stream in streams {
@@ -304,7 +329,7 @@ impl Host {
         self.asked.insert(id, asked);
     }
 
-    fn ask_next(&mut self) {
+    fn ask_next(&mut self, random: &mut Random) {
         let Some(wish) = self.wishes.pop_front() else { return };
         let plan = self.plan.clone();
         match wish {
@@ -376,6 +401,12 @@ impl Host {
                 let session = format!("w{number}").parse().expect("a session id");
                 self.ask(Request::Wait { session }, None, Asked::Wait);
             }
+            Wish::Adopt => {
+                let entropy: Vec<u8> = (0..32).map(|_| random.next() as u8).collect();
+                let (entropy, env) = (entropy.into(), Vec::new());
+                let adopt = Adopt { time_us: 0, entropy, hostname: None, env, restored: true };
+                self.ask(Request::Adopt(adopt), None, Asked::Adopt);
+            }
         }
     }
 
@@ -404,7 +435,10 @@ impl Host {
         self.phase = Phase::Up;
         let was_known = self.token.replace(welcome.token).is_some();
         let is_same = self.agent.replace(welcome.agent) == Some(welcome.agent);
-        if was_known && !(is_same && welcome.resumed) {
+        // The answer that told the new id was lost with the last link, or it is another agent.
+        let is_adopted = self.asked.values().any(|asked| matches!(asked, Asked::Adopt));
+        assert!(is_same || is_adopted || !welcome.resumed, "nobody else has adopted it");
+        if was_known && !welcome.resumed {
             self.start_over();
             return;
         }
@@ -525,6 +559,11 @@ impl Host {
                     view.patience,
                     view.may_miss(session_plan.policy),
                 );
+                let had = self.inherited.get(&session).copied();
+                let reader = reader.lossless_from(had.unwrap_or(0));
+                let is_kept = session_plan.policy == SpoolPolicy::Block;
+                let from = subscribed.from;
+                assert!(!is_kept || had.is_none_or(|had| from <= had), "nothing is passed over");
                 let flow = Flow {
                     writer: None,
                     reader: Some(reader),
@@ -545,6 +584,16 @@ impl Host {
             }
             (Asked::Stat(number), Reply::Stat(info)) => {
                 assert_eq!(info.name, number.to_string().into(), "the answer fits the request");
+            }
+            (Asked::Adopt, Reply::Adopted(adopted)) => {
+                self.adoptions += 1;
+                self.agent = Some(adopted.agent);
+                self.token = Some(adopted.token);
+                for session in self.inherited.keys().copied() {
+                    self.users.insert(session, 1);
+                    // Its holder outlives every client: whoever comes next reads on as it.
+                    self.wishes.push_back(Wish::View { session, viewer: 0 });
+                }
             }
             (Asked::Farewell, Reply::Info(_)) => self.is_finished = true,
             (Asked::Download, Reply::Reading { .. })

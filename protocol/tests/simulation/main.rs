@@ -5,7 +5,8 @@
 //! two ends are written as real ends would be, on the state machines of this crate alone; the link
 //! delivers arbitrary slices and is cut at any byte, in the middle of a handshake or of a frame.
 //! Then it must hold that every request was carried out once and answered once, that every byte
-//! came once and in order or stands in a gap, and that nothing is left behind.
+//! came once and in order or stands in a gap, and that nothing is left behind. Agents are adopted on
+//! the way; and of some a snapshot is taken, whose clones get hosts of their own.
 //!
 //! `BURROW_SIM_SEEDS=100000` runs more seeds; `BURROW_SIM_SEED=17` runs one and tells its story.
 
@@ -21,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use random::Random;
 use world::{Tally, Telling, World};
 
 /// What CI can afford in its test profile: about ten seconds on two processors.
@@ -34,9 +36,48 @@ fn two_ends_agree_over_a_link_that_is_cut_anywhere() {
     }
     let seeds = read_number("BURROW_SIM_SEEDS").unwrap_or(SEEDS_DEFAULT);
     let began = Instant::now();
-    let tally = run_seeds(seeds);
+    let tally = run_seeds(seeds, &|seed| World::new(seed, Telling::Silent).run());
     println!("{seeds} seeds in {:.1} s: {tally}", began.elapsed().as_secs_f64());
     tally.assert_worth_running(seeds);
+}
+
+/// An agent is copied at any moment, and each copy is adopted by a host of its own: they are different
+/// agents from then on, nobody takes up there what it has in the original, and what the original's
+/// sessions have said and nobody has acknowledged comes to each of their hosts once.
+#[test]
+fn clones_of_a_snapshot_are_apart_and_lose_nothing() {
+    if let Some(seed) = read_number("BURROW_SIM_SEED") {
+        run_clones(seed, Telling::Aloud);
+        return;
+    }
+    let seeds = read_number("BURROW_SIM_SEEDS").unwrap_or(SEEDS_DEFAULT) / CLONE_SHARE;
+    let tally = run_seeds(seeds, &|seed| run_clones(seed, Telling::Silent));
+    println!("clones of {seeds} seeds: {tally}");
+    tally.assert_clones_worth_running(seeds);
+}
+
+/// Each takes two runs up to the snapshot and three after it.
+const CLONE_SHARE: u64 = 15;
+
+fn run_clones(seed: u64, telling: Telling) -> Tally {
+    let mut original = World::new(seed, Telling::Silent);
+    let steps = original.run().steps();
+    let mut tally = Tally::default();
+    let mut identities = vec![original.identity()];
+    let moment = Random::new(!seed).below(steps);
+    for number in 1..=2 {
+        let mut clone = World::clone_of(seed, moment, number, telling);
+        identities.push(clone.identity());
+        tally.add(&clone.run());
+        identities.push(clone.identity());
+    }
+    // What the two were before they were adopted is the snapshot's, and may be the original's still.
+    let [own, before, one, before_too, two] = identities[..] else { unreachable!("five") };
+    assert_eq!(before, before_too, "they are clones");
+    for (a, b) in [(own, one), (own, two), (one, two), (before, one), (before, two)] {
+        assert!(a.0 != b.0 && a.1 != b.1, "they are others: {a:?} {b:?}");
+    }
+    tally
 }
 
 fn read_number(variable: &str) -> Option<u64> {
@@ -45,7 +86,7 @@ fn read_number(variable: &str) -> Option<u64> {
 }
 
 /// Runs all seeds on all processors, and stops at the first that fails.
-fn run_seeds(seeds: u64) -> Tally {
+fn run_seeds(seeds: u64, run_one: &(dyn Fn(u64) -> Tally + Sync)) -> Tally {
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let work = || {
@@ -55,7 +96,7 @@ fn run_seeds(seeds: u64) -> Tally {
             if seed >= seeds {
                 break;
             }
-            let run = catch_unwind(AssertUnwindSafe(|| World::new(seed, Telling::Silent).run()));
+            let run = catch_unwind(AssertUnwindSafe(|| run_one(seed)));
             let Ok(one) = run else {
                 failed.store(true, Ordering::Relaxed);
                 panic!(

@@ -13,6 +13,8 @@ pub struct Plan {
     pub downloads: Vec<TransferPlan>,
     pub forwards: Vec<ForwardPlan>,
     pub calls: u64,
+    /// How often the host adopts the agent that it has.
+    pub adoptions: u64,
     /// How often the link is cut before it is left in peace.
     pub cuts: u64,
     /// One step in so many cuts the link.
@@ -114,6 +116,7 @@ impl Plan {
             downloads,
             forwards,
             calls: random.below(8),
+            adoptions: if random.once_in(3) { 1 + random.below(3) } else { 0 },
             cuts,
             cut_odds: 10 + random.magnitude(500),
             amnesia: cuts > 0 && random.once_in(20),

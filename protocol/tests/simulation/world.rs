@@ -3,6 +3,11 @@
 use std::fmt;
 use std::rc::Rc;
 
+use protocol::codec::{FrameBuffer, decode_body, encode_message};
+use protocol::frame::Kind;
+use protocol::hello::{Hello, Resume, VERSION_MAX, VERSION_MIN, Welcome};
+use protocol::{AgentId, ClientId, RequestId, Token};
+
 use crate::agent::Agent;
 use crate::host::{Host, Phase};
 use crate::link::Link;
@@ -35,6 +40,7 @@ pub struct Tally {
     cuts: u64,
     resumed: u64,
     requests: u64,
+    adoptions: u64,
     bytes: u64,
     gap_bytes: u64,
 }
@@ -45,8 +51,22 @@ impl Tally {
         self.cuts += other.cuts;
         self.resumed += other.resumed;
         self.requests += other.requests;
+        self.adoptions += other.adoptions;
         self.bytes += other.bytes;
         self.gap_bytes += other.gap_bytes;
+    }
+
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Clones have had something to inherit, and their links were cut.
+    pub fn assert_clones_worth_running(&self, seeds: u64) {
+        if seeds >= 100 {
+            assert!(self.adoptions == 2 * seeds, "each clone is adopted once");
+            assert!(self.cuts > seeds && self.resumed > seeds / 2, "links are cut and resumed");
+            assert!(self.bytes > 10_000 * seeds, "bytes are inherited");
+        }
     }
 
     /// Over a good many seeds, everything that can happen has happened.
@@ -55,6 +75,7 @@ impl Tally {
             assert!(self.cuts > seeds, "links are cut");
             assert!(self.resumed > seeds / 2, "links are resumed");
             assert!(self.requests > 4 * seeds, "requests are made");
+            assert!(self.adoptions > seeds / 4, "agents are adopted");
             assert!(self.bytes > 10_000 * seeds, "bytes are moved");
             assert!(self.gap_bytes > 100 * seeds, "bytes are missed");
         }
@@ -65,8 +86,14 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} steps, {} cuts, {} resumed, {} requests, {} bytes, {} bytes in gaps",
-            self.steps, self.cuts, self.resumed, self.requests, self.bytes, self.gap_bytes
+            "{} steps, {} cuts, {} resumed, {} requests, {} adoptions, {} bytes, {} bytes in gaps",
+            self.steps,
+            self.cuts,
+            self.resumed,
+            self.requests,
+            self.adoptions,
+            self.bytes,
+            self.gap_bytes
         )
     }
 }
@@ -81,7 +108,12 @@ pub struct World {
     links: Vec<Link>,
     cuts_left: u64,
     amnesia_left: bool,
+    /// The token that a client of before a snapshot has.
+    ghost: Option<Token>,
 }
+
+/// Ids that a ghost may claim to have no answers of.
+const GHOST_CLAIMS: u64 = 64;
 
 impl World {
     pub fn new(seed: u64, telling: Telling) -> Self {
@@ -90,23 +122,79 @@ impl World {
         let host = Host::new(plan.clone(), telling, &mut random);
         let agent = Agent::new(plan.clone(), telling);
         let (cuts_left, amnesia_left) = (plan.cuts, plan.amnesia);
-        Self { random, telling, plan, host, agent, links: Vec::new(), cuts_left, amnesia_left }
+        let (links, ghost) = (Vec::new(), None);
+        Self { random, telling, plan, host, agent, links, cuts_left, amnesia_left, ghost }
+    }
+
+    /// A clone of the agent of `seed` as it is after so many steps, with a host of its own. Nothing has
+    /// to be copied: what a seed leads to is the same however often it is run.
+    pub fn clone_of(seed: u64, steps: u64, number: u8, telling: Telling) -> Self {
+        let mut snapshot = Self::new(seed, Telling::Silent);
+        for _ in 0..steps {
+            snapshot.step();
+        }
+        let Self { plan, mut agent, .. } = snapshot;
+        let ghost = Some(agent.token);
+        agent.wake_as_clone();
+        let host = Host::of_clone(plan.clone(), telling, number, agent.sessions());
+        let random = Random::new(seed ^ u64::from(number) << 56);
+        let (cuts_left, amnesia_left, links) = (plan.cuts, false, Vec::new());
+        Self { random, telling, plan, host, agent, links, cuts_left, amnesia_left, ghost }
+    }
+
+    /// What the agent is known by.
+    pub fn identity(&self) -> (AgentId, Token) {
+        (self.agent.id, self.agent.token)
+    }
+
+    /// The client of before the snapshot finds the clone instead of its own agent.
+    fn haunt(&mut self) {
+        let Some(token) = self.ghost.filter(|_| self.agent.adopted_by.is_some()) else { return };
+        let resume = Resume {
+            token,
+            streams: Vec::new(),
+            unanswered: (0..GHOST_CLAIMS).map(RequestId).collect(),
+        };
+        let hello = Hello {
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
+            client: ClientId([7; 16]),
+            name: "ghost".to_owned(),
+            dial: u64::MAX,
+            resume: Some(resume),
+            resume_window_ms: 0,
+        };
+        let mut bytes = Vec::new();
+        encode_message(Kind::Hello, 0, &hello, &mut bytes);
+        let mut link = Link::new(&mut self.random);
+        self.agent.receive(usize::MAX, &bytes, &mut link.to_host);
+        let mut frames = FrameBuffer::new();
+        while let Some(bytes) = link.to_host.read(&mut self.random) {
+            frames.extend(&bytes);
+        }
+        let frame = frames.take().expect("a frame").expect("an answer");
+        let welcome: Welcome = decode_body(frame.kind, frame.body).expect("a welcome");
+        assert!(!welcome.resumed && welcome.streams.is_empty(), "a ghost takes nothing up");
+        assert!(welcome.token != self.agent.token, "and is told no secret");
+        self.agent.receive(usize::MAX, &[], &mut link.to_host);
     }
 
     /// Runs to the end and says what there was to see.
-    pub fn run(mut self) -> Tally {
+    pub fn run(&mut self) -> Tally {
         let mut steps = 0;
         while !self.is_over() {
             steps += 1;
             assert!(steps < STEPS_MAX, "the ends make progress: {}", self.stand());
             self.step();
         }
+        self.haunt();
         self.assert_everything_was_done();
         Tally {
             steps,
             cuts: self.plan.cuts - self.cuts_left,
             resumed: self.agent.resumed,
             requests: self.host.answered.len() as u64,
+            adoptions: self.host.adoptions,
             bytes: self.host.bytes + self.agent.bytes,
             gap_bytes: self.host.gaps,
         }
@@ -129,6 +217,9 @@ impl World {
         self.agent.step(&mut self.random);
         self.transmit();
         self.deliver();
+        if self.ghost.is_some() && self.random.once_in(100) {
+            self.haunt();
+        }
         self.agent.assert_bounded();
     }
 

@@ -4,7 +4,7 @@ mod rows;
 
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::RunCode;
+use host_bridge::guest::{Guest, RunCode};
 use protocol::repl::{Happening, RunEnd};
 use tests::contexts::{context, late, ran, run, stderr, stdout};
 use tests::sandbox::Sandbox;
@@ -105,7 +105,47 @@ async fn the_end_of_a_context_runs_its_exit_trap() {
     }
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
-    run(guest, "bash", "trap 'echo bye' EXIT").await;
+    // The end comes right after the run, so wherever the shell is between the two.
+    for _ in 0..ENDS {
+        assert_eq!(last_words(guest, "trap 'echo bye' EXIT").await, "bye\n");
+    }
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn what_a_shell_does_about_signals_is_not_in_the_way_of_its_exit_trap() {
+    if !tests::have_or_skip("bash") {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let ignores = "trap '' HUP TERM INT; trap 'echo bye' EXIT";
+    assert_eq!(last_words(guest, ignores).await, "bye\n");
+    let traps = "trap 'echo struck' HUP TERM INT; trap 'echo bye' EXIT";
+    assert_eq!(last_words(guest, traps).await, "bye\n");
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn last_words_into_the_pipe_of_an_earlier_run_are_told() {
+    if !tests::have_or_skip("bash") {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    for _ in 0..ENDS {
+        let code = "exec 9>&1; trap 'echo bye >&9' EXIT";
+        assert_eq!(last_words(guest, code).await, "bye\n");
+    }
+    sandbox.end().await;
+}
+
+/// How often a context is ended, because ends race with what they end.
+const ENDS: usize = 20;
+
+/// What watchers are told when a context ends in which this was run.
+async fn last_words(guest: &Guest, code: &str) -> String {
+    run(guest, "bash", code).await;
     let name = "bash".parse().expect("a name");
     let mut watch = guest.watch_context(&name).await.expect("a watch");
     guest.close_context(&name).await.expect("closed");
@@ -115,8 +155,7 @@ async fn the_end_of_a_context_runs_its_exit_trap() {
             told.push_str(&late.bytes.to_string());
         }
     }
-    assert_eq!(told, "bye\n");
-    sandbox.end().await;
+    told
 }
 
 #[tokio::test]

@@ -34,8 +34,9 @@ pub async fn stop(call: &Call, mut params: Params) -> Result<Written, Failure> {
 fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
     let defaults = call.api.defaults();
     let mut spec = Spec::new(which);
+    spec.machine = defaults.machine;
     spec.image = match config.maybe_text("image")?.filter(|image| !image.is_empty()) {
-        Some(image) => Some(call.api.root_of(&call.caller, &image)?),
+        Some(image) => Some(call.api.root_of(&call.caller, spec.machine, &image)?),
         None => None,
     };
     let memory_mib = config.amount("memory")?.filter(|mib| *mib > 0.0);
@@ -72,6 +73,8 @@ async fn make(registry: &Registry, which: &SandboxRef, spec: Spec) -> Result<(),
         };
         match state {
             State::Running => return Ok(()),
+            // Whoever starts a sandbox wants it to run.
+            State::Paused { .. } => return passed_over(registry.resume(which).await),
             // Whoever was first makes it for both. If that fails, this one tries for itself.
             State::Creating => passed_over(registry.wait(which, Until::Created).await)?,
             State::Stopping => passed_over(registry.wait(which, Until::Stopped).await)?,

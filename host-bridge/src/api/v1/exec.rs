@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use self::begin::Asked;
 use self::collect::OUTPUT_BYTES_MAX;
-use self::program::{Bounds, SESSION_NAME, TIMEOUT_MS_MAX, What};
+use self::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, What};
 use super::super::call::Call;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
@@ -78,82 +78,81 @@ streams. The client may then say `{\"type\":\"stdin\",\"text\":\"…\"}` (or `ba
 `{\"type\":\"eof\"}` and `{\"type\":\"signal\",\"signal\":\"INT\"}`; binary messages are input as it \
 is. With a `stdin` in the first message, that is all of the input.";
 
-/// A program to run.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ExecCommand {
-    /// The program and its arguments.
-    #[schemars(length(min = 1, max = 16384))]
-    pub argv: Vec<String>,
-    /// Where it begins; the sandbox's own directory by default.
-    #[serde(default)]
-    #[schemars(length(max = 4096))]
-    pub cwd: Option<String>,
-    /// Added to the sandbox's environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// `name`, `name:group`, `uid` or `uid:gid`.
-    #[serde(default)]
-    pub user: Option<String>,
-    /// All of its input. Without, it reads an empty file.
-    #[serde(default)]
-    pub stdin: Option<Content>,
-    /// From its start to a kill of all that it has started.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
-    pub timeout_ms: Option<u64>,
-    #[serde(default)]
-    pub limits: Bounds,
-    /// What is kept of each output in a whole result: 8 MiB unless said, the beginning of it.
-    #[serde(default)]
-    #[schemars(range(max = OUTPUT_BYTES_MAX))]
-    pub output_bytes_max: Option<u64>,
-    #[serde(default)]
-    pub on_disconnect: OnDisconnect,
-    /// A name for the session that it is, to find it by; one is drawn by default.
-    #[serde(default)]
-    #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
-    pub session: Option<SessionId>,
+/// Declares what a client asks for: fields of its own, which say what is run, and those that say how
+/// and are the same for all. Not flattened out of a type of theirs: then what a client says would be
+/// held once more before it is understood, at many times its size, with the fields that are refused.
+macro_rules! asked {
+    ($(#[$about:meta])* $name:ident { $($(#[$own:meta])* $field:ident: $kind:ty,)* } => $what:expr) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$own])* pub $field: $kind,)*
+            /// Where it begins; the sandbox's own directory by default.
+            #[serde(default)]
+            #[schemars(length(max = 4096))]
+            pub cwd: Option<String>,
+            /// Added to the sandbox's environment.
+            #[serde(default)]
+            pub env: BTreeMap<String, String>,
+            /// `name`, `name:group`, `uid` or `uid:gid`.
+            #[serde(default)]
+            pub user: Option<String>,
+            /// All of its input. Without, it reads an empty file.
+            #[serde(default)]
+            pub stdin: Option<Content>,
+            /// From its start to a kill of all that it has started.
+            #[serde(default)]
+            #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
+            pub timeout_ms: Option<u64>,
+            #[serde(default)]
+            pub limits: Bounds,
+            /// What is kept of each output in a whole result, its beginning: 8 MiB unless said.
+            #[serde(default)]
+            #[schemars(range(max = OUTPUT_BYTES_MAX))]
+            pub output_bytes_max: Option<u64>,
+            #[serde(default)]
+            pub on_disconnect: OnDisconnect,
+            /// A name for the session that it is, to find it by; one is drawn by default.
+            #[serde(default)]
+            #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
+            pub session: Option<SessionId>,
+        }
+
+        impl From<$name> for Asked {
+            fn from(asked: $name) -> Self {
+                let $name { $($field,)* cwd, env, user, timeout_ms, limits: bounds, .. } = asked;
+                let what = $what;
+                Self {
+                    described: Described { what, cwd, env, user, timeout_ms, bounds },
+                    stdin: asked.stdin,
+                    output_bytes_max: asked.output_bytes_max,
+                    on_disconnect: asked.on_disconnect,
+                    session: asked.session,
+                }
+            }
+        }
+    };
 }
 
-/// A script to run.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ShellScript {
-    pub script: String,
-    /// What reads it: `/bin/sh` unless said.
-    #[serde(default)]
-    #[schemars(length(max = 4096))]
-    pub shell: Option<String>,
-    /// Where it begins; the sandbox's own directory by default.
-    #[serde(default)]
-    #[schemars(length(max = 4096))]
-    pub cwd: Option<String>,
-    /// Added to the sandbox's environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// `name`, `name:group`, `uid` or `uid:gid`.
-    #[serde(default)]
-    pub user: Option<String>,
-    /// All of its input. Without, it reads an empty file.
-    #[serde(default)]
-    pub stdin: Option<Content>,
-    /// From its start to a kill of all that it has started.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
-    pub timeout_ms: Option<u64>,
-    #[serde(default)]
-    pub limits: Bounds,
-    /// What is kept of each output in a whole result: 8 MiB unless said, the beginning of it.
-    #[serde(default)]
-    #[schemars(range(max = OUTPUT_BYTES_MAX))]
-    pub output_bytes_max: Option<u64>,
-    #[serde(default)]
-    pub on_disconnect: OnDisconnect,
-    /// A name for the session that it is, to find it by; one is drawn by default.
-    #[serde(default)]
-    #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
-    pub session: Option<SessionId>,
+asked! {
+    /// A program to run.
+    ExecCommand {
+        /// The program and its arguments.
+        #[schemars(length(min = 1, max = 16384))]
+        argv: Vec<String>,
+    } => What::Argv(argv)
+}
+
+asked! {
+    /// A script to run.
+    ShellScript {
+        script: String,
+        /// What reads it: `/bin/sh` unless said.
+        #[serde(default)]
+        #[schemars(length(max = 4096))]
+        shell: Option<String>,
+    } => What::Script { script, shell }
 }
 
 /// What a program has said, and how it ended.
@@ -225,38 +224,4 @@ async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
 async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched, Problem> {
     let inside = call.inside()?;
     talk::accept(&mut call, inside)
-}
-
-impl From<ExecCommand> for Asked {
-    fn from(asked: ExecCommand) -> Self {
-        Self {
-            what: What::Argv(asked.argv),
-            cwd: asked.cwd,
-            env: asked.env,
-            user: asked.user,
-            stdin: asked.stdin,
-            timeout_ms: asked.timeout_ms,
-            bounds: asked.limits,
-            output_bytes_max: asked.output_bytes_max,
-            on_disconnect: asked.on_disconnect,
-            session: asked.session,
-        }
-    }
-}
-
-impl From<ShellScript> for Asked {
-    fn from(asked: ShellScript) -> Self {
-        Self {
-            what: What::Script { script: asked.script, shell: asked.shell },
-            cwd: asked.cwd,
-            env: asked.env,
-            user: asked.user,
-            stdin: asked.stdin,
-            timeout_ms: asked.timeout_ms,
-            bounds: asked.limits,
-            output_bytes_max: asked.output_bytes_max,
-            on_disconnect: asked.on_disconnect,
-            session: asked.session,
-        }
-    }
 }

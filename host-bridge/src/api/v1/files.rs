@@ -55,7 +55,7 @@ fn contents() -> Vec<Operation> {
             .about(
                 "Whole files are put in their place when all of the body has arrived and is on \
                  disk: readers see the old content or the new, and of an upload that breaks off \
-                 nothing is left. With `append` or `offset` the file is written where it is. \n\n\
+                 nothing is left. A symlink stays, and what it points to is written. With `append` or `offset` the file is written where it is. \n\n\
                  To upload so that it can be gone on with: begin with `offset=0`, which empties the \
                  file; when the connection breaks, `HEAD` says in `Burrow-File-Bytes` how much has \
                  arrived; go on with that `offset`. \n\n\

@@ -27,7 +27,14 @@ pub fn operations() -> Vec<Operation> {
             .run()
             .idempotent()
             .about("Answered when the agent inside has answered.")
-            .problems(&[Code::Conflict, Code::Unsupported, Code::StartFailed, Code::LimitReached]),
+            .problems(&[
+                // The snapshot that it is to be made of.
+                Code::NotFound,
+                Code::Conflict,
+                Code::Unsupported,
+                Code::StartFailed,
+                Code::LimitReached,
+            ]),
         operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
             .about("Ordered by namespace and name, a page at a time."),
         operation(Method::GET, one, "get_sandbox", "One sandbox.", get),
@@ -83,6 +90,11 @@ pub struct CreateSandbox {
     /// A name from the server's configuration; with the scope `admin` also a directory of the host.
     #[serde(default)]
     pub image: Option<String>,
+    /// The snapshot of its namespace that it goes on from, instead of booting. Machine, image, memory,
+    /// processors and writable layer are those of the snapshot.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("pattern" = NAME))]
+    pub snapshot: Option<Name>,
     /// What it runs in: `process`, which is no security boundary.
     #[serde(default)]
     pub machine: Option<Machine>,
@@ -140,6 +152,13 @@ pub struct CreateSandbox {
 pub enum Machine {
     /// Namespaces of this host. No security boundary.
     Process,
+    /// A virtual machine of QEMU.
+    Qemu,
+    /// A virtual machine of Firecracker.
+    Firecracker,
+    /// A virtual machine of Cloud Hypervisor.
+    #[serde(rename = "cloud-hypervisor")]
+    CloudHypervisor,
     /// A machine that somebody else runs.
     External,
 }
@@ -217,6 +236,8 @@ pub struct Sandbox {
 pub enum StateName {
     Creating,
     Running,
+    /// Its machine stands still, with all that is in it.
+    Paused,
     Stopping,
     Stopped,
     /// Its machine lives, and its agent does not answer.
@@ -339,14 +360,24 @@ fn spec(call: &Call, asked: CreateSandbox) -> Result<Spec, Problem> {
             return Err(Problem::new(Code::Unsupported, message)
                 .hint("`host-bridge start --machine external` connects to one"));
         }
-        Some(Machine::Process) | None => MachineKind::Process,
+        None => defaults.machine,
+        Some(Machine::Process) => MachineKind::Process,
+        Some(Machine::Qemu) => MachineKind::Qemu,
+        Some(Machine::Firecracker) => MachineKind::Firecracker,
+        Some(Machine::CloudHypervisor) => MachineKind::CloudHypervisor,
     };
-    let root = |image: String| call.api.root_of(&call.caller, &image);
+    let root = |image: String| call.api.root_of(&call.caller, spec.machine, &image);
     spec.image = asked.image.map(root).transpose()?;
-    spec.memory_mib = asked.memory_mib.or(defaults.memory_mib);
+    // A snapshot has decided on these, and another wish is refused there.
+    let is_restored = asked.snapshot.is_some();
+    if is_restored && asked.machine.is_some() {
+        return Err(Problem::invalid("machine: it is that of the snapshot; leave it out"));
+    }
+    spec.snapshot = asked.snapshot;
+    spec.memory_mib = asked.memory_mib.or(defaults.memory_mib.filter(|_| !is_restored));
     spec.cpu_millis = match asked.cpus {
         Some(cpus) => Some(cpu_millis(cpus)?),
-        None => defaults.cpu_millis,
+        None => defaults.cpu_millis.filter(|_| !is_restored),
     };
     spec.env = asked.env.into_iter().collect();
     spec.workdir = asked.workdir;
@@ -472,6 +503,9 @@ impl From<MachineKind> for Machine {
     fn from(kind: MachineKind) -> Self {
         match kind {
             MachineKind::Process => Self::Process,
+            MachineKind::Qemu => Self::Qemu,
+            MachineKind::Firecracker => Self::Firecracker,
+            MachineKind::CloudHypervisor => Self::CloudHypervisor,
             MachineKind::External => Self::External,
         }
     }
@@ -482,6 +516,7 @@ impl From<Phase> for StateName {
         match phase {
             Phase::Creating => Self::Creating,
             Phase::Running => Self::Running,
+            Phase::Paused => Self::Paused,
             Phase::Stopping => Self::Stopping,
             Phase::Stopped => Self::Stopped,
             Phase::Lost => Self::Lost,
@@ -494,7 +529,9 @@ impl From<Record> for Sandbox {
         let (reason, stopped_at_ms) = match &record.state {
             State::Stopped { why, at_ms } => (Some(why.to_string()), Some(*at_ms)),
             State::Lost { reason } => (Some(reason.clone()), None),
-            State::Creating | State::Running | State::Stopping => (None, None),
+            State::Creating | State::Running | State::Paused { .. } | State::Stopping => {
+                (None, None)
+            }
         };
         Self {
             id: record.id.to_string(),

@@ -101,11 +101,6 @@ pub(super) fn control_groups(agent: Option<&AgentInfo>) -> Check {
 /// The controllers that a session's limits need.
 const CONTROLLERS_WANTED: [&str; 3] = ["cpu", "memory", "pids"];
 
-/// That /dev/kvm exists says nothing: only a machine that was made on it would.
-pub(super) fn kvm() -> Check {
-    Check::new("KVM", Verdict::Unknown, "not probed until the qemu machine lands")
-}
-
 pub(super) fn vsock() -> Check {
     let name = "vsock";
     // Asked of the list of protocols: a socket of this family reaches whatever the host's own
@@ -118,7 +113,7 @@ pub(super) fn vsock() -> Check {
     match fs::File::open("/dev/vhost-vsock") {
         Ok(_) => Check::new(name, Verdict::Works, "sockets and /dev/vhost-vsock"),
         Err(error) => Check::new(name, Verdict::Lacks, format!("sockets, but /dev/vhost-vsock: {error}"))
-            .fix("modprobe vhost_vsock, and be in the group kvm; only machines that we start ourselves need it"),
+            .fix("modprobe vhost_vsock, and be in the group kvm; only virtual machines that others start need it"),
     }
 }
 

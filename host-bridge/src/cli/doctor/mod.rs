@@ -1,6 +1,7 @@
 //! `doctor`: what this host can run, and why not. Every answer comes from trying.
 
 mod checks;
+mod machines;
 pub mod probe;
 
 use std::fmt::Write;
@@ -74,12 +75,12 @@ impl Doctor {
         let (sandbox, agent) = checks::sandbox(&context.paths).await;
         checks.extend([
             checks::control_groups(agent.as_ref()),
-            checks::kvm(),
             checks::vsock(),
             checks::memory(),
             checks::disk(&context.paths),
             checks::daemon(context).await,
         ]);
+        checks.extend(machines::all(&context.paths).await);
         let works = sandbox.verdict == Verdict::Works;
         checks.push(sandbox);
         let report = Report { process_machine_works: works, checks };

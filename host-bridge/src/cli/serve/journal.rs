@@ -22,7 +22,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::super::output;
-use crate::sandbox::{self, EventSink};
+use crate::sandbox::EventSink;
 use crate::settings::{Log, LogFormat, LogLevel};
 
 /// Where sandboxes' events come from.
@@ -151,7 +151,7 @@ pub fn events() -> EventSink {
     Arc::new(|event| {
         let text = output::printable(&event.to_string());
         let which = event.which().map(ToString::to_string);
-        if matches!(event, sandbox::Event::Trouble { .. }) {
+        if event.is_trouble() {
             tracing::warn!(target: SANDBOX, sandbox = which, "{text}");
         } else {
             tracing::info!(target: SANDBOX, sandbox = which, "{text}");

@@ -7,7 +7,7 @@ use protocol::requests::{Origin, Role};
 
 use super::agent::{Agent, pattern};
 use super::{id, quick, soon, start, until};
-use crate::guest::{FileTarget, Guest, GuestError, Output, Piece, RunCode, contexts};
+use crate::guest::{Adoption, FileTarget, Guest, GuestError, Output, Piece, RunCode, contexts};
 use crate::link::{LinkError, Options};
 
 /// Reads an output to its end and checks every byte.
@@ -211,6 +211,50 @@ async fn an_agent_that_forgot_us_fails_everything_and_is_usable_again() {
     agent.world().forgetful = false;
     soon(guest.stat("/again", false)).await.unwrap();
     assert_ne!(guest.agent_id(), before);
+}
+
+#[tokio::test]
+async fn the_dial_after_an_adoption_takes_everything_up_with_the_new_token() {
+    let agent = Agent::listen();
+    let guest = soon(Guest::connect(agent.address(), quick())).await.unwrap();
+    let before = guest.agent_id();
+    let (mut output, _, _) = soon(guest.read_file("/f", 0, Some(1_000_000))).await.unwrap();
+    let adopted = soon(guest.adopt(Adoption::default())).await.unwrap();
+    assert_ne!(adopted.agent, before);
+    assert_eq!(guest.agent_id(), adopted.agent, "no new link was needed to know it");
+    agent.cut();
+    assert_eq!(read_pattern(&mut output, 0).await, 1_000_000);
+    assert_eq!(guest.agent_id(), adopted.agent);
+    assert_eq!(agent.world().links, 2);
+    // One whose answer nobody waits for counts all the same.
+    drop(guest.adopt(Adoption::default()));
+    let forgotten = guest.clone();
+    let asking = tokio::spawn(async move { forgotten.adopt(Adoption::default()).await });
+    until(|| agent.world().carried_out.iter().filter(|name| **name == "adopt").count() == 2).await;
+    asking.abort();
+    until(|| guest.agent_id() != adopted.agent).await;
+    agent.cut();
+    soon(guest.stat("/f", false)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flow_goes_on_over_cuts_that_take_the_answers_of_adoptions() {
+    let agent = Agent::listen();
+    agent.world().link_bytes_max = Some(70_001);
+    let guest = soon(Guest::connect(agent.address(), quick())).await.unwrap();
+    let length = 2_000_000;
+    let (mut output, _, _) = soon(guest.read_file("/f", 0, Some(length))).await.unwrap();
+    let adopting = async {
+        let mut id = guest.agent_id();
+        for _ in 0..30 {
+            let adopted = guest.adopt(Adoption::default()).await.unwrap();
+            assert_ne!(std::mem::replace(&mut id, adopted.agent), adopted.agent);
+        }
+    };
+    let (read, ()) = tokio::join!(read_pattern(&mut output, 0), soon(adopting));
+    assert_eq!(read, length);
+    let links = agent.world().links;
+    assert!(links > 25, "{links} links");
 }
 
 #[tokio::test]

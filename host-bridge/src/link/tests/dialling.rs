@@ -16,7 +16,13 @@ use crate::link::{Address, LinkError, Options};
 
 #[test]
 fn an_address_is_printed_as_it_is_parsed() {
-    for text in ["unix:/run/a.sock", "hybrid:/run/v:1.sock:1024", "vsock:3:1024", "unix:a"] {
+    for text in [
+        "unix:/run/a.sock",
+        "hybrid:/run/v:1.sock:1024",
+        "vsock:3:1024",
+        "unix:a",
+        "serial:/run/v:1",
+    ] {
         assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
     }
     let hybrid = Address::Hybrid { path: PathBuf::from("/run/v:1.sock"), port: 1024 };
@@ -37,6 +43,7 @@ fn what_is_no_address_is_refused() {
         "vsock:-1:2",
         "vsock:3:4294967296",
         "tcp:1:2",
+        "serial:",
         "unix:/a\0b",
     ];
     for text in texts {

@@ -56,7 +56,7 @@ impl Console {
 }
 
 /// The last whole lines of what was written; memory beyond it is zero.
-fn parse_tail(bytes: &[u8]) -> String {
+pub fn parse_tail(bytes: &[u8]) -> String {
     let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let start = written.saturating_sub(CONSOLE_TAIL_BYTES);
     let tail = &bytes[start..written];
@@ -70,6 +70,8 @@ fn parse_tail(bytes: &[u8]) -> String {
 
 /// Without control characters: what a guest says must not command the reader's terminal.
 fn printable(text: &str) -> String {
+    // A serial line ends each of its lines with both.
+    let text = text.replace("\r\n", "\n");
     let kept =
         text.trim_end().chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c });
     kept.collect()

@@ -93,20 +93,35 @@ impl Supervisor {
         self.killed.load(Ordering::Relaxed)
     }
 
-    /// Kills the supervisor's children, of which the sandbox's init is the only one; false when
-    /// none is found.
+    /// Kills the supervisor's children: the sandbox's init, or a virtual machine and its relay; false
+    /// when none is found.
     fn kill_init(&self) -> bool {
+        // All are opened before the first is killed: its end may be that of the supervisor, and then the
+        // others are nobody's children that we know.
+        let supervisor = self.identity.pid;
+        let children = self.child_pids();
+        let opened: Vec<_> =
+            children.into_iter().filter_map(|child| open_child_of(supervisor, child)).collect();
+        opened
+            .iter()
+            // All of them: `any` would end with the first.
+            .filter(|child| pidfd_send_signal(child, Signal::KILL).is_ok())
+            .count()
+            > 0
+    }
+
+    /// The processes that it has started and that live.
+    pub fn children(&self) -> Vec<ProcessIdentity> {
+        let known = self.child_pids().into_iter();
+        known.filter_map(|pid| ProcessIdentity::of(pid).ok()).collect()
+    }
+
+    fn child_pids(&self) -> Vec<u32> {
         let supervisor = self.identity.pid;
         // It has one thread.
         let path = format!("/proc/{supervisor}/task/{supervisor}/children");
-        let Ok(children) = std::fs::read_to_string(path) else { return false };
-        let mut found = false;
-        for child in children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
-            if let Some(descriptor) = open_child_of(supervisor, child) {
-                found |= pidfd_send_signal(descriptor, Signal::KILL).is_ok();
-            }
-        }
-        found
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     /// Resolves when it has ended.

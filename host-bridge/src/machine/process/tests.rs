@@ -1,4 +1,6 @@
 use protocol::codec::{FrameBuffer, decode_body};
+use protocol::frame::{HEADER_BYTES, Kind};
+use protocol::limits::FRAME_BYTES_MAX;
 
 use super::*;
 
@@ -7,12 +9,14 @@ fn spec() -> MachineSpec {
         id: "0123456789ab".parse().unwrap(),
         hostname: "box".to_owned(),
         root: PathBuf::from("/"),
+        image: None,
         scratch_bytes: SCRATCH_BYTES_MIN,
         bounds: bounds::Bounds::default(),
         env: vec![("A".to_owned(), "1".to_owned())],
         hide: vec!["/etc/shadow".to_owned()],
         directories: None,
         address: None,
+        restore: None,
     }
 }
 
@@ -43,7 +47,7 @@ fn an_estimate_is_never_below_the_frame() {
     spec.hide = (0..500).map(|n| format!("/hidden/{n}")).collect();
     let frame = encode_boot(&spec).unwrap();
     let config: BootConfig = decode_body(Kind::Boot, &frame[HEADER_BYTES..]).unwrap();
-    assert!(estimate_bytes(&config) >= frame.len());
+    assert!(boot::estimate_bytes(&config) >= frame.len());
 }
 
 #[test]

@@ -3,22 +3,33 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::{Life, Owner, Reply};
+use super::{Ahead, Life, Owner, Reply};
 use crate::config::make_private_directory;
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::{Adoption, Directories, MachineSpec, Running};
 use crate::sandbox::log::{Writer, log_directory};
+use crate::sandbox::pool::{self, Claimed};
 use crate::sandbox::recorder::{Recorder, SharedLog};
 use crate::sandbox::{Event, SandboxError, State, Why};
 
 impl Owner {
     /// Makes the sandbox, then owns it until it is removed.
-    pub(in crate::sandbox) async fn create(mut self, spec: MachineSpec, reply: Reply) {
-        match self.try_create(spec).await {
-            Ok(running) => {
-                self.kept.record.warnings = running.warnings();
-                self.enliven(running);
-                self.enter(State::Running).await;
+    pub(in crate::sandbox) async fn create(
+        mut self,
+        spec: MachineSpec,
+        ahead: Option<Ahead>,
+        reply: Reply,
+    ) {
+        let claimed = match ahead {
+            Some(Ahead { pool, shape, personal }) => pool.claim(&shape, &personal).await,
+            None => None,
+        };
+        let made = match claimed {
+            Some(claimed) => self.take_over(claimed).await,
+            None => self.try_create(spec).await,
+        };
+        match made {
+            Ok(()) => {
                 let _ = reply.send(Ok(self.place.presence.show(self.kept.record.clone())));
                 self.run().await;
             }
@@ -30,7 +41,29 @@ impl Owner {
         }
     }
 
-    async fn try_create(&mut self, spec: MachineSpec) -> Result<Arc<dyn Running>, SandboxError> {
+    /// Makes a machine of the pool this sandbox's own. The record that says so is written as what
+    /// it is to be, once and durably: a bridge that is cut off before it ends the machine, and one
+    /// that is cut off after it has the sandbox.
+    async fn take_over(&mut self, claimed: Claimed) -> Result<(), SandboxError> {
+        let Claimed { id, directories, running, warnings } = claimed;
+        let state = directories.state.clone();
+        self.kept.record.id = id;
+        self.place.directories = directories;
+        self.open_log();
+        self.know(&running);
+        self.kept.record.warnings.extend(warnings);
+        self.kept.record.state = State::Running;
+        if let Err(source) = self.kept.save(&state).await {
+            running.kill();
+            return Err(SandboxError::Files { action: "write", path: state, source });
+        }
+        pool::record::forget(&state);
+        self.enliven(running);
+        self.show(self.kept.record.which(), State::Running);
+        Ok(())
+    }
+
+    async fn try_create(&mut self, spec: MachineSpec) -> Result<(), SandboxError> {
         let Directories { runtime, state } = self.place.directories.clone();
         for path in [runtime, state.clone()] {
             let made = make_private_directory(&path);
@@ -40,7 +73,11 @@ impl Owner {
         let failed = |source| SandboxError::Files { action: "write", path: state, source };
         written.map_err(failed)?;
         self.open_log();
-        Ok(self.place.machine.start(spec).await?)
+        let running = self.place.machine.start(spec).await?;
+        self.know(&running);
+        self.enliven(running);
+        self.enter(State::Running).await;
+        Ok(())
     }
 
     /// Takes up what an earlier bridge had, and owns it in a task of its own from then on.
@@ -55,10 +92,14 @@ impl Owner {
                 (self.place.events)(&Event::Cleaned { id: id.to_string(), why });
                 return;
             }
-            before @ (State::Running | State::Stopping | State::Lost { .. }) => {
+            before @ (State::Running
+            | State::Paused { .. }
+            | State::Stopping
+            | State::Lost { .. }) => {
                 self.open_log();
                 match self.place.machine.adopt(id, self.kept.trace.clone()).await {
                     Adoption::Alive(running) => {
+                        self.trace(&running);
                         self.enliven(running);
                         (self.place.events)(&Event::Adopted { which });
                         self.resume(&before).await;
@@ -72,6 +113,11 @@ impl Owner {
 
     /// Brings an adopted sandbox into the state that it was on its way to.
     async fn resume(&mut self, before: &State) {
+        let stands_still = self.life.as_ref().is_some_and(|life| life.running.trace().paused);
+        if stands_still && matches!(before, State::Paused { .. }) {
+            self.expiry.pauses();
+            return self.enter(before.clone()).await;
+        }
         let answers = self.life.as_ref().is_some_and(|life| life.running.guest().is_some());
         if !answers {
             self.enter(State::Lost { reason: "its agent does not answer".to_owned() }).await;
@@ -82,11 +128,21 @@ impl Owner {
         }
     }
 
-    /// Begins to watch and to record a machine that lives.
-    fn enliven(&mut self, running: Arc<dyn Running>) {
+    /// Puts down what a machine that was started here is.
+    fn know(&mut self, running: &Arc<dyn Running>) {
+        self.kept.record.warnings = running.warnings();
+        self.trace(running);
+    }
+
+    /// Puts down how a machine is found again.
+    fn trace(&mut self, running: &Arc<dyn Running>) {
         self.kept.trace = running.trace();
         self.kept.record.pid = self.kept.trace.process.as_ref().map(|process| process.pid);
         self.kept.record.address = self.kept.trace.address.clone();
+    }
+
+    /// Begins to watch and to record a machine that lives.
+    pub(super) fn enliven(&mut self, running: Arc<dyn Running>) {
         let guest = running.guest();
         self.place.presence.open(guest.clone());
         self.expire_as_recorded();
@@ -97,7 +153,7 @@ impl Owner {
         });
         let exited = running.exited();
         let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
-        self.life = Some(Life { running, exited, lost, recorder, look: None });
+        self.life = Some(Life { running, exited, lost, recorder, look: None, errand: None });
     }
 
     fn open_log(&mut self) {

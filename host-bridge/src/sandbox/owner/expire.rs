@@ -50,6 +50,9 @@ impl Owner {
         if let Some(life) = &mut self.life {
             life.look = None;
         }
+        if matches!(self.kept.record.state, State::Paused { .. }) {
+            return;
+        }
         // A stop may have begun while the agent was asked.
         let Some(idle_ttl) = self.expiry.idle_ttl().filter(|_| self.why.is_none()) else { return };
         let presence = Arc::clone(&self.place.presence);
@@ -95,6 +98,9 @@ impl Owner {
     /// Sets the deadlines of a sandbox that lives.
     pub(super) fn expire_as_recorded(&mut self) {
         self.expiry.lives(&self.kept.record);
+        if matches!(self.kept.record.state, State::Paused { .. }) {
+            self.expiry.pauses();
+        }
         self.place.presence.set_expiry(self.expiry.age());
     }
 }

@@ -85,7 +85,11 @@ impl Running for FakeRunning {
     fn trace(&self) -> Trace {
         let (pid, started_ticks, boot_id) = (4711, 1, "boot".to_owned());
         let address = Some(Address::Unix { path: PathBuf::from("/nowhere/agent.sock") });
-        Trace { process: Some(ProcessIdentity { pid, started_ticks, boot_id }), address }
+        Trace {
+            process: Some(ProcessIdentity { pid, started_ticks, boot_id }),
+            address,
+            paused: false,
+        }
     }
 
     fn stop(&self, _: Duration) -> BoxFuture<'_, ()> {
@@ -135,7 +139,7 @@ impl Place {
 
     async fn open(&self) -> Registry {
         let machine: Arc<dyn Machine> = Arc::clone(&self.machine) as _;
-        let machines = Machines { process: Arc::clone(&machine), external: machine };
+        let machines = Machines::all(&machine);
         let events = crate::sandbox::event::nobody();
         Registry::open(self.paths.clone(), machines, events).await.unwrap()
     }

@@ -8,6 +8,7 @@ use super::{Registry, Seat};
 use crate::guest::Guest;
 use crate::link::Address;
 use crate::sandbox::log::log_directory;
+use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, State};
 
 /// What can be waited for.
@@ -40,6 +41,11 @@ impl Registry {
         filter.page(self.matching(filter))
     }
 
+    /// What the pool has ready.
+    pub fn pool(&self) -> Vec<ShelfStatus> {
+        self.0.pool.status()
+    }
+
     fn matching(&self, filter: &Filter) -> Vec<Record> {
         let seats = self.0.seats();
         let matching = seats.taken.values().filter(|seat| filter.matches(&seat.shown.borrow()));
@@ -50,6 +56,9 @@ impl Registry {
     pub fn dial(&self, which: &SandboxRef) -> Result<(Address, Record), SandboxError> {
         let record = self.get(which)?;
         match &record.address {
+            _ if matches!(record.state, State::Paused { .. }) => {
+                Err(SandboxError::Paused { which: which.clone() })
+            }
             Some(address) if !record.state.is_over() => Ok((address.clone(), record)),
             _ => Err(SandboxError::NotRunning { which: which.clone(), state: record.state }),
         }
@@ -61,6 +70,7 @@ impl Registry {
             self.seated(which, |seat| (seat.shown.borrow().state.clone(), seat.presence.guest()))?;
         let which = which.clone();
         match (state, guest) {
+            (State::Paused { .. }, _) => Err(SandboxError::Paused { which }),
             (State::Lost { reason }, _) => Err(SandboxError::Lost { which, reason }),
             (State::Running | State::Stopping, Some(guest)) => Ok(guest),
             (state, _) => Err(SandboxError::NotRunning { which, state }),

@@ -15,8 +15,8 @@ use crate::hello::{
 };
 use crate::ids::{AgentId, ClientId, RequestId, SessionId, StreamId, Token};
 use crate::message::{
-    Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, Reply, Request, RequestBody,
-    SessionInfo, SessionList, Started, Subscribed, WatchEvent,
+    Adopted, Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, Reply, Request,
+    RequestBody, SessionInfo, SessionList, Started, Subscribed, WatchEvent,
 };
 use crate::requests as ask;
 use crate::stream::{Ack, Fin, Gap};
@@ -24,8 +24,8 @@ use crate::text::Text;
 
 pub struct Draw<'a>(pub &'a [u64]);
 
-pub const REQUESTS: u64 = 33;
-pub const REPLIES: u64 = 19;
+pub const REQUESTS: u64 = 36;
+pub const REPLIES: u64 = 22;
 
 /// Numbers with every width of integer, plain ones most often.
 pub fn numbers() -> impl Strategy<Value = Vec<u64>> {
@@ -168,6 +168,8 @@ impl Draw<'_> {
                 micros: draw.number(),
                 problem: draw.maybe(Self::string),
             }),
+            machine: self.yes(),
+            kernel_us: self.maybe(Self::number),
         }
     }
 
@@ -421,7 +423,16 @@ impl Draw<'_> {
             20..30 => self.context_request_number(number - 20),
             30 => Request::Metrics(self.ask_metrics()),
             31 => Request::Usage(self.ask_usage()),
-            _ => Request::Shutdown(ask::Shutdown { grace_ms: self.maybe(Self::number) }),
+            32 => Request::Shutdown(ask::Shutdown { grace_ms: self.maybe(Self::number) }),
+            33 => Request::Freeze { watchdog_ms: self.number() },
+            34 => Request::Thaw { time_us: self.maybe(Self::number) },
+            _ => Request::Adopt(ask::Adopt {
+                time_us: self.number(),
+                entropy: self.text(),
+                hostname: self.maybe(Self::string),
+                env: self.some(|draw| (draw.text(), draw.text())),
+                restored: self.yes(),
+            }),
         }
     }
 
@@ -458,7 +469,20 @@ impl Draw<'_> {
             10 => Reply::Entries(Entries { entries: self.some(Self::file), more: self.yes() }),
             11 => Reply::Metrics(self.metrics_page()),
             12 => Reply::Usage(self.tree_usage()),
-            _ => self.context_reply_number(number - 13),
+            13 => Reply::Frozen { groups: self.small(), took_us: self.number() },
+            14 => Reply::Thawed {
+                frozen_ms: self.number(),
+                drift_us: self.maybe(|maker| maker.number() as i64),
+            },
+            15 => Reply::Adopted(Adopted {
+                drift_us: self.signed(),
+                stepped: self.yes(),
+                agent: AgentId(self.random()),
+                token: Token(self.random()),
+                frozen_ms: self.number(),
+                warnings: self.some(Self::string),
+            }),
+            _ => self.context_reply_number(number - 16),
         }
     }
 
@@ -483,6 +507,7 @@ impl Draw<'_> {
             env: self.some(|draw| (draw.string(), draw.string())),
             hide: self.some(Self::string),
             door: self.yes(),
+            time_us: self.number(),
         }
     }
 

@@ -4,7 +4,6 @@
 //! A program whose client may leave is a recorded session like any other. The others are nobody's
 //! but their client's: the agent keeps them for this bridge alone, and they end with it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::message::Started;
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::limits::DEADLINE_MARGIN;
-use super::program::{Bounds, Described, What};
+use super::program::Described;
 use crate::api::Api;
 use crate::api::body::Hold;
 use crate::api::call::Inside;
@@ -46,13 +45,8 @@ pub enum OnDisconnect {
 /// What `exec` and `shell` ask for.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    pub what: What,
-    pub cwd: Option<String>,
-    pub env: BTreeMap<String, String>,
-    pub user: Option<String>,
+    pub described: Described,
     pub stdin: Option<Content>,
-    pub timeout_ms: Option<u64>,
-    pub bounds: Bounds,
     pub output_bytes_max: Option<u64>,
     pub on_disconnect: OnDisconnect,
     pub session: Option<SessionId>,
@@ -135,18 +129,11 @@ pub async fn begin(
         Some(session) => session,
         None => draw_session()?,
     };
-    let described = Described {
-        what: asked.what,
-        cwd: asked.cwd,
-        env: asked.env,
-        user: asked.user,
-        timeout_ms: match asked.on_disconnect {
-            OnDisconnect::Cancel => within(asked.timeout_ms, time_left),
-            // The call's deadline is its client's, and not the program's.
-            OnDisconnect::Detach => asked.timeout_ms,
-        },
-        bounds: asked.bounds,
-    };
+    let mut described = asked.described;
+    // The call's deadline is its client's, and not that of a program which outlives it.
+    if asked.on_disconnect == OnDisconnect::Cancel {
+        described.timeout_ms = within(described.timeout_ms, time_left);
+    }
     let has_input = interactive || input.is_some();
     let mut start = described.start(session, Stdio::Pipes { stdin: has_input })?;
     match asked.on_disconnect {

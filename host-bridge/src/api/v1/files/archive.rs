@@ -12,41 +12,29 @@ use super::super::super::problem::Problem;
 use super::super::super::route::{Document, Input, Output};
 use super::super::super::shape::{Nothing, Query, Reply};
 use super::outflow::outflow;
-use super::path::{BASE64, PATH, of_query};
+use super::path::PathQuery;
 use super::refusal::refused;
 use super::shape::ArchiveUnpacked;
 
 const TAR: &str = "application/x-tar";
 
-/// What is archived. Exactly one of `path` and `path_base64` must be said.
+/// What is archived.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PackQuery {
-    /// Absolute.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
+    #[serde(flatten)]
+    at: PathQuery,
     /// If there is a symlink at the path, archive what it points to.
     #[serde(default)]
     follow: bool,
 }
 
-/// Where an archive is unpacked. Exactly one of `path` and `path_base64` must be said.
+/// The directory where an archive is unpacked.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnpackQuery {
-    /// A directory, absolute.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
+    #[serde(flatten)]
+    at: PathQuery,
     /// Make the directory, and those on the way to it, if they are missing.
     #[serde(default)]
     parents: bool,
@@ -88,7 +76,7 @@ pub async fn pack(
     Query(query): Query<PackQuery>,
     _: Nothing,
 ) -> Result<Packed, Problem> {
-    let path = of_query(query.path, query.path_base64)?;
+    let path = query.at.into_text()?;
     let inside = call.inside()?;
     let output = inside.guest.tar_get(path, query.follow).await.map_err(refused)?;
     let body = outflow(&call, inside.activity, output, None);
@@ -100,7 +88,7 @@ pub async fn unpack(
     Query(query): Query<UnpackQuery>,
     _: Archive,
 ) -> Result<Reply<ArchiveUnpacked>, Problem> {
-    let path = of_query(query.path, query.path_base64)?;
+    let path = query.at.into_text()?;
     let inside = call.inside()?;
     let upload = inside.guest.tar_put(path, query.owners, query.parents);
     let mut upload = upload.map_err(refused)?;

@@ -6,8 +6,7 @@ use hyper::header::{
 };
 use protocol::Text;
 use protocol::message::FileInfo;
-use schemars::{JsonSchema, Schema};
-use serde::Deserialize;
+use schemars::Schema;
 use serde_json::json;
 
 use super::super::super::body::{OCTETS, Response, respond};
@@ -16,7 +15,7 @@ use super::super::super::problem::{Code, Problem};
 use super::super::super::route::{Document, Output as Answer};
 use super::super::super::shape::{Nothing, Query};
 use super::outflow::outflow;
-use super::path::{BASE64, PATH, of_query};
+use super::path::PathQuery;
 use super::range::Range;
 use super::refusal::refused;
 use super::tag::{is_same, tag};
@@ -25,20 +24,6 @@ use crate::guest::{Guest, GuestError, Output};
 /// The size of the whole file as its file system states it, of which files that the kernel makes up
 /// have none to speak of.
 const FILE_BYTES: HeaderName = HeaderName::from_static("burrow-file-bytes");
-
-/// Which file. Exactly one of the two must be said.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FileQuery {
-    /// Absolute.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
-}
 
 /// An answer that is a file or a part of one.
 pub struct Download(Response);
@@ -74,10 +59,10 @@ struct Opened {
 
 pub async fn read(
     call: Call,
-    Query(query): Query<FileQuery>,
+    Query(query): Query<PathQuery>,
     _: Nothing,
 ) -> Result<Download, Problem> {
-    let path = of_query(query.path, query.path_base64)?;
+    let path = query.into_text()?;
     let inside = call.inside()?;
     let header = |name| call.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if let Some(range) = header(RANGE).and_then(Range::parse) {

@@ -51,14 +51,34 @@ impl FilePath {
     }
 }
 
-/// The path that a query names in one of the two ways.
-pub fn of_query(path: Option<String>, path_base64: Option<String>) -> Result<Text, Problem> {
-    match (path, path_base64) {
-        (Some(path), None) => Ok(path.into()),
-        (None, Some(encoded)) => decode(&encoded),
-        (None, None) => Err(Problem::invalid("the query names no path")
-            .hint("add ?path=/…, or ?path_base64= for one that is not UTF-8")),
-        (Some(_), Some(_)) => Err(Problem::invalid("the query names both path and path_base64")),
+/// The path that a query names. Exactly one of the two must be said.
+///
+/// Queries with more fields flatten it, which costs that what they say is held a second time while
+/// they are read: little, because a query is short.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathQuery {
+    /// Absolute.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
+    path: Option<String>,
+    /// The same for paths that are not UTF-8.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = BASE64))]
+    path_base64: Option<String>,
+}
+
+impl PathQuery {
+    pub fn into_text(self) -> Result<Text, Problem> {
+        match (self.path, self.path_base64) {
+            (Some(path), None) => Ok(path.into()),
+            (None, Some(encoded)) => decode(&encoded),
+            (None, None) => Err(Problem::invalid("the query names no path")
+                .hint("add ?path=/…, or ?path_base64= for one that is not UTF-8")),
+            (Some(_), Some(_)) => {
+                Err(Problem::invalid("the query names both path and path_base64"))
+            }
+        }
     }
 }
 
@@ -123,20 +143,51 @@ pub fn cursor(name: &Text) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde::de::DeserializeOwned;
+
+    use super::super::archive::{PackQuery, UnpackQuery};
+    use super::super::tree::{ListFiles, RemoveFile, StatQuery};
+    use super::super::upload::WriteQuery;
+    use super::super::watch::WatchQuery;
     use super::*;
+
+    fn named(query: &str) -> Result<Text, Problem> {
+        serde_html_form::from_str::<PathQuery>(query).expect("a query").into_text()
+    }
 
     #[test]
     fn a_path_may_be_base64_of_either_alphabet() {
         for encoded in ["L/8+", "L_8-", "L/8+"] {
-            let path = of_query(None, Some(encoded.to_owned())).unwrap();
-            assert_eq!(path.as_bytes(), b"/\xff>");
+            let query = PathQuery { path: None, path_base64: Some(encoded.to_owned()) };
+            assert_eq!(query.into_text().unwrap().as_bytes(), b"/\xff>");
         }
         for encoded in ["L3RtcA==", "L3RtcA"] {
-            assert_eq!(of_query(None, Some(encoded.to_owned())).unwrap().as_bytes(), b"/tmp");
+            assert_eq!(named(&format!("path_base64={encoded}")).unwrap().as_bytes(), b"/tmp");
         }
-        assert!(of_query(None, Some("L 8+".to_owned())).is_err());
-        assert!(of_query(None, None).is_err());
-        assert!(of_query(Some("/".to_owned()), Some("Lw==".to_owned())).is_err());
+        assert!(named("path_base64=L+8%2B").is_err());
+        assert!(named("").is_err());
+        assert!(named("path=/&path_base64=Lw==").is_err());
+    }
+
+    /// A query with this path, with the path and a field that nobody knows, and with the path twice.
+    fn hold<T: DeserializeOwned>() {
+        let name = std::any::type_name::<T>();
+        assert!(serde_html_form::from_str::<T>("path=/tmp").is_ok(), "{name}");
+        for wrong in ["path=/tmp&colour=red", "path=/&path=/", "path_base64=Lw&path_base64=Lw"] {
+            assert!(serde_html_form::from_str::<T>(wrong).is_err(), "{name}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn no_query_takes_fields_that_it_does_not_know_or_that_are_said_twice() {
+        hold::<PathQuery>();
+        hold::<ListFiles>();
+        hold::<StatQuery>();
+        hold::<RemoveFile>();
+        hold::<WriteQuery>();
+        hold::<WatchQuery>();
+        hold::<PackQuery>();
+        hold::<UnpackQuery>();
     }
 
     #[test]

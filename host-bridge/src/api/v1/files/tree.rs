@@ -8,24 +8,16 @@ use super::super::super::call::Call;
 use super::super::super::problem::Problem;
 use super::super::super::shape::{Done, Json, Nothing, Query, Reply};
 use super::limits::PAGE_ENTRIES_MAX;
-use super::path::{
-    BASE64, CURSOR, Cursor, FilePath, PATH, PERMISSIONS, Permissions, cursor, of_query,
-};
+use super::path::{CURSOR, Cursor, FilePath, PERMISSIONS, PathQuery, Permissions, cursor};
 use super::refusal::refused;
 use super::shape::{FileEntry, FilePage};
 
-/// Which part of which directory. Exactly one of `path` and `path_base64` must be said.
+/// Which part of which directory.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListFiles {
-    /// A directory, absolute.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
+    #[serde(flatten)]
+    at: PathQuery,
     /// `next` of the page before.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = CURSOR))]
@@ -36,35 +28,23 @@ pub struct ListFiles {
     limit: Option<u16>,
 }
 
-/// Exactly one of `path` and `path_base64` must be said.
+/// What is looked at.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatQuery {
-    /// Absolute.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
+    #[serde(flatten)]
+    at: PathQuery,
     /// If there is a symlink at the path, look at what it points to.
     #[serde(default)]
     follow: bool,
 }
 
-/// Exactly one of `path` and `path_base64` must be said.
+/// What is removed.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveFile {
-    /// Absolute.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
+    #[serde(flatten)]
+    at: PathQuery,
     /// A directory with all that is in it, never across a mount.
     #[serde(default)]
     recursive: bool,
@@ -100,7 +80,7 @@ pub async fn list(
     Query(query): Query<ListFiles>,
     _: Nothing,
 ) -> Result<Reply<FilePage>, Problem> {
-    let path = of_query(query.path, query.path_base64)?;
+    let path = query.at.into_text()?;
     let limit = query.limit.map_or(PAGE_ENTRIES_MAX, usize::from);
     if !(1..=PAGE_ENTRIES_MAX).contains(&limit) {
         return Err(Problem::invalid(format!("limit must be 1 to {PAGE_ENTRIES_MAX}")));
@@ -121,7 +101,7 @@ pub async fn stat(
     Query(query): Query<StatQuery>,
     _: Nothing,
 ) -> Result<Reply<FileEntry>, Problem> {
-    let path = of_query(query.path, query.path_base64)?;
+    let path = query.at.into_text()?;
     let info = call.inside()?.guest.stat(path, query.follow).await.map_err(refused)?;
     Ok(Reply(info.into()))
 }
@@ -152,7 +132,7 @@ pub async fn remove(
     Query(query): Query<RemoveFile>,
     _: Nothing,
 ) -> Result<Done, Problem> {
-    let path = of_query(query.path, query.path_base64)?;
+    let path = query.at.into_text()?;
     let inside = call.inside()?;
     let ask = Remove { path, recursive: query.recursive };
     inside.guest.remove(ask).await.map_err(refused)?;

@@ -14,23 +14,17 @@ use super::super::super::problem::{Code, Problem};
 use super::super::super::route::{Document, Input};
 use super::super::super::shape::{Query, Reply};
 use super::digest::{CONTENT_DIGEST, Digest};
-use super::path::{BASE64, PATH, PERMISSIONS, Permissions, of_query};
+use super::path::{PERMISSIONS, PathQuery, Permissions};
 use super::refusal::refused;
 use super::shape::FileWritten;
 use crate::guest::{FileTarget, Guest};
 
-/// Which file, and how it is written. Exactly one of `path` and `path_base64` must be said.
+/// Which file, and how it is written.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteQuery {
-    /// Absolute. A symlink stays, and what it points to is written.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
+    #[serde(flatten)]
+    at: PathQuery,
     /// Make missing directories on the way.
     #[serde(default)]
     parents: bool,
@@ -83,7 +77,7 @@ pub async fn write(
             .hint("leave out `append` and `offset`, or check what was written afterwards"));
     }
     let target = FileTarget {
-        path: of_query(query.path, query.path_base64)?,
+        path: query.at.into_text()?,
         mode,
         permissions: query.permissions.map(|Permissions(bits)| bits),
         uid: None,

@@ -9,23 +9,17 @@ use super::super::super::call::{Call, passed};
 use super::super::super::problem::{Code, Problem, ProblemBody};
 use super::super::super::shape::{Nothing, Query};
 use super::super::super::stream::{Events, Teller};
-use super::path::{BASE64, PATH, of_query};
+use super::path::PathQuery;
 use super::refusal::refused;
 use super::shape::shown;
 use crate::guest::{GuestError, Watcher};
 
-/// What is watched. Exactly one of `path` and `path_base64` must be said.
+/// What is watched.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchQuery {
-    /// Absolute.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
-    path: Option<String>,
-    /// The same for paths that are not UTF-8.
-    #[serde(default)]
-    #[schemars(with = "String", extend("pattern" = BASE64))]
-    path_base64: Option<String>,
+    #[serde(flatten)]
+    at: PathQuery,
     /// All that is below it too.
     #[serde(default)]
     recursive: bool,
@@ -83,7 +77,7 @@ pub async fn watch(
     Query(query): Query<WatchQuery>,
     _: Nothing,
 ) -> Result<Events<FileChange>, Problem> {
-    let path = of_query(query.path, query.path_base64)?;
+    let path = query.at.into_text()?;
     let inside = call.inside()?;
     let watcher = inside.guest.watch(path, query.recursive).await.map_err(refused)?;
     let (activity, deadline) = (inside.activity, call.deadline);

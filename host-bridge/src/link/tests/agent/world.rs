@@ -6,10 +6,10 @@ use protocol::calls::{Admission, Answers};
 use protocol::codec::{decode_body, encode_message};
 use protocol::exit::{Cause, ExitRecord, OutputTotal, Usage};
 use protocol::frame::{Frame, Kind};
-use protocol::hello::{AgentInfo, Hello, Welcome};
+use protocol::hello::{AgentInfo, Hello, Resume, Welcome};
 use protocol::message::{
-    Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, Reply, Request, RequestBody,
-    SessionList, Started, Subscribed, WatchEvent,
+    Adopted, Answer, Change, Channel, Entries, FileInfo, FileKind, InputOpened, Reply, Request,
+    RequestBody, SessionList, Started, Subscribed, WatchEvent,
 };
 use protocol::mux::{Direction, Fetched, Incoming, Mux, Side, Source};
 use protocol::repl::{self, Event, Finished, Happening, RunEnd, encode_record};
@@ -26,6 +26,8 @@ pub struct World {
     pub mux: Mux,
     answers: Answers,
     token: u8,
+    /// The adoption whose answer tells the token.
+    adopted: Option<RequestId>,
     pub outlets: HashMap<StreamId, Outlet>,
     pub inlets: HashMap<StreamId, Inlet>,
     pub sessions: HashMap<SessionId, Session>,
@@ -93,6 +95,7 @@ impl World {
             mux: Mux::new(Side::Agent),
             answers: Answers::default(),
             token: 1,
+            adopted: None,
             outlets: HashMap::new(),
             inlets: HashMap::new(),
             sessions: HashMap::new(),
@@ -114,9 +117,7 @@ impl World {
         let hello: Hello = decode_body(Kind::Hello, frame.body).unwrap();
         assert!(hello.dial >= u64::from(self.links), "hellos are counted");
         self.links += 1;
-        let known = hello
-            .resume
-            .filter(|resume| resume.token == Token([self.token; 16]) && !self.forgetful);
+        let known = hello.resume.filter(|resume| !self.forgetful && self.accepts(resume));
         let mut answer = welcome(self.token);
         if let Some(resume) = known {
             answer.resumed = true;
@@ -138,6 +139,13 @@ impl World {
             answer = welcome(self.token);
         }
         encode_message(Kind::Welcome, 0, &answer, out);
+    }
+
+    /// The former token counts for whoever may lack the answer that tells the new one.
+    fn accepts(&self, resume: &Resume) -> bool {
+        let lacks = |id| resume.unanswered.contains(&id) && self.answers.is_taken(id);
+        resume.token == Token([self.token; 16])
+            || (resume.token == Token([self.token - 1; 16]) && self.adopted.is_some_and(lacks))
     }
 
     pub fn accept(&mut self, frame: Frame<'_>) {
@@ -301,6 +309,22 @@ impl World {
                 let entries = (first..first + 2).map(|number| file(&number.to_string())).collect();
                 Ok(Reply::Entries(Entries { entries, more: first < 6 }))
             }
+            Request::Adopt(_) => {
+                self.token += 1;
+                self.adopted = Some(id);
+                Ok(Reply::Adopted(Adopted {
+                    drift_us: -1,
+                    stepped: true,
+                    agent: AgentId([self.token; 16]),
+                    token: Token([self.token; 16]),
+                    frozen_ms: 0,
+                    warnings: Vec::new(),
+                }))
+            }
+            Request::Freeze { watchdog_ms } => {
+                Ok(Reply::Frozen { groups: 2, took_us: watchdog_ms })
+            }
+            Request::Thaw { .. } => Ok(Reply::Thawed { frozen_ms: 7, drift_us: None }),
             Request::Stat { path, .. } => Ok(Reply::Stat(file(&path.to_string()))),
             _ => Ok(Reply::Done {}),
         };

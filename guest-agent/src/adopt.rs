@@ -1,0 +1,115 @@
+//! A new host: the machine was restored from a snapshot, or taken from a pool.
+//!
+//! `router` calls it once for each `adopt`, and it does everything before it returns, so that nothing
+//! of the client's comes in between. What can fail comes first: a refused adoption has changed nothing
+//! that the agent is known by.
+
+use std::io;
+use std::rc::Rc;
+
+use protocol::ids::is_name;
+use protocol::limits::{ENTROPY_BYTES_MAX, ENTROPY_BYTES_MIN};
+use protocol::message::{Adopted, Reply};
+use protocol::requests::Adopt;
+use protocol::{AgentId, Fault, FaultCode, RequestId, Token};
+
+use crate::agent::Agent;
+use crate::boot::network;
+use crate::freeze;
+use crate::process::environment::check_names;
+use crate::serve::Peer;
+use crate::sys::{clock, entropy};
+
+/// Becomes the agent of `peer`'s host, which has asked for it by request `id`.
+pub fn adopt(
+    agent: &Rc<Agent>,
+    peer: &Rc<Peer>,
+    id: RequestId,
+    ask: Adopt,
+) -> Result<Reply, Fault> {
+    check(agent, &ask)?;
+    let random = ask.entropy.as_bytes();
+    if agent.config.machine {
+        entropy::mix(random).map_err(io_fault("the entropy cannot be mixed in"))?;
+    }
+    let drawn = "there are no random numbers";
+    let own = draw(&random[..16]).map_err(io_fault(drawn))?;
+    let token = Token(draw(&random[16..32]).map_err(io_fault(drawn))?);
+    let mut warnings = Vec::new();
+    if let Some(name) = &ask.hostname {
+        let refused = |error: &dyn ToString| Fault::new(FaultCode::Io, error.to_string());
+        network::set_name(name).map_err(|error| refused(&error))?;
+        if let Err(error) = network::write_names(name) {
+            warnings.push(error.to_string());
+        }
+    }
+    let frozen_ms = freeze::thaw(agent);
+    let host_us = i64::try_from(ask.time_us).unwrap_or(i64::MAX);
+    let drift_us = (clock::wall_us() as i64).saturating_sub(host_us);
+    let stepped = match agent.config.machine.then(|| clock::set_wall(ask.time_us)) {
+        Some(Err(error)) => {
+            warnings.push(format!("the clock cannot be set: {error}"));
+            false
+        }
+        step => step.is_some(),
+    };
+    let has_changed = agent.extend_environment(ask.env);
+    agent.id.set(AgentId(own));
+    peer.rotate(id, token);
+    agent.peers.keep_only(agent, peer);
+    if has_changed || ask.restored {
+        agent.contexts.renew();
+    }
+    agent.rebind.notify_one();
+    let adopted = Adopted { drift_us, stepped, agent: AgentId(own), token, frozen_ms, warnings };
+    Ok(Reply::Adopted(adopted))
+}
+
+/// Steps the clock of a machine that stood still, and says how far it was ahead. `None` where it may
+/// not be set, or cannot.
+pub fn step(agent: &Agent, time_us: u64) -> Option<i64> {
+    let host_us = i64::try_from(time_us).unwrap_or(i64::MAX);
+    let drift_us = (clock::wall_us() as i64).saturating_sub(host_us);
+    (agent.config.machine && clock::set_wall(time_us).is_ok()).then_some(drift_us)
+}
+
+fn check(agent: &Agent, ask: &Adopt) -> Result<(), Fault> {
+    agent.check_not_stopping()?;
+    let invalid = |message: String| Err(Fault::new(FaultCode::Invalid, message));
+    let bytes = ask.entropy.as_bytes().len();
+    if !(ENTROPY_BYTES_MIN..=ENTROPY_BYTES_MAX).contains(&bytes) {
+        let (min, max) = (ENTROPY_BYTES_MIN, ENTROPY_BYTES_MAX);
+        return invalid(format!("{bytes} bytes of entropy are not within {min} and {max}"));
+    }
+    check_names(&ask.env)?;
+    // It would be in the way of every start from now on.
+    if ask
+        .env
+        .iter()
+        .any(|(name, value)| [name, value].iter().any(|text| text.as_bytes().contains(&0)))
+    {
+        return invalid("the environment has a zero byte in it".to_owned());
+    }
+    agent.check_environment(&ask.env)?;
+    match &ask.hostname {
+        Some(name) if !is_name(name, b"._-") => invalid(format!("{name:?} is not a host name")),
+        Some(_) if !agent.config.init => {
+            let message = "this agent shares its machine, whose name is not its own to change";
+            Err(Fault::new(FaultCode::Unsupported, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Draws 16 bytes that no clone has: from the kernel, whose generator may be the same as in a clone,
+/// and from what the host has given to this one alone, which other clients may not know.
+fn draw(given: &[u8]) -> io::Result<[u8; 16]> {
+    let mut drawn = [0; 16];
+    entropy::fill(&mut drawn)?;
+    drawn.iter_mut().zip(given).for_each(|(byte, given)| *byte ^= given);
+    Ok(drawn)
+}
+
+fn io_fault(what: &'static str) -> impl Fn(io::Error) -> Fault {
+    move |error| Fault::io(format!("{what}: {error}"), error.raw_os_error().unwrap_or(libc::EIO))
+}

@@ -1,0 +1,141 @@
+//! Stage 1 as the init of a machine: from what the kernel has started to a sandbox's first process.
+//!
+//! `main` calls [`enter`] once, before there is a thread. Where the kernel has started us decides
+//! how the root comes about:
+//!
+//! ```text
+//! initramfs ── modules ── host ── scratch, image ── overlay ──┐
+//! disk, read-only ─────── host ── scratch ───────── overlay ──┼── furnish ── pivot ── finish ── serve
+//! disk, `rw` ──────────── host ───────────────────────────────┴── furnish ─────────── finish ── serve
+//! ```
+//!
+//! Nothing is executed a second time: the agent that began in the initramfs is the one that serves,
+//! and the initramfs is emptied behind it.
+
+mod console;
+mod disk;
+mod host;
+mod kernel;
+mod modules;
+mod net;
+mod steps;
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::mount::MsFlags;
+use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
+
+use super::launch::Booted;
+use super::{BootError, Outcome, Stage, StepReport, run};
+use crate::cgroup::Directory;
+use crate::config::line::{Line, parse_line};
+use crate::host::serial::Port;
+use crate::sys::mount;
+
+/// What the steps know of the machine.
+pub struct Facts {
+    pub line: Line,
+    /// The connection by which the host was asked; it becomes the first link.
+    pub link: Option<OwnedFd>,
+    /// The port at which the host is, where the line names one.
+    pub serial: Option<Port>,
+    /// The file system that is written to, as the kernel mounted it; for the end.
+    pub written: Option<OwnedFd>,
+    cgroup_root: Option<Directory>,
+}
+
+/// A machine that has come up.
+pub struct Machine {
+    pub booted: Booted,
+    pub line: Line,
+    pub link: Option<OwnedFd>,
+    pub serial: Option<Port>,
+    pub written: Option<OwnedFd>,
+}
+
+/// One that has not, with what there is to say so and to switch it off.
+pub struct Failure {
+    pub error: BootError,
+    pub line: Line,
+    pub link: Option<OwnedFd>,
+}
+
+/// The file system of an initramfs, where the kernel was not told to use a tmpfs for it.
+const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
+
+/// Boots the machine.
+#[expect(clippy::result_large_err, reason = "called once, and either result is taken apart")]
+pub fn enter() -> Result<Machine, Failure> {
+    console::take();
+    let mut report = Vec::new();
+    let in_initramfs = statfs("/")
+        .is_ok_and(|found| [RAMFS_MAGIC, TMPFS_MAGIC].contains(&found.filesystem_type()));
+    // Without the command line there is nothing to go by but what everybody would want.
+    let early = kernel::mount_first();
+    let line = parse_line(&std::fs::read_to_string("/proc/cmdline").unwrap_or_default());
+    let mut stage = Stage::new(line.boot.clone());
+    let in_place = !in_initramfs && line.writable_root;
+    stage.machine =
+        Some(Facts { line, link: None, serial: None, written: None, cgroup_root: None });
+    let booted = early
+        .map(|step| report.push(step))
+        .and_then(|()| boot(in_initramfs, in_place, &mut stage, &mut report));
+    let Facts { line, link, serial, written, cgroup_root } =
+        stage.machine.take().expect("it was put there");
+    match booted {
+        Ok(()) => {
+            let booted = Booted { config: stage.config, report, cgroup_root };
+            Ok(Machine { booted, line, link, serial, written })
+        }
+        Err(error) => {
+            let link = link.or(serial.map(|port| port.file));
+            Err(Failure { error, line, link })
+        }
+    }
+}
+
+fn boot(
+    in_initramfs: bool,
+    in_place: bool,
+    stage: &mut Stage,
+    report: &mut Vec<StepReport>,
+) -> Result<(), BootError> {
+    if in_initramfs {
+        run(steps::INITRAMFS, stage, report)?;
+    } else {
+        run(steps::DISK, stage, report)?;
+    }
+    if in_place {
+        disk::keep_root(stage);
+        run(steps::FURNISH, stage, report)?;
+    } else {
+        run(if in_initramfs { steps::IMAGE } else { steps::MOUNTED }, stage, report)?;
+        run(steps::FURNISH, stage, report)?;
+        run(steps::PIVOT, stage, report)?;
+    }
+    run(steps::FINISH, stage, report)
+}
+
+impl Stage {
+    fn facts(&mut self) -> &mut Facts {
+        self.machine.as_mut().expect("only machines run these steps")
+    }
+}
+
+/// Mounts one of the kernel's own file systems; that it is there already is as good.
+fn mount_kernels(
+    kind: &str,
+    target: &Path,
+    flags: MsFlags,
+    options: &str,
+) -> Result<Outcome, BootError> {
+    super::root::make_directory(target, 0o755)?;
+    match mount::fresh(kind, target, flags, options) {
+        Ok(()) => Ok(Outcome::Done),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Ok(Outcome::Skipped("it is mounted already"))
+        }
+        Err(error) => Err(BootError::path("mounting", target)(error)),
+    }
+}

@@ -1,0 +1,144 @@
+//! The two layers of a machine's root: an image on a device, read-only, and something to write to.
+//!
+//! The writable one becomes the root of the tree first, with the image below it, so that from then
+//! on everything is as it is on the process machine.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::mount::MsFlags;
+use nix::sys::stat::Mode;
+use nix::unistd::{chdir, chroot};
+
+use super::super::root::{DIRECTORIES, RUN, SHARED_MEMORY, TMP, make_directory};
+use super::super::{BootError, Outcome, Stage};
+use super::modules;
+use crate::sys::mount;
+
+/// Where the root to be is put together while the initramfs is the root.
+const NEW: &str = "/newroot";
+/// The image, seen from the scratch file system.
+const LOWER: &str = "/lower";
+
+/// What an image may be, the usual first.
+const IMAGE_KINDS: [&str; 5] = ["erofs", "ext4", "squashfs", "xfs", "btrfs"];
+/// What a writable layer may be.
+const SCRATCH_KINDS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+/// How long a disk may take to show: its driver has been loaded, and asks it for its size.
+const DEVICE_MAX: Duration = Duration::from_secs(10);
+const DEVICE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Waits for a device to show.
+pub(super) fn await_device(path: &str) -> io::Result<()> {
+    let until = Instant::now() + DEVICE_MAX;
+    while !fs::exists(path)? {
+        if Instant::now() >= until {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        std::thread::sleep(DEVICE_PAUSE);
+    }
+    Ok(())
+}
+
+/// Mounts what is on a device, whichever of these it is.
+fn mount_any(device: &str, kinds: &[&str], target: &Path, flags: MsFlags) -> Result<(), BootError> {
+    await_device(device).map_err(BootError::path("waiting for", device))?;
+    let mut refusal = io::Error::from(Errno::ENODEV);
+    for kind in kinds {
+        match mount::device(device, kind, target, flags) {
+            Ok(()) => return Ok(()),
+            // It is none of this kind, or the kernel does not know the kind.
+            Err(error) => {
+                if error.raw_os_error() != Some(libc::ENODEV) {
+                    refusal = error;
+                }
+            }
+        }
+    }
+    Err(BootError::path("mounting", device)(refusal))
+}
+
+fn open_directory(path: &str) -> Result<OwnedFd, BootError> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(path, flags, Mode::empty()).map_err(BootError::path("opening", path))
+}
+
+pub(super) fn mount_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
+    let bytes = stage.config.scratch_bytes;
+    let device = stage.facts().line.scratch.clone();
+    let new = Path::new(NEW);
+    make_directory(new, 0o755)?;
+    let flags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
+    if let Some(device) = &device {
+        mount_any(device, &SCRATCH_KINDS, new, flags)?;
+        stage.facts().written = Some(open_directory(NEW)?);
+    } else {
+        let size = if bytes == 0 { String::new() } else { format!("size={bytes},") };
+        mount::fresh("tmpfs", new, flags, &format!("{size}mode=755"))
+            .map_err(BootError::path("mounting", new))?;
+    }
+    chdir(new).map_err(BootError::path("entering", new))?;
+    if device.is_some() {
+        // What a machine left there in an earlier life is not to be there in this one.
+        for directory in [RUN, TMP, SHARED_MEMORY] {
+            fs::remove_dir_all(relative(directory)).ok();
+        }
+    }
+    for (directory, mode) in DIRECTORIES.into_iter().chain([(LOWER, 0o755)]) {
+        make_directory(relative(directory), mode)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Seen from the scratch file system while it is not the root.
+fn relative(directory: &str) -> &Path {
+    Path::new(directory.trim_start_matches('/'))
+}
+
+pub(super) fn mount_image(stage: &mut Stage) -> Result<Outcome, BootError> {
+    let Some(device) = stage.facts().line.root.clone() else {
+        return Ok(Outcome::Skipped("the machine has no image and begins empty"));
+    };
+    mount_any(&device, &IMAGE_KINDS, relative(LOWER), MsFlags::MS_RDONLY)?;
+    Ok(Outcome::Done)
+}
+
+/// Makes the scratch file system the root and gives the memory of the initramfs back.
+pub(super) fn leave_initramfs(stage: &mut Stage) -> Result<Outcome, BootError> {
+    for point in ["/dev", "/sys", "/proc"] {
+        mount::detach(Path::new(point)).map_err(BootError::path("unmounting", point))?;
+    }
+    // Only what we know to be there: anything else is somebody's.
+    fs::remove_dir_all(modules::DIRECTORY).ok();
+    fs::remove_file("/init").ok();
+    // The root of an initramfs cannot be pivoted away; it is covered.
+    mount::move_to(Path::new("."), Path::new("/"))
+        .map_err(BootError::call("making the scratch file system the root"))?;
+    chroot(".").map_err(BootError::call("entering the scratch file system"))?;
+    chdir("/").map_err(BootError::path("entering", "/"))?;
+    stage.lower = Some(open_directory(LOWER)?);
+    stage.lower_path = LOWER.into();
+    stage.root = super::super::root::ROOT.into();
+    Ok(Outcome::Done)
+}
+
+/// A machine without an image has the empty directory as its lower layer, and needs no overlay.
+pub(super) fn mount_overlay(stage: &mut Stage) -> Result<Outcome, BootError> {
+    if stage.facts().line.root.is_some() {
+        return super::super::root::mount_overlay(stage);
+    }
+    mount::bind(&stage.root, &stage.root).map_err(BootError::path("binding", &stage.root))?;
+    Ok(Outcome::Skipped("there is no image to put it over"))
+}
+
+/// The kernel's root stays the root, and is written to.
+pub(super) fn keep_root(stage: &mut Stage) {
+    stage.root = "/".into();
+    stage.facts().written = open_directory("/").ok();
+}

@@ -1,0 +1,196 @@
+//! What the kernel command line asks of the init of a machine: the words that begin with `burrow.`.
+//! Pure.
+
+use protocol::boot::BootConfig;
+
+use super::network::{Network, parse_network};
+
+/// The port on which an agent listens, and that it dials, unless the line says otherwise.
+pub const PORT: u32 = 1024;
+
+/// What is wanted, with defaults for what is not said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of its own on the line")]
+pub struct Line {
+    /// `burrow.root=/dev/vda`: the device that holds the image. Only an initramfs needs to be told.
+    pub root: Option<String>,
+    /// `burrow.scratch=/dev/vdb`: the device of the writable layer, which is in memory without.
+    pub scratch: Option<String>,
+    /// `burrow.port=1024`: the vsock port.
+    pub port: u32,
+    /// `burrow.ask`: the host is dialled before the boot, and says what to become.
+    pub ask: bool,
+    /// `burrow.dial`: the host is dialled as soon as the agent serves, and again whenever nobody has
+    /// a link.
+    pub dial: bool,
+    /// `burrow.serial=NAME`: the host is at a virtio-serial port instead of a vsock.
+    pub serial: Option<String>,
+    /// `burrow.config=/dev/vdc`: a device that begins with a boot frame.
+    pub drive: Option<String>,
+    /// `burrow.init=/sbin/init`: what becomes PID 1 once the machine is booted, with the agent as a
+    /// daemon beside it.
+    pub hand_over: Option<String>,
+    /// `burrow.halt=reboot`: how the machine is switched off.
+    pub halt: Halt,
+    /// `burrow.net=eth0,10.0.0.2/24,10.0.0.1` and `burrow.dns=10.0.0.1`.
+    pub net: Option<Network>,
+    pub dns: Vec<String>,
+    /// `burrow.probe`: the machine is switched off as soon as it is up; whoever started it wanted to
+    /// know whether it would be.
+    pub probe: bool,
+    /// `rw`: what the kernel has mounted as the root is written to as it is.
+    pub writable_root: bool,
+    /// `burrow.hostname=`, `burrow.env=NAME=value` and `burrow.scratch_bytes=`, for machines whose
+    /// host says nothing more.
+    pub boot: BootConfig,
+    /// Words that ask for nothing that we know.
+    pub unknown: Vec<String>,
+}
+
+/// What switches a machine off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Halt {
+    #[default]
+    PowerOff,
+    /// Machines without ACPI end when their processor is reset.
+    Reboot,
+}
+
+/// Reads `/proc/cmdline`.
+pub fn parse_line(text: &str) -> Line {
+    let mut line = Line {
+        root: None,
+        scratch: None,
+        port: PORT,
+        ask: false,
+        dial: false,
+        serial: None,
+        drive: None,
+        hand_over: None,
+        halt: Halt::default(),
+        net: None,
+        dns: Vec::new(),
+        probe: false,
+        writable_root: false,
+        boot: BootConfig {
+            sandbox: "machine".to_owned(),
+            hostname: "burrow".to_owned(),
+            root: "/".to_owned(),
+            scratch_bytes: 0,
+            env: Vec::new(),
+            hide: Vec::new(),
+            door: true,
+            time_us: 0,
+        },
+        unknown: Vec::new(),
+    };
+    for word in words(text) {
+        if word == "rw" {
+            line.writable_root = true;
+        } else if let Some(asked) = word.strip_prefix("burrow.")
+            && !line.take(asked)
+        {
+            line.unknown.push(word);
+        }
+    }
+    line
+}
+
+impl Line {
+    /// Takes one word; false when it is none that we know.
+    fn take(&mut self, word: &str) -> bool {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let text = Some(value.to_owned()).filter(|value| !value.is_empty());
+        match key {
+            "root" => self.root = text,
+            "scratch" => self.scratch = text,
+            "serial" => self.serial = text,
+            "config" => self.drive = text,
+            "init" => self.hand_over = text,
+            "net" => match parse_network(value) {
+                Some(network) => self.net = Some(network),
+                None => return false,
+            },
+            "dns" => self.dns.extend(text),
+            "ask" => self.ask = true,
+            "dial" => self.dial = true,
+            "probe" => self.probe = true,
+            "port" => match value.parse() {
+                Ok(port) => self.port = port,
+                Err(_) => return false,
+            },
+            "halt" => match value {
+                "poweroff" => self.halt = Halt::PowerOff,
+                "reboot" => self.halt = Halt::Reboot,
+                _ => return false,
+            },
+            "hostname" => value.clone_into(&mut self.boot.hostname),
+            "scratch_bytes" => match value.parse() {
+                Ok(bytes) => self.boot.scratch_bytes = bytes,
+                Err(_) => return false,
+            },
+            "env" => match value.split_once('=') {
+                Some((name, value)) => self.boot.env.push((name.to_owned(), value.to_owned())),
+                None => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The words of the line. Quotation marks keep one together and are no part of it, as in the kernel.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in text.trim_end().chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' | '\t' | '\n' if !quoted => words.push(String::new()),
+            c => words.last_mut().expect("there is one from the beginning").push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_taken_and_the_kernels_own_words_are_left() {
+        let line = parse_line(
+            "console=ttyS0 quiet burrow.root=/dev/vda burrow.ask burrow.port=77 burrow.dns=10.0.0.1 \
+             burrow.net=eth0,10.0.0.2/24,10.0.0.1 \
+             burrow.env=\"GREETING=hello there\" burrow.halt=reboot rw burrow.hostname=web\n",
+        );
+        assert_eq!(line.root.as_deref(), Some("/dev/vda"));
+        assert!(line.ask && !line.dial && line.writable_root);
+        assert_eq!((line.port, line.halt), (77, Halt::Reboot));
+        assert_eq!(line.dns, ["10.0.0.1"]);
+        assert_eq!(line.net.map(|network| network.interface).as_deref(), Some("eth0"));
+        assert_eq!(line.boot.env, [("GREETING".to_owned(), "hello there".to_owned())]);
+        assert_eq!(line.boot.hostname, "web");
+        assert!(line.unknown.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_costs_nothing_else() {
+        let line = parse_line(
+            "burrow.rot=/dev/vda burrow.port=many burrow.env=X burrow.halt=no burrow.net=eth0 burrow.dial",
+        );
+        assert_eq!(
+            line.unknown,
+            [
+                "burrow.rot=/dev/vda",
+                "burrow.port=many",
+                "burrow.env=X",
+                "burrow.halt=no",
+                "burrow.net=eth0"
+            ]
+        );
+        assert!(line.dial);
+        assert_eq!(line.port, PORT);
+    }
+}

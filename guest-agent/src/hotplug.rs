@@ -1,0 +1,152 @@
+//! What is added to a machine while it runs: processors, memory, and room on its disk.
+//!
+//! `run` starts [`watch`] in a machine of our own. The kernel says what comes; a processor is switched
+//! on, and the file system of the writable layer grows with its disk. Memory the kernel switches on by
+//! itself, once it has been told so; what it holds is read anew by whoever reports it.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sys::stat::{major, minor};
+use nix::sys::statvfs::fstatvfs;
+use tokio::io::Interest;
+
+use crate::agent::Agent;
+use crate::sys::{grow, ready, uevent};
+use crate::task;
+
+/// One event of the kernel; those that concern us are a line with little behind it.
+const EVENT_BYTES_MAX: usize = 2048;
+
+/// What tells the kernel to use memory as soon as it is there.
+const MEMORY_POLICY: &str = "/sys/devices/system/memory/auto_online_blocks";
+
+/// Where the file system of the writable layer shows: in place of everything, or in the places that
+/// begin empty.
+const WRITTEN: [&str; 2] = ["/", "/tmp"];
+
+/// What the kernel counts a disk's size in.
+const SECTOR_BYTES: u64 = 512;
+
+/// Watches for as long as the agent lives. What cannot be watched stays as it is.
+pub async fn watch(agent: Rc<Agent>) {
+    fs::write(MEMORY_POLICY, "online").ok();
+    let disk = WRITTEN.into_iter().find_map(Disk::below).map(Arc::new);
+    let listening = uevent::listen().and_then(|socket| ready::watch(socket, Interest::READABLE));
+    // Begun to listen first, so that nothing comes between this look and the next.
+    grow(disk.as_ref()).await;
+    let Ok(socket) = listening else { return };
+    let mut buffer = [0; EVENT_BYTES_MAX];
+    while let Ok(mut ready) = socket.readable().await {
+        match uevent::take(&socket, &mut buffer) {
+            Ok(count) => match parse_event(&buffer[..count]) {
+                Some(Event::Processor { added }) => {
+                    if let Some(path) = added {
+                        fs::write(["/sys", path, "/online"].concat(), "1").ok();
+                    }
+                    agent.count_cpus();
+                }
+                Some(Event::Disk) => grow(disk.as_ref()).await,
+                None => {}
+            },
+            Err(Errno::EAGAIN) => ready.clear_ready(),
+            // More came than there was room for, and nobody knows what.
+            Err(Errno::ENOBUFS) => {
+                agent.count_cpus();
+                grow(disk.as_ref()).await;
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// What concerns us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event<'a> {
+    /// A processor has come, at this path, or has changed.
+    Processor { added: Option<&'a str> },
+    /// A disk has changed.
+    Disk,
+}
+
+/// Reads the first line of an event, `ACTION@PATH`, which ends with a zero byte.
+fn parse_event(event: &[u8]) -> Option<Event<'_>> {
+    let line = event.split(|byte| *byte == 0).next()?;
+    let (action, path) = std::str::from_utf8(line).ok()?.split_once('@')?;
+    if path.starts_with("/devices/system/cpu/cpu") {
+        return Some(Event::Processor { added: (action == "add").then_some(path) });
+    }
+    (action == "change" && path.contains("/block/")).then_some(Event::Disk)
+}
+
+/// A file system that is on a disk.
+struct Disk {
+    directory: File,
+    /// The file in which the kernel tells the disk's size.
+    size: PathBuf,
+}
+
+impl Disk {
+    fn below(directory: &str) -> Option<Self> {
+        let directory = File::open(directory).ok()?;
+        let device = directory.metadata().ok()?.dev();
+        let size = format!("/sys/dev/block/{}:{}/size", major(device), minor(device));
+        let size = PathBuf::from(size);
+        // What is on no disk has a number of its own too.
+        size.exists().then_some(Self { directory, size })
+    }
+
+    fn grow(&self) {
+        let told = fs::read_to_string(&self.size).ok();
+        let Some(sectors) = told.and_then(|told| told.trim().parse::<u64>().ok()) else { return };
+        let Ok(found) = fstatvfs(&self.directory) else { return };
+        let blocks = sectors.saturating_mul(SECTOR_BYTES) / found.block_size().max(1);
+        // A disk that has shrunk, or a file system that cannot grow, stays as it is.
+        grow::resize(self.directory.as_fd(), blocks).ok();
+    }
+}
+
+async fn grow(disk: Option<&Arc<Disk>>) {
+    let Some(disk) = disk.cloned() else { return };
+    let grown = move || {
+        disk.grow();
+        Ok(())
+    };
+    task::blocking(grown).await.ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_that_come_are_told_from_those_that_change() {
+        let path = "/devices/system/cpu/cpu1";
+        let event = format!("add@{path}\0ACTION=add\0SUBSYSTEM=cpu\0");
+        let added = Some(path);
+        assert_eq!(parse_event(event.as_bytes()), Some(Event::Processor { added }));
+        let gone = b"offline@/devices/system/cpu/cpu1\0";
+        assert_eq!(parse_event(gone), Some(Event::Processor { added: None }));
+    }
+
+    #[test]
+    fn a_disk_that_changes_is_heard_of() {
+        let event = b"change@/devices/pci0000:00/0000:00:04.0/virtio1/block/vdb\0RESIZE=1\0";
+        assert_eq!(parse_event(event), Some(Event::Disk));
+        assert_eq!(parse_event(b"add@/devices/virtual/block/loop0\0"), None);
+    }
+
+    #[test]
+    fn anything_else_is_nothing() {
+        let events: [&[u8]; 5] =
+            [b"", b"\0", b"add@", b"libudev\0\xfe\xed", b"change@/devices/virtual/net/lo\0"];
+        for event in events {
+            assert_eq!(parse_event(event), None, "{event:?}");
+        }
+    }
+}

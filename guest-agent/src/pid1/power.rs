@@ -1,0 +1,28 @@
+//! The end of a machine: everything on its disks, then off.
+//!
+//! `main` calls it when nothing of the agent runs any more, however that came about.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::unistd::sync;
+
+use crate::config::line::Halt;
+use crate::sys::mount;
+
+/// Writes everything out and switches the machine off. Returns only where that is impossible.
+pub fn switch_off(halt: Halt, written: Option<&OwnedFd>) {
+    sync();
+    if let Some(written) = written {
+        // What is written is out; this spares the next mount a recovery.
+        mount::stop_writes(written.as_fd()).ok();
+    }
+    let first = match halt {
+        Halt::PowerOff => RebootMode::RB_POWER_OFF,
+        Halt::Reboot => RebootMode::RB_AUTOBOOT,
+    };
+    // A machine that does not know the first may know another.
+    for mode in [first, RebootMode::RB_AUTOBOOT, RebootMode::RB_HALT_SYSTEM] {
+        reboot(mode).ok();
+    }
+}

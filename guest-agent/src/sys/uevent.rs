@@ -1,0 +1,27 @@
+//! What the kernel tells of its devices: the datagrams that it sends to whoever listens.
+//!
+//! `hotplug` listens. Only the kernel's own words are heard, not what a device manager adds.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
+
+/// The group that the kernel speaks to.
+const KERNELS_GROUP: u32 = 1;
+
+/// Begins to listen; non-blocking.
+pub fn listen() -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let protocol = SockProtocol::NetlinkKObjectUEvent;
+    let socket = socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol)?;
+    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNELS_GROUP))?;
+    Ok(socket)
+}
+
+/// Takes one event, cut to the buffer.
+pub fn take(socket: &impl AsFd, into: &mut [u8]) -> nix::Result<usize> {
+    recv(socket.as_fd().as_raw_fd(), into, MsgFlags::empty())
+}

@@ -1,0 +1,163 @@
+//! Cloud Hypervisor: a virtual machine on the host's hypervisor, told over its socket what to be.
+//!
+//! It has ACPI, so that the guest switches itself off and the program ends with it. A guest that
+//! reboots, as a kernel in panic does, is booted once more by it; the agent then finds nobody who
+//! would answer its call, and switches off.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs, RESTORED, find_program};
+use super::{BoxFuture, MachineError, MachineKind, kvm};
+
+const PROGRAM: &str = "cloud-hypervisor";
+
+/// What the kernel is told.
+const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests \
+    random.trust_cpu=on rdinit=/init";
+
+/// The file of a snapshot that says what the machine is made of, and the longest that is read.
+const CONFIG: &str = "config.json";
+const CONFIG_BYTES_MAX: u64 = 256 * 1024;
+
+/// What would bring the program.
+pub const REMEDY: &str =
+    "put the binary of one of its releases, 36 or newer, on the PATH; it is one static file";
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CloudHypervisor;
+
+impl CloudHypervisor {
+    /// Stops the processors of the machine whose socket this is; everything in it stands still.
+    pub async fn pause(&self, monitor: &Path) -> Result<(), MachineError> {
+        Ok(api(monitor).put("/api/v1/vm.pause", None).await?)
+    }
+
+    /// Lets them go on.
+    pub async fn resume(&self, monitor: &Path) -> Result<(), MachineError> {
+        Ok(api(monitor).put("/api/v1/vm.resume", None).await?)
+    }
+
+    /// Writes what a paused machine is into a directory, which must be empty. Its disks are not in
+    /// it.
+    pub async fn snapshot(&self, monitor: &Path, into: &Path) -> Result<(), MachineError> {
+        let body = json!({ "destination_url": url(into) });
+        Ok(api(monitor).put_slowly("/api/v1/vm.snapshot", body).await?)
+    }
+
+    /// Makes of a process that was only started (`programs`, without `begin`) the machine that a
+    /// snapshot holds, with its sockets where the plan has them, and lets it run. It finds its disks
+    /// where they were.
+    pub async fn restore(&self, plan: &Plan, from: &Path) -> Result<(), MachineError> {
+        let ours = move_snapshot(plan, from)
+            .map_err(|source| MachineError::Host { action: "read the snapshot", source })?;
+        let api = api(&plan.monitor());
+        api.listening().await?;
+        api.put_slowly("/api/v1/vm.restore", json!({ "source_url": url(&ours) })).await?;
+        Ok(api.put("/api/v1/vm.resume", None).await?)
+    }
+
+    /// What the machine is and does, as the monitor describes it.
+    pub async fn info(&self, monitor: &Path) -> Result<Value, MachineError> {
+        Ok(api(monitor).get("/api/v1/vm.info").await?)
+    }
+
+    /// Ends the machine without asking it, and the program.
+    pub async fn shut_down(&self, monitor: &Path) -> Result<(), MachineError> {
+        let api = api(monitor);
+        api.put("/api/v1/vm.shutdown", None).await?;
+        Ok(api.put("/api/v1/vmm.shutdown", None).await?)
+    }
+}
+
+fn api(monitor: &Path) -> Api {
+    Api::at(monitor, "Cloud Hypervisor")
+}
+
+fn url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// A snapshot as this plan's machine restores it: the same files, and a description with its own
+/// sockets.
+fn move_snapshot(plan: &Plan, from: &Path) -> io::Result<PathBuf> {
+    let ours = plan.directory.join(RESTORED);
+    fs::create_dir(&ours)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_name() != CONFIG {
+            symlink(entry.path().canonicalize()?, ours.join(entry.file_name()))?;
+        }
+    }
+    let described = from.join(CONFIG);
+    if fs::metadata(&described)?.len() > CONFIG_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut config: Value = serde_json::from_slice(&fs::read(described)?)?;
+    for (device, socket) in [("vsock", plan.vsock()), ("serial", plan.console())] {
+        if let Some(place) = config.pointer_mut(&format!("/{device}/socket")) {
+            *place = json!(socket);
+        }
+    }
+    fs::write(ours.join(CONFIG), config.to_string())?;
+    Ok(ours)
+}
+
+impl Monitor for CloudHypervisor {
+    fn kind(&self) -> MachineKind {
+        MachineKind::CloudHypervisor
+    }
+
+    fn programs(&self, plan: &Plan) -> Result<Programs, MachineError> {
+        let program =
+            find_program(PROGRAM).ok_or(MachineError::Program { name: PROGRAM, remedy: REMEDY })?;
+        plan.kit.unpacked_kernel()?;
+        kvm::require(self.kind(), plan)?;
+        let mut socket = OsString::from("path=");
+        socket.push(plan.monitor());
+        let machine = vec![program.into_os_string(), "--api-socket".into(), socket];
+        Ok(Programs { machine, ..Programs::default() })
+    }
+
+    fn begin<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async move {
+            let api = api(&plan.monitor());
+            api.listening().await?;
+            api.put("/api/v1/vm.create", Some(describe(plan)?)).await?;
+            Ok(api.put("/api/v1/vm.boot", None).await?)
+        })
+    }
+}
+
+/// The machine of this plan, in its words. Pure.
+fn describe(plan: &Plan) -> Result<Value, MachineError> {
+    let disks = plan.disks.iter().enumerate().map(|(number, disk)| {
+        json!({
+            "id": format!("disk{number}"),
+            "path": disk.path,
+            "readonly": disk.read_only,
+            // Nothing is to be guessed from what a guest may have written there.
+            "image_type": "Raw",
+        })
+    });
+    Ok(json!({
+        "payload": {
+            "kernel": plan.kit.unpacked_kernel()?,
+            "initramfs": plan.kit.initramfs()?,
+            "cmdline": format!("{KERNEL_WORDS} {}", plan.words.join(" ")),
+        },
+        "cpus": { "boot_vcpus": plan.cpus, "max_vcpus": plan.cpus },
+        "memory": { "size": plan.memory_bytes.next_multiple_of(1024 * 1024), "shared": false },
+        "disks": disks.collect::<Vec<_>>(),
+        "rng": { "src": "/dev/urandom" },
+        "serial": { "mode": "Socket", "socket": plan.console() },
+        "console": { "mode": "Off" },
+        "vsock": { "cid": GUEST_CID, "socket": plan.vsock() },
+    }))
+}

@@ -1,0 +1,180 @@
+//! Firecracker: a small virtual machine on the host's hypervisor, told over its socket what to be.
+//!
+//! Release 1.8 or newer: older ones show their devices to no kernel that has the driver for them as
+//! a module. Its serial line is its stdout, and a machine without ACPI ends when its processor is
+//! reset. The program may run in a jail of its own `jailer` ([`Jailer`]); as it is, it runs with the
+//! rights of the bridge.
+
+mod jail;
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+pub use jail::Jailer;
+
+use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs, find_program};
+use super::{BoxFuture, MachineError, MachineKind, kvm};
+
+const PROGRAM: &str = "firecracker";
+
+/// What the kernel is told: where its console is, that there is no PCI and hardly a keyboard
+/// controller to look for, and that to reboot is to ask that controller for a reset.
+const KERNEL_WORDS: &str = "console=ttyS0 quiet reboot=k panic=-1 pci=off i8042.noaux i8042.nomux \
+    i8042.dumbkbd mitigations=off cryptomgr.notests random.trust_cpu=on rdinit=/init \
+    burrow.halt=reboot";
+
+/// The files of a snapshot. The third is ours: where the socket of the vsock was.
+const STATE: &str = "state";
+const MEMORY: &str = "memory";
+const SOCKET: &str = "vsock-path";
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub struct Firecracker {
+    /// Who starts it instead of us, and locks it up.
+    pub jailer: Option<Jailer>,
+}
+
+impl Firecracker {
+    /// Stops the processors of the machine whose socket this is; everything in it stands still.
+    pub async fn pause(&self, monitor: &Path) -> Result<(), MachineError> {
+        Ok(api(monitor).patch("/vm", json!({ "state": "Paused" })).await?)
+    }
+
+    /// Lets them go on.
+    pub async fn resume(&self, monitor: &Path) -> Result<(), MachineError> {
+        Ok(api(monitor).patch("/vm", json!({ "state": "Resumed" })).await?)
+    }
+
+    /// Writes what a paused machine is into a directory: its memory, and the state of its devices.
+    /// Its disks are not in it.
+    pub async fn snapshot(&self, monitor: &Path, into: &Path) -> Result<(), MachineError> {
+        self.refuse_in_jail()?;
+        let api = api(monitor);
+        // It says where its vsock is; whoever restores it elsewhere must know.
+        let machine = api.get("/vm/config").await?;
+        let socket = machine.pointer("/vsock/uds_path").and_then(Value::as_str);
+        let noted = std::fs::write(into.join(SOCKET), socket.unwrap_or_default());
+        noted.map_err(|source| MachineError::Host { action: "write the snapshot", source })?;
+        let body = json!({
+            "snapshot_type": "Full",
+            "snapshot_path": into.join(STATE),
+            "mem_file_path": into.join(MEMORY),
+        });
+        Ok(api.put_slowly("/snapshot/create", body).await?)
+    }
+
+    /// Makes of a process that was only started (`programs`, without `begin`) the machine that a
+    /// snapshot holds, and lets it run. It finds its disks where they were; its vsock is at the
+    /// plan's socket, which needs a release of 1.16 or newer where that is another.
+    pub async fn restore(&self, plan: &Plan, from: &Path) -> Result<(), MachineError> {
+        self.refuse_in_jail()?;
+        let api = api(&plan.monitor());
+        api.listening().await?;
+        let mut body = json!({
+            "snapshot_path": from.join(STATE),
+            "mem_backend": { "backend_type": "File", "backend_path": from.join(MEMORY) },
+            "resume_vm": true,
+        });
+        let noted = std::fs::read_to_string(from.join(SOCKET)).unwrap_or_default();
+        if Path::new(&noted) != plan.vsock() {
+            body["vsock_override"] = json!({ "uds_path": plan.vsock() });
+        }
+        Ok(api.put_slowly("/snapshot/load", body).await?)
+    }
+
+    /// Its paths would be those of the jail.
+    fn refuse_in_jail(&self) -> Result<(), MachineError> {
+        if self.jailer.is_none() {
+            return Ok(());
+        }
+        let reason = "a Firecracker in a jail can write no snapshot out of it".to_owned();
+        Err(MachineError::Monitor { reason })
+    }
+}
+
+fn api(monitor: &Path) -> Api {
+    Api::at(monitor, "Firecracker")
+}
+
+impl Monitor for Firecracker {
+    fn kind(&self) -> MachineKind {
+        MachineKind::Firecracker
+    }
+
+    fn programs(&self, plan: &Plan) -> Result<Programs, MachineError> {
+        let program =
+            find_program(PROGRAM).ok_or(MachineError::Program { name: PROGRAM, remedy: REMEDY })?;
+        plan.kit.unpacked_kernel()?;
+        kvm::require(self.kind(), plan)?;
+        let machine = match &self.jailer {
+            Some(jailer) => jailer.enter(&program, plan)?,
+            None => vec![
+                program.into_os_string(),
+                "--api-sock".into(),
+                plan.monitor().into_os_string(),
+                "--id".into(),
+                plan.id.as_str().into(),
+            ],
+        };
+        Ok(Programs { machine, console_is_stdout: true, ..Programs::default() })
+    }
+
+    fn begin<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async move {
+            if let Some(jailer) = &self.jailer {
+                jailer.open_door(plan)?;
+            }
+            let api = api(&plan.monitor());
+            api.listening().await?;
+            for (path, body) in orders(plan, self.jailer.is_some())? {
+                api.put(&path, Some(body)).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What would bring the program.
+pub const REMEDY: &str =
+    "put the binary of one of its releases, 1.8 or newer, on the PATH; it is one static file";
+
+/// What is asked of it for a machine of this plan, in this order, the start last. Pure.
+fn orders(plan: &Plan, jailed: bool) -> Result<Vec<(String, Value)>, MachineError> {
+    let seen = |inside: &str, path: &Path| {
+        if jailed { Path::new("/").join(inside) } else { path.to_owned() }
+    };
+    let machine = json!({
+        "vcpu_count": plan.cpus,
+        "mem_size_mib": plan.memory_bytes.div_ceil(1024 * 1024),
+        "smt": false,
+    });
+    let boot = json!({
+        "kernel_image_path": seen(jail::KERNEL, &plan.kit.unpacked_kernel()?),
+        "initrd_path": seen(jail::INITRAMFS, &plan.kit.initramfs()?),
+        "boot_args": format!("{KERNEL_WORDS} {}", plan.words.join(" ")),
+    });
+    let mut orders =
+        vec![("/machine-config".to_owned(), machine), ("/boot-source".to_owned(), boot)];
+    for (number, disk) in plan.disks.iter().enumerate() {
+        let name = jail::disk(number);
+        let drive = json!({
+            "drive_id": name,
+            "path_on_host": seen(&name, &disk.path),
+            // The root is our doing: this would only add a word to the kernel's command line.
+            "is_root_device": false,
+            "is_read_only": disk.read_only,
+            // What the guest has synced is then on the host's disk, too.
+            "cache_type": if disk.read_only { "Unsafe" } else { "Writeback" },
+        });
+        orders.push((format!("/drives/{name}"), drive));
+    }
+    let vsock = json!({ "guest_cid": GUEST_CID, "uds_path": seen(jail::VSOCK, &plan.vsock()) });
+    orders.push(("/vsock".to_owned(), vsock));
+    orders.push(("/actions".to_owned(), json!({ "action_type": "InstanceStart" })));
+    Ok(orders)
+}
+
+#[cfg(test)]
+mod tests;

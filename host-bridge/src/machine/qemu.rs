@@ -1,0 +1,97 @@
+//! QEMU: a virtual machine on every host, fast where the host's hypervisor works and slow, but
+//! right, where it does not.
+//!
+//! Which accelerator is used is found out by running a guest on it (`probe`), never by looking for a
+//! device file. The vsock is QEMU's vhost-user device and `vhost-device-vsock` behind it, which
+//! needs no rights and no kernel of a certain kind on the host.
+
+mod arguments;
+mod halt;
+mod probe;
+mod qmp;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use probe::{Accelerator, Probe, probe};
+
+use super::vmm::{Halt, Monitor, Plan, Programs, RELAY, find_program};
+use super::{BoxFuture, MachineError, MachineKind};
+
+/// What brings the relay.
+const RELAY_REMEDY: &str = "`cargo install vhost-device-vsock --version 0.3.0 --locked` brings it";
+
+const PROGRAM: &str = "qemu-system-x86_64";
+
+/// See the module's description.
+#[derive(Clone, Debug, Default)]
+pub struct Qemu {
+    /// Which accelerator to use; found out when it is not said.
+    pub accelerator: Option<Accelerator>,
+    /// How the agent is reached.
+    pub transport: Transport,
+}
+
+/// How the agent in the guest is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// By the relay where its program is installed, else by a serial port.
+    #[default]
+    Auto,
+    /// By a vsock, and the relay between that and our socket.
+    Relay,
+    /// By a virtio-serial port, which serves one client at a time.
+    Serial,
+}
+
+impl Monitor for Qemu {
+    fn kind(&self) -> MachineKind {
+        MachineKind::Qemu
+    }
+
+    fn programs(&self, plan: &Plan) -> Result<Programs, MachineError> {
+        let program = qemu()?;
+        let relay = self.relay()?;
+        let accelerator = match self.accelerator {
+            Some(accelerator) => accelerator,
+            None => probe::known(&program, plan),
+        };
+        arguments::programs(program, relay, accelerator, plan)
+    }
+
+    fn begin<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn halt(&self) -> Option<&dyn Halt> {
+        Some(self)
+    }
+
+    fn follow(&self, monitor: PathBuf) -> Option<BoxFuture<'static, Option<String>>> {
+        Some(Box::pin(async move { qmp::last_word(&monitor).await }))
+    }
+}
+
+impl Qemu {
+    /// The program between the guest's vsock and us; `None` where we do without.
+    fn relay(&self) -> Result<Option<PathBuf>, MachineError> {
+        let found = match self.transport {
+            Transport::Serial => None,
+            Transport::Auto | Transport::Relay => find_program(RELAY),
+        };
+        if found.is_none() && self.transport == Transport::Relay {
+            return Err(MachineError::Program { name: RELAY, remedy: RELAY_REMEDY });
+        }
+        Ok(found)
+    }
+}
+
+/// The program, or what to do about its absence.
+pub fn qemu() -> Result<PathBuf, MachineError> {
+    find_program(PROGRAM).ok_or(MachineError::Program {
+        name: PROGRAM,
+        remedy: "`apt-get install --no-install-recommends qemu-system-x86` brings it",
+    })
+}

@@ -1,0 +1,292 @@
+//! What all kinds of virtual machine have in common: a kernel with the agent as its init, a process
+//! of the host that is the machine, and a Unix socket that leads to the guest's vsock.
+//!
+//! ```text
+//!  bridge ──▶ sh (supervisor) ──▶ monitor (qemu, …) ══ vsock ══ agent (PID 1)
+//!    │              └───────────▶ relay, where the monitor needs one  ║
+//!    └── uds_<port>: the agent calls, once ◀──────────────────────────╢
+//!    └── uds: CONNECT <port>, by which a later bridge comes back ─────╝
+//! ```
+//!
+//! Each kind says with [`Monitor`] which programs it needs and what else it can do. Starting,
+//! greeting, stopping, killing, finding again and cleaning up are the same for all, and are here.
+
+mod api;
+mod awaited;
+mod console;
+pub mod copy;
+mod halt;
+pub mod kit;
+mod made;
+mod plan;
+mod programs;
+mod running;
+mod scratch;
+mod suspend;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::boot::BootConfig;
+
+pub use api::{Api, ApiError};
+pub use console::Tape;
+pub use halt::{Halt, Saving, Standing};
+pub use kit::{Kit, KitError};
+pub use made::{MANIFEST, MEMORY, Made, Manifest};
+pub use plan::{Disk, JAIL, ORDERS, Plan, RESTORED, SCRATCH};
+pub use programs::{Programs, RELAY, Relay, find_program};
+pub use running::Virtual;
+
+use self::awaited::Awaited;
+use super::process::console::Console;
+use super::process::supervisor::Supervisor;
+use super::{
+    Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineKind,
+    MachineSpec, Running, Trace,
+};
+use crate::guest::Guest;
+use crate::limits::{KILL_DEADLINE, VIRTUAL_BOOT_DEADLINE, WAKE_DEADLINE};
+use crate::link::Address;
+
+/// The port that agents listen on, and call at.
+pub const PORT: u32 = 1024;
+
+/// The number of a guest on its vsock. Each machine has a vsock of its own, so all have the same.
+pub const GUEST_CID: u32 = 3;
+
+/// One kind of virtual machine.
+pub trait Monitor: Send + Sync + 'static {
+    fn kind(&self) -> MachineKind;
+
+    /// The programs that are the machine, and what of the plan this kind cannot do, in words.
+    fn programs(&self, plan: &Plan) -> Result<Programs, MachineError>;
+
+    /// Brings the machine to life where its program only waits for orders.
+    fn begin<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>>;
+
+    /// How machines of this kind stand still and are written down, where they can be.
+    fn halt(&self) -> Option<&dyn Halt> {
+        None
+    }
+
+    /// Why the machine has ended, as the monitor tells it; followed for as long as it runs.
+    fn follow(&self, _monitor: PathBuf) -> Option<BoxFuture<'static, Option<String>>> {
+        None
+    }
+}
+
+/// Runs virtual machines of one kind.
+pub struct VirtualMachines<M>(Arc<M>);
+
+impl<M: Monitor> VirtualMachines<M> {
+    pub fn new(monitor: M) -> Self {
+        Self(Arc::new(monitor))
+    }
+
+    async fn launch(&self, spec: MachineSpec) -> Result<Arc<dyn Running>, MachineError> {
+        let boot = boot_config(&spec);
+        // What does not fit is refused before anything is made.
+        frame_now(boot.clone())?;
+        let plan = Plan::make(self.0.kind(), &spec)?;
+        let mut half_made = HalfMade { supervisor: None, plan: &plan, kept: false };
+        let mut programs = self.0.programs(&plan)?;
+        let made = Made::of(self.0.kind(), &plan, &programs)?;
+        let restoring = match &spec.restore {
+            Some(from) => Some((self.fit(&made, from).await?, from)),
+            None => None,
+        };
+        if let Some((halt, _)) = restoring {
+            programs = halt.awaiting(programs);
+        }
+        let host = |action| move |source| MachineError::Host { action, source };
+        let awaited =
+            Awaited::bind(&plan.calls()).map_err(host("bind the socket that the agent calls"))?;
+        let own = match &spec.directories {
+            Some(directories) => Console::in_directory(&directories.state),
+            None => Console::in_memory(),
+        };
+        let own = own.map_err(host("open the machine's log"))?;
+        let log = own.descriptor().map_err(host("open the machine's log"))?;
+        made.note(&plan.directory).map_err(host("note what the machine is made of"))?;
+        let mut started = programs.start(&plan, spec.directories.is_none(), log)?;
+        let supervisor = started.supervisor.clone();
+        half_made.supervisor = Some(supervisor.clone());
+        let tape = Tape::new(spec.directories.as_ref().map(|found| found.state.clone()));
+        match started.console.take() {
+            Some(pipe) => tape.record_pipe(pipe),
+            None => tape.record(plan.console()),
+        }
+        let serial = programs.serial.clone();
+        let address = match &serial {
+            Some(path) => Address::Serial { path: path.clone() },
+            None => Address::Hybrid { path: plan.vsock(), port: PORT },
+        };
+        let born = async {
+            if let Some((halt, from)) = restoring {
+                halt.load(&plan, from).await?;
+                let guest = awaited.take(address.clone()).await?;
+                let warnings = suspend::adopt(&guest, &spec).await?;
+                return Ok((guest, warnings));
+            }
+            self.0.begin(&plan).await?;
+            if let Some(path) = &serial {
+                return Ok((awaited::call(path, boot, address.clone()).await?, Vec::new()));
+            }
+            Ok((awaited.greet(boot, address.clone()).await?, Vec::new()))
+        };
+        let error = tokio::select! {
+            told = tokio::time::timeout(VIRTUAL_BOOT_DEADLINE, born) => match told {
+                Ok(Ok((guest, warnings))) => {
+                    half_made.kept = true;
+                    let warnings = programs.warnings.into_iter().chain(warnings).collect();
+                    let (directory, address) = (plan.directory.clone(), Some(address));
+                    let mut running = self.at(directory, Some(guest), supervisor, address, tape);
+                    running.warnings = warnings;
+                    running.tie = started.tie;
+                    return Ok(Arc::new(running));
+                }
+                Ok(Err(error)) => error,
+                Err(_) => MachineError::Silent {
+                    deadline: VIRTUAL_BOOT_DEADLINE,
+                    console: String::new(),
+                },
+            },
+            exit = supervisor.exited() => died(exit),
+        };
+        // A monitor that ends in the midst of an order can only break off its answer.
+        let error = match error {
+            MachineError::Api(api) if api.means_end() => {
+                let exit = supervisor.exited_within(LAST_BREATH_MAX).await;
+                exit.map_or(MachineError::Api(api), died)
+            }
+            error => error,
+        };
+        // What the kernel said last says more than how its machine went.
+        let console = [own.tail(), tape.settled().await].join("\n");
+        drop(half_made);
+        supervisor.exited_within(KILL_DEADLINE).await;
+        plan.remove();
+        Err(error.with_console(console.trim()))
+    }
+}
+
+impl<M: Monitor> VirtualMachines<M> {
+    /// Refuses a snapshot that would not be the same machine here.
+    async fn fit(&self, made: &Made, from: &Path) -> Result<&dyn Halt, MachineError> {
+        let manifest = Manifest::read(from)?;
+        let (kind, what) = (self.0.kind(), "be restored");
+        let reason = "its monitor is not known to do so";
+        let cannot = MachineError::CannotSuspend { kind, what, reason };
+        let halt = self.0.halt().ok_or(cannot)?;
+        let version = halt.version().await?;
+        let made = made.clone();
+        let checked = tokio::task::spawn_blocking(move || manifest.check(&made, &version)).await;
+        checked.unwrap_or_else(|error| {
+            let source = std::io::Error::other(error);
+            Err(MachineError::Host { action: "count digests", source })
+        })?;
+        Ok(halt)
+    }
+
+    /// A machine that lives, with its sockets in `directory`.
+    fn at(
+        &self,
+        directory: PathBuf,
+        guest: Option<Guest>,
+        supervisor: Supervisor,
+        address: Option<Address>,
+        tape: Tape,
+    ) -> Virtual {
+        let monitor = Arc::clone(&self.0) as Arc<dyn Monitor>;
+        let follow = self.0.follow(directory.join(plan::MONITOR));
+        Virtual::new(monitor, directory, guest, supervisor, address, tape, follow)
+    }
+}
+
+impl<M: Monitor> Machine for VirtualMachines<M> {
+    fn start(&self, spec: MachineSpec) -> BoxFuture<'_, Result<Arc<dyn Running>, MachineError>> {
+        Box::pin(self.launch(spec))
+    }
+
+    fn adopt(&self, _: BoxId, trace: Trace) -> BoxFuture<'_, Adoption> {
+        Box::pin(async move {
+            let Some(identity) = &trace.process else { return Adoption::Dead };
+            let Ok(Some(supervisor)) = Supervisor::find(identity) else { return Adoption::Dead };
+            let directory = trace.address.as_ref().and_then(|address| address.path()?.parent());
+            let directory = directory.map(Path::to_owned).unwrap_or_default();
+            let stands_still = match self.0.halt() {
+                Some(halt) => halt.mend(&directory, trace.paused).await == Standing::StandsStill,
+                None => false,
+            };
+            let guest = match trace.address.clone().filter(|_| !stands_still) {
+                Some(address) => super::process::return_to(address, &supervisor).await,
+                None => None,
+            };
+            if !identity.is_current() {
+                return Adoption::Dead;
+            }
+            if let Some(guest) = guest.as_ref().filter(|_| !stands_still) {
+                // It may have been left frozen, or with an old clock; what fails here is no loss.
+                let _ = tokio::time::timeout(WAKE_DEADLINE, guest.wake()).await;
+            }
+            let tape = Tape::new(None);
+            tape.record(directory.join(plan::CONSOLE));
+            let found = self.at(directory, guest, supervisor, trace.address, tape);
+            found.paused.store(stands_still, std::sync::atomic::Ordering::Relaxed);
+            Adoption::Alive(Arc::new(found))
+        })
+    }
+
+    fn clean(&self, id: BoxId, directories: Option<Directories>) -> BoxFuture<'_, ()> {
+        Box::pin(async move { plan::clean(&id, directories).await })
+    }
+}
+
+/// What the agent's machine is to become.
+fn boot_config(spec: &MachineSpec) -> BootConfig {
+    BootConfig {
+        sandbox: spec.id.to_string(),
+        hostname: spec.hostname.clone(),
+        root: "/".to_owned(),
+        scratch_bytes: spec.scratch_bytes,
+        env: spec.env.clone(),
+        hide: spec.hide.clone(),
+        door: spec.directories.is_some(),
+        time_us: 0,
+    }
+}
+
+/// The frame that says so, with the time as it is now: a machine takes seconds to come up.
+fn frame_now(config: BootConfig) -> Result<Vec<u8>, MachineError> {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let time_us = since.map_or(0, |since| since.as_micros() as u64);
+    super::boot::frame(&BootConfig { time_us, ..config })
+}
+
+/// How long a monitor that has let go of its socket may still take to be gone.
+const LAST_BREATH_MAX: Duration = Duration::from_millis(500);
+
+fn died(exit: MachineExit) -> MachineError {
+    MachineError::Died { exit: programs::from_shell(exit), console: String::new() }
+}
+
+/// A machine whose start is not complete: it goes when this goes.
+struct HalfMade<'a> {
+    supervisor: Option<Supervisor>,
+    plan: &'a Plan,
+    kept: bool,
+}
+
+impl Drop for HalfMade<'_> {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.kill();
+        }
+        self.plan.remove();
+    }
+}

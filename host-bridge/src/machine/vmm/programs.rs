@@ -1,0 +1,170 @@
+//! The programs that are a machine, and the shell that keeps them together: when the machine's own
+//! process ends its relay goes with it, whatever has become of the bridge.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use tokio::net::unix::pipe::{self, Receiver};
+use tokio::process::{ChildStdin, Command};
+
+use super::{Plan, Supervisor};
+use crate::machine::{MachineError, MachineExit};
+
+/// The relay's name, by which distributions and its own installer know it.
+pub const RELAY: &str = "vhost-device-vsock";
+
+/// What has to run. The relay goes first, and the machine when the relay's socket is there.
+#[derive(Clone, Debug, Default)]
+pub struct Programs {
+    pub relay: Option<Relay>,
+    pub machine: Vec<OsString>,
+    /// The socket of a virtio-serial port, by which the agent of a machine without a vsock is called.
+    pub serial: Option<PathBuf>,
+    /// The machine's console is its stdout, and not a socket that it offers.
+    pub console_is_stdout: bool,
+    /// What was asked for and this kind of machine does not hold, in words.
+    pub warnings: Vec<String>,
+}
+
+/// A program between the monitor's vsock device and our socket.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    pub program: PathBuf,
+    /// Its one option, and the value of that.
+    pub option: &'static str,
+    pub value: OsString,
+    /// The socket that it makes for the monitor.
+    pub socket: PathBuf,
+}
+
+/// The supervisor: relay, its option and value, its socket, a directory to remove at the end, and
+/// then the words of the machine. What there is not is empty.
+///
+/// One that is tied ends when our end of the shell's stdin closes, which the kernel sees to whatever
+/// becomes of the bridge. It is killed then and not asked: nobody is left who would want an answer.
+const SUPERVISOR: &str = r#"
+relay=$1 option=$2 value=$3 socket=$4 directory=$5 tied=$6
+shift 6
+exec 3<&0 </dev/null
+others=
+if [ -n "$relay" ]; then
+    "$relay" "$option" "$value" 3<&- >&2 &
+    others=$!
+    tries=0
+    until [ -S "$socket" ] || [ "$tries" -ge 500 ] || ! kill -0 "$others" 2>/dev/null; do
+        sleep 0.01
+        tries=$((tries + 1))
+    done
+fi
+"$@" 3<&- &
+machine=$!
+exec >&2
+if [ -n "$tied" ]; then
+    { read -r _; kill -KILL "$machine"; } <&3 >/dev/null 2>&1 &
+    others="$others $!"
+fi
+exec 3<&-
+wait "$machine"
+status=$?
+[ -z "$others" ] || kill -KILL $others 2>/dev/null
+[ -z "$directory" ] || rm -rf -- "$directory"
+exit "$status"
+"#;
+
+/// A started supervisor, and what ties it to us if anything does.
+pub struct Started {
+    pub supervisor: Supervisor,
+    pub tie: Option<ChildStdin>,
+    /// Where the console is read, if that is the machine's stdout.
+    pub console: Option<Receiver>,
+}
+
+/// How the machine's own process has ended, of which the shell tells by its own exit code.
+pub fn from_shell(exit: MachineExit) -> MachineExit {
+    match exit {
+        MachineExit::Exited { code: code @ 129..=192 } => {
+            MachineExit::Signaled { signal: code - 128 }
+        }
+        exit => exit,
+    }
+}
+
+/// Resolves when a process of this name that the supervisor has started is gone; never where there
+/// is none.
+pub async fn outlived(supervisor: Supervisor, name: &str) {
+    let found = supervisor.children().into_iter().find_map(|identity| {
+        let command = std::fs::read_to_string(format!("/proc/{}/comm", identity.pid)).ok()?;
+        // The kernel keeps fifteen letters of a name.
+        let is_it = name.starts_with(command.trim_end()) && !command.trim_end().is_empty();
+        is_it.then(|| Supervisor::find(&identity).ok().flatten()).flatten()
+    });
+    match found {
+        Some(process) => drop(process.exited().await),
+        None => std::future::pending().await,
+    }
+}
+
+impl Programs {
+    /// Starts them. `log` takes what they say themselves.
+    pub fn start(&self, plan: &Plan, tied: bool, log: OwnedFd) -> Result<Started, MachineError> {
+        let host = |action| move |source| MachineError::Host { action, source };
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(SUPERVISOR).arg("burrow-machine");
+        let none = OsStr::new("");
+        match &self.relay {
+            Some(Relay { program, option, value, socket }) => {
+                command.arg(program).arg(option).arg(value).arg(socket)
+            }
+            None => command.args([none; 4]),
+        };
+        command.arg(if plan.temporary { plan.directory.as_os_str() } else { none });
+        command.arg(if tied { "tied" } else { "" }).args(&self.machine);
+        let also = log.try_clone().map_err(host("open the machine's log"))?;
+        command.stdin(if tied { Stdio::piped() } else { Stdio::null() });
+        let (console, stdout) = if self.console_is_stdout {
+            let pipe = make_pipe(&plan.console()).map_err(host("make a pipe for the console"))?;
+            (Some(pipe.0), pipe.1)
+        } else {
+            (None, log)
+        };
+        command.stdout(stdout).stderr(also);
+        // A group of its own, so that an interrupt from the terminal of whoever runs the bridge does
+        // not end the machines with it.
+        command.process_group(0).current_dir("/");
+        let mut child = command.spawn().map_err(host("start a shell for the machine"))?;
+        let tie = child.stdin.take();
+        let supervisor = Supervisor::of_child(child).map_err(host("watch the machine"))?;
+        plan.note(supervisor.identity()).map_err(host("note the machine's process"))?;
+        Ok(Started { supervisor, tie, console })
+    }
+}
+
+/// A pipe with a name, so that a bridge that comes later can read on. The end of the machine reads,
+/// too: it is never without a reader, and a write to it fails instead of waiting when nobody has read
+/// for long, because a guest must not stand still for that.
+fn make_pipe(path: &Path) -> io::Result<(Receiver, OwnedFd)> {
+    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let mut options = OpenOptions::new();
+    let end = options.read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    Ok((pipe::OpenOptions::new().open_receiver(path)?, end.into()))
+}
+
+/// Looks for a program on `PATH` and where distributions put what is not for ordinary users.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/libexec", "/usr/lib/qemu", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo/bin"));
+    std::env::split_paths(&path)
+        .chain(more)
+        .chain(home)
+        .map(|directory| directory.join(name))
+        .find(|candidate| candidate.is_file())
+}

@@ -1,0 +1,200 @@
+//! Python's modules compiled ahead, which the scripts of Debian's packages would have done: without
+//! it every start of an interpreter on a read-only root compiles what it imports, for seconds.
+//!
+//! Compiled by the Python of the image itself, through the loader and the libraries of the image, so
+//! that the host needs no Python. It is the one program of a package that runs here, pinned like all.
+//! The result is a layer of its own, kept in the cache by the digests of what it was made from.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::write_whole;
+use crate::compose::Layer;
+use crate::debian::package::{Entry, Kind as Packed};
+use crate::digest::{Hasher, Sha256};
+use crate::tree::{ContentReader, Kind, Tree, shown};
+
+/// What the interpreter needs to run, and what it compiles: directories of the image.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+const LOADER: &str = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
+const PACKAGES: &str = "usr/lib/python3";
+const PROGRAMS: &str = "usr/bin/python3";
+
+/// What compiled modules end with.
+const COMPILED: &str = ".pyc";
+
+/// The layer of compiled modules, when the tree has a Python.
+pub(super) fn layer(
+    cache: &Path,
+    tree: &Tree,
+    time_s: u64,
+    say: &mut dyn FnMut(&str),
+) -> Result<Option<Layer>> {
+    let files: Vec<(String, &Kind)> = tree
+        .walk_all()
+        .into_iter()
+        .map(|(path, id)| (shown(&path), &tree.node(id).kind))
+        .filter(|(path, kind)| {
+            let wanted = [LIBRARIES, PACKAGES, PROGRAMS];
+            !matches!(kind, Kind::Directory(_))
+                && wanted.iter().any(|start| path.starts_with(start))
+        })
+        .collect();
+    let is_interpreter = |(path, kind): &&(String, &Kind)| {
+        let version = path.strip_prefix("usr/bin/python3.");
+        matches!(kind, Kind::File(_))
+            && version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let Some((interpreter, _)) = files.iter().find(is_interpreter) else { return Ok(None) };
+    let key = key(&files, time_s)?;
+    let (list, contents) =
+        (cache.join(format!("python-{key}.json")), cache.join(format!("python-{key}.contents")));
+    let entries: Vec<Entry> = match std::fs::read(&list) {
+        Ok(bytes) => serde_json::from_slice(&bytes)?,
+        Err(_) if !cfg!(all(target_arch = "x86_64", target_os = "linux")) => {
+            say(
+                "Python's modules are not compiled ahead: only x86-64 Linux can run its interpreter",
+            );
+            return Ok(None);
+        }
+        Err(_) => {
+            say("compiling Python's modules");
+            let scratch = Scratch(cache.join(format!("python-{key}.scratch")));
+            let entries = compile(&scratch.0, &files, interpreter, time_s, &contents)?;
+            let text = serde_json::to_vec(&entries)?;
+            write_whole(&list, |out| Ok(out.write_all(&text)?))?;
+            entries
+        }
+    };
+    let package = "python's compiled modules".to_owned();
+    Ok(Some(Layer { package, entries, contents: contents.into() }))
+}
+
+/// A directory that is gone when it has served.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is in the way of nobody, and the next build begins by removing it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn key(files: &[(String, &Kind)], time_s: u64) -> Result<Sha256> {
+    let mut hasher = Hasher::new();
+    let mut contents = ContentReader::new();
+    hasher.part(&time_s.to_le_bytes());
+    for (path, kind) in files {
+        hasher.part(path.as_bytes());
+        match kind {
+            Kind::File(content) => hasher.part(&contents.sha256(content)?.0),
+            Kind::Symlink(target) => hasher.part(target),
+            _ => {}
+        }
+    }
+    Ok(hasher.finish())
+}
+
+fn compile(
+    scratch: &Path,
+    files: &[(String, &Kind)],
+    interpreter: &str,
+    time_s: u64,
+    contents: &Path,
+) -> Result<Vec<Entry>> {
+    if scratch.exists() {
+        std::fs::remove_dir_all(scratch)?;
+    }
+    std::fs::create_dir_all(scratch)?;
+    let scratch = std::fs::canonicalize(scratch)?;
+    std::os::unix::fs::symlink("usr/lib", scratch.join("lib"))?;
+    extract(&scratch, files, time_s)?;
+    let version = interpreter.trim_start_matches("usr/bin/");
+    let sources = [format!("usr/lib/{version}"), format!("{PACKAGES}/dist-packages")];
+    // One process in a fixed order: the bytes depend on what it has seen before.
+    let mut command = Command::new(scratch.join(LOADER));
+    command.arg("--library-path").arg(scratch.join(LIBRARIES));
+    command.arg(scratch.join(interpreter));
+    command.args(["-s", "-S", "-m", "compileall", "-q", "-f", "--invalidation-mode", "timestamp"]);
+    command.arg("-s").arg(&scratch).args(["-p", "/"]);
+    command.args(sources.iter().map(|path| scratch.join(path)).filter(|path| path.exists()));
+    command.env_clear().env("PYTHONHOME", scratch.join("usr")).env("PYTHONHASHSEED", "0");
+    command.env("LC_ALL", "C.UTF-8").current_dir(&scratch).stdin(Stdio::null());
+    let output = command.output().context("running the image's Python")?;
+    let mut compiled = Vec::new();
+    for source in sources {
+        find(&scratch, &scratch.join(source), &mut compiled)?;
+    }
+    // A module of another version's syntax fails for itself alone; no module at all is a failure.
+    if compiled.is_empty() {
+        let said = [output.stdout, output.stderr].concat();
+        bail!("the image's Python compiled nothing: {}", String::from_utf8_lossy(&said).trim());
+    }
+    compiled.sort_unstable();
+    write_whole(contents, |out| {
+        let mut offset = 0;
+        let mut entries = Vec::new();
+        for path in compiled {
+            let bytes = std::fs::read(scratch.join(&path))?;
+            out.write_all(&bytes)?;
+            let sha256 = Sha256::of(&bytes);
+            let bytes = bytes.len() as u64;
+            let kind = Packed::File { offset, bytes, sha256 };
+            entries.push(Entry { path, mode: 0o644, uid: 0, gid: 0, kind });
+            offset += bytes;
+        }
+        Ok(entries)
+    })
+}
+
+/// Puts files where the interpreter can be run; the tree sees to it that no name leads out.
+fn extract(scratch: &Path, files: &[(String, &Kind)], time_s: u64) -> Result<()> {
+    let mtime = SystemTime::UNIX_EPOCH + Duration::from_secs(time_s);
+    let mut reader = ContentReader::new();
+    for (path, kind) in files {
+        let path = scratch.join(path);
+        std::fs::create_dir_all(path.parent().expect("below the scratch directory"))?;
+        match kind {
+            Kind::File(content) => {
+                let mut file = File::create(&path)?;
+                reader.copy(content, 0, content.bytes(), &mut |bytes| file.write_all(bytes))?;
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+                file.set_permissions(mode)?;
+                file.set_modified(mtime)?;
+            }
+            Kind::Symlink(target) => {
+                let target = std::str::from_utf8(target)?;
+                let target = match target.strip_prefix('/') {
+                    Some(absolute) => scratch.join(absolute),
+                    None => target.into(),
+                };
+                std::os::unix::fs::symlink(target, &path)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The compiled modules below a directory, as paths of the image.
+fn find(scratch: &Path, directory: &Path, found: &mut Vec<String>) -> Result<()> {
+    if !directory.exists() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
+        if entry?.is_dir() {
+            find(scratch, &path, found)?;
+        } else if let Some(name) = path.strip_prefix(scratch)?.to_str()
+            && name.ends_with(COMPILED)
+        {
+            found.push(name.to_owned());
+        }
+    }
+    Ok(())
+}

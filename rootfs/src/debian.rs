@@ -1,0 +1,13 @@
+//! What is to be known of Debian: indexes, versions, dependencies, packages as files.
+//!
+//! The lock is resolved with these, and packages are unpacked with them. Scripts of packages are
+//! never run, and nothing is asked of dpkg or apt.
+
+pub mod ar;
+pub mod control;
+pub mod decompress;
+pub mod package;
+pub mod relation;
+pub mod release;
+pub mod resolve;
+pub mod version;

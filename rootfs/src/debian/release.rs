@@ -1,0 +1,86 @@
+//! `InRelease`: what an archive signs, and the digests of its indexes in it.
+
+use crate::digest::Sha256;
+
+/// What is taken from a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Seconds since 1970.
+    pub date_s: u64,
+    files: Vec<(String, u64, Sha256)>,
+}
+
+/// Why a release cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReleaseError {
+    #[error("the release has no proper date")]
+    Date,
+    #[error("the release has no SHA-256 of {0}")]
+    NoDigest(String),
+}
+
+impl Release {
+    /// Reads the text, whose signature is not judged here.
+    pub fn parse(text: &str) -> Result<Self, ReleaseError> {
+        let date = text.lines().find_map(|line| line.strip_prefix("Date:"));
+        let date_s = date.and_then(parse_date).ok_or(ReleaseError::Date)?;
+        let files = text
+            .lines()
+            .skip_while(|line| *line != "SHA256:")
+            .skip(1)
+            .take_while(|line| line.starts_with(' '))
+            .filter_map(|line| {
+                let mut columns = line.split_whitespace();
+                let digest = columns.next()?.parse().ok()?;
+                let bytes = columns.next()?.parse().ok()?;
+                Some((columns.next()?.to_owned(), bytes, digest))
+            })
+            .collect();
+        Ok(Self { date_s, files })
+    }
+
+    /// What a file below the release must be.
+    pub fn file(&self, path: &str) -> Result<(u64, Sha256), ReleaseError> {
+        let found = self.files.iter().find(|(name, ..)| name == path);
+        let (_, bytes, sha256) = found.ok_or_else(|| ReleaseError::NoDigest(path.to_owned()))?;
+        Ok((*bytes, *sha256))
+    }
+}
+
+/// `Sat, 11 Jul 2026 10:16:37 UTC` in seconds since 1970.
+fn parse_date(text: &str) -> Option<u64> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let (_, text) = text.split_once(", ")?;
+    let mut parts = text.split_whitespace();
+    let day: u64 = parts.next()?.parse().ok()?;
+    let month = MONTHS.find(parts.next()?)? as u64 / 3;
+    let year: u64 = parts.next()?.parse().ok()?;
+    let clock: Vec<u64> = parts.next()?.split(':').filter_map(|part| part.parse().ok()).collect();
+    let [hours, minutes, seconds] = clock[..] else { return None };
+    // Days before a year that begins in March, so that a leap day is its last.
+    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
+    let days = days.checked_sub(719_468)?;
+    Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_and_digests_are_read_out_of_a_release() {
+        let digest = "ab".repeat(32);
+        let text = format!(
+            "Codename: x\nDate: Sat, 11 Jul 2026 10:16:37 UTC\nMD5Sum:\n 00 5 main/Packages\n\
+             SHA256:\n {digest}  77 main/Packages\n"
+        );
+        let release = Release::parse(&text).expect("a release");
+        assert_eq!(release.date_s, 1_783_764_997);
+        assert_eq!(release.file("main/Packages").map(|(bytes, _)| bytes), Ok(77));
+        assert!(matches!(release.file("main/Other"), Err(ReleaseError::NoDigest(_))));
+        assert_eq!(Release::parse("Date: someday"), Err(ReleaseError::Date));
+        assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:01 UTC"), Some(1));
+        assert_eq!(parse_date("Thu, 29 Feb 2024 00:00:00 UTC"), Some(1_709_164_800));
+    }
+}

@@ -1,0 +1,253 @@
+//! The reader: an image becomes a tree again, whose contents point into the image.
+//!
+//! `verify` reads what was built with it. It believes nothing: a place outside of the image, a
+//! directory that is its own parent, a name out of order, or a number that disagrees is an error.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::directory::DirectoryError;
+use super::inode::{Inode, InodeFormat, Layout, type_bits, type_of, unpack_device};
+use super::plan::whole_blocks;
+use super::superblock::{Superblock, SuperblockError};
+use super::xattr::XattrError;
+use super::{BLOCK_BYTES, INODES_MAX, SLOT_BYTES, directory, number, xattr};
+use crate::tree::{Content, Kind, MODE_MASK, Metadata, Node, Piece, Tree, TreeError, join, shown};
+
+/// The largest directory that is read: a hundred thousand long names.
+const DIRECTORY_BYTES_MAX: u64 = 32 << 20;
+
+/// The largest target of a link, which is the kernel's `PATH_MAX`.
+const TARGET_BYTES_MAX: u64 = 4096;
+
+/// Why a file is no image that is read here.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    #[error("{path}: {source}")]
+    Inode { path: String, source: InodeFormat },
+    #[error("{path}: {source}")]
+    Directory { path: String, source: DirectoryError },
+    #[error("{path}: {source}")]
+    Xattr { path: String, source: XattrError },
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("{path}: {what}")]
+    Malformed { path: String, what: &'static str },
+    #[error("{path}: bytes {from} to {to} are outside of the image, which has {bytes}")]
+    Outside { path: String, from: u64, to: u64, bytes: u64 },
+    #[error("more than {INODES_MAX} files")]
+    TooMany,
+}
+
+/// Opens an image and reads its whole tree; contents are left where they are.
+pub fn read(path: &Path) -> Result<Tree, ReadError> {
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut image = Image { file, path: path.into(), bytes, superblock: None };
+    let superblock = Superblock::decode(&image.bytes_at(b"", 0, BLOCK_BYTES)?)?;
+    if u64::from(superblock.blocks) * BLOCK_BYTES > bytes {
+        return Err(malformed(b"", "the image is cut short"));
+    }
+    image.superblock = Some(superblock);
+    image.tree(&superblock)
+}
+
+fn malformed(path: &[u8], what: &'static str) -> ReadError {
+    ReadError::Malformed { path: shown(path), what }
+}
+
+struct Image {
+    file: File,
+    path: Arc<Path>,
+    bytes: u64,
+    superblock: Option<Superblock>,
+}
+
+/// An inode as it was found.
+struct Found {
+    inode: Inode,
+    node: Node,
+    /// Of a directory: names, inodes and types.
+    names: Vec<(Vec<u8>, u64, u8)>,
+}
+
+impl Image {
+    fn tree(&self, superblock: &Superblock) -> Result<Tree, ReadError> {
+        let root = u64::from(superblock.root);
+        let found = self.find(b"", root, root)?;
+        if found.node.names().is_none() {
+            return Err(malformed(b"", "the root is no directory"));
+        }
+        let mut tree = Tree::new(found.node.metadata);
+        tree.insert(b"", found.node)?;
+        // Where a file was seen first, and how many names it has had since.
+        let mut seen: HashMap<u64, (Vec<u8>, u32, u32)> = HashMap::new();
+        seen.insert(root, (Vec::new(), 0, 0));
+        let mut todo = vec![(Vec::new(), root, found.names)];
+        while let Some((parent, parent_number, names)) = todo.pop() {
+            for (name, number, file_type) in names {
+                let path = join(&parent, &name);
+                if let Some((first, names, _)) = seen.get_mut(&number) {
+                    *names += 1;
+                    tree.link(&path, first)?;
+                    continue;
+                }
+                if seen.len() == INODES_MAX {
+                    return Err(ReadError::TooMany);
+                }
+                let found = self.find(&path, number, parent_number)?;
+                if type_of(&found.node.kind).1 != file_type {
+                    return Err(malformed(&path, "the directory says another type"));
+                }
+                let is_directory = found.node.names().is_some();
+                let expected = if is_directory { 0 } else { found.inode.links };
+                seen.insert(number, (path.clone(), 1, expected));
+                tree.insert(&path, found.node)?;
+                if is_directory {
+                    todo.push((path, number, found.names));
+                }
+            }
+        }
+        for (path, names, expected) in seen.values() {
+            if *expected != 0 && names != expected {
+                return Err(malformed(path, "the count of links is not that of its names"));
+            }
+        }
+        if seen.len() as u64 != superblock.inodes {
+            return Err(malformed(b"", "the count of inodes is not that of the files"));
+        }
+        Ok(tree)
+    }
+
+    fn find(&self, path: &[u8], inode_number: u64, parent: u64) -> Result<Found, ReadError> {
+        let time_s = self.superblock.map_or(0, |superblock| superblock.time_s);
+        let start = inode_number
+            .checked_mul(SLOT_BYTES)
+            .ok_or_else(|| malformed(path, "an inode's number is out of range"))?;
+        let format = number::<2>(&self.bytes_at(path, start, 2)?, 0) as u16;
+        let header = Inode::header_bytes(format);
+        let inode = Inode::decode(&self.bytes_at(path, start, header)?, time_s)
+            .map_err(|source| ReadError::Inode { path: shown(path), source })?;
+        let area_bytes = xattr::area_bytes(inode.xattr_count) as u64;
+        let area = self.bytes_at(path, start + header, area_bytes)?;
+        let xattrs = xattr::decode(&area)
+            .map_err(|source| ReadError::Xattr { path: shown(path), source })?;
+        let tail = start + header + area_bytes;
+        let mut names = Vec::new();
+        let kind = match type_bits(inode.mode) {
+            0o010_000 => Kind::Fifo,
+            0o020_000 => Kind::CharDevice(unpack_device(inode.place)),
+            0o040_000 => {
+                let bytes = self.content(path, &inode, tail, DIRECTORY_BYTES_MAX)?;
+                names = read_names(path, &bytes, inode_number, parent)?;
+                Kind::Directory(std::collections::BTreeMap::new())
+            }
+            0o060_000 => Kind::BlockDevice(unpack_device(inode.place)),
+            0o100_000 => Kind::File(Content::from_pieces(self.pieces(path, &inode, tail)?)),
+            0o120_000 => Kind::Symlink(self.content(path, &inode, tail, TARGET_BYTES_MAX)?),
+            0o140_000 => Kind::Socket,
+            _ => return Err(malformed(path, "no such type of file")),
+        };
+        let metadata = Metadata {
+            mode: inode.mode & MODE_MASK,
+            uid: inode.uid,
+            gid: inode.gid,
+            mtime_s: inode.mtime_s,
+        };
+        Ok(Found { inode, node: Node { metadata, kind, xattrs }, names })
+    }
+
+    /// Where a file's content is.
+    fn pieces(&self, path: &[u8], inode: &Inode, tail: u64) -> Result<Vec<Piece>, ReadError> {
+        let whole_bytes = match inode.layout {
+            Layout::Plain => inode.bytes,
+            Layout::Inline => whole_blocks(inode) * BLOCK_BYTES,
+        };
+        let mut pieces = Vec::new();
+        if whole_bytes > 0 {
+            let offset = u64::from(inode.place) * BLOCK_BYTES;
+            self.check(path, offset, whole_bytes)?;
+            pieces.push(Piece::Slice { file: self.path.clone(), offset, bytes: whole_bytes });
+        }
+        if whole_bytes < inode.bytes {
+            let bytes = inode.bytes - whole_bytes;
+            if tail % BLOCK_BYTES + bytes > BLOCK_BYTES {
+                return Err(malformed(path, "the tail lies across two blocks"));
+            }
+            self.check(path, tail, bytes)?;
+            pieces.push(Piece::Slice { file: self.path.clone(), offset: tail, bytes });
+        }
+        Ok(pieces)
+    }
+
+    fn content(
+        &self,
+        path: &[u8],
+        inode: &Inode,
+        tail: u64,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, ReadError> {
+        if inode.bytes > bytes_max {
+            return Err(malformed(path, "too large for what it is"));
+        }
+        let mut all = Vec::new();
+        for piece in self.pieces(path, inode, tail)? {
+            if let Piece::Slice { offset, bytes, .. } = piece {
+                all.extend(self.bytes_at(path, offset, bytes)?);
+            }
+        }
+        Ok(all)
+    }
+
+    fn check(&self, path: &[u8], from: u64, bytes: u64) -> Result<(), ReadError> {
+        match from.checked_add(bytes) {
+            Some(to) if to <= self.bytes => Ok(()),
+            to => Err(ReadError::Outside {
+                path: shown(path),
+                from,
+                to: to.unwrap_or(u64::MAX),
+                bytes: self.bytes,
+            }),
+        }
+    }
+
+    fn bytes_at(&self, path: &[u8], from: u64, bytes: u64) -> Result<Vec<u8>, ReadError> {
+        self.check(path, from, bytes)?;
+        let mut buffer = vec![0; bytes as usize];
+        self.file.read_exact_at(&mut buffer, from)?;
+        Ok(buffer)
+    }
+}
+
+/// The names in a directory without `.` and `..`, which must lead where they should.
+fn read_names(
+    path: &[u8],
+    bytes: &[u8],
+    own: u64,
+    parent: u64,
+) -> Result<Vec<(Vec<u8>, u64, u8)>, ReadError> {
+    let entries = directory::decode(bytes)
+        .map_err(|source| ReadError::Directory { path: shown(path), source })?;
+    let mut names = Vec::with_capacity(entries.len());
+    let mut dots = 0;
+    for (name, number, file_type) in entries {
+        match name {
+            b"." if number == own => dots += 1,
+            b".." if number == parent => dots += 1,
+            b"." | b".." => return Err(malformed(path, "a dot leads elsewhere")),
+            _ => names.push((name.to_vec(), number, file_type)),
+        }
+    }
+    if dots != 2 {
+        return Err(malformed(path, "a dot is missing"));
+    }
+    Ok(names)
+}

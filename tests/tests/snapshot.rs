@@ -1,0 +1,184 @@
+//! Machines that stand still, are written down, and go on from what was written, more than once.
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tests::machines::machines_or_skip;
+use tests::{Burrow, eventually};
+
+/// A box that is a machine with a disk of its own.
+const SOURCE: [&str; 12] = [
+    "start",
+    "--name",
+    "source",
+    "--machine",
+    "qemu",
+    "--image",
+    "python",
+    "--memory",
+    "256",
+    "--scratch",
+    "200M",
+    "--json",
+];
+
+/// Counts until it is told to end, and is quick enough to be in the midst of it at any time.
+const COUNT: &str = "i=0; while [ ! -e /var/enough ]; do echo $i; i=$((i+1)); sleep 0.02; done";
+
+/// How far a clock may be off that has just been stepped, with the time that asking takes.
+const CLOCK_SECONDS_OFF_MAX: u64 = 3;
+
+fn exec(burrow: &Burrow, name: &str, script: &str) -> String {
+    burrow.ok(&["exec", name, "--", "sh", "-c", script]).trim_end().to_owned()
+}
+
+fn python(burrow: &Burrow, name: &str, code: &str) -> String {
+    burrow.ok(&["repl", name, "-c", code]).trim_end().to_owned()
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
+fn assert_clock_is_right(burrow: &Burrow, name: &str) {
+    let there: u64 = exec(burrow, name, "date +%s").parse().expect("seconds");
+    assert!(seconds().abs_diff(there) <= CLOCK_SECONDS_OFF_MAX, "{there} in {name}");
+}
+
+fn begin(burrow: &Burrow, arguments: &[&str]) -> Child {
+    let mut command = burrow.command(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// What it has said, when it has ended well.
+fn end(mut child: Child) -> String {
+    let mut said = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
+    let mut complaint = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut complaint).expect("UTF-8");
+    assert!(child.wait().expect("it is ours").success(), "{complaint}");
+    said
+}
+
+fn counted(said: &str) -> usize {
+    let numbers: Vec<usize> = said.lines().map(|line| line.parse().expect("a number")).collect();
+    assert!(numbers.iter().enumerate().all(|(at, number)| at == *number), "{numbers:?}");
+    numbers.len()
+}
+
+#[test]
+fn a_machine_is_paused_written_down_and_cloned_and_loses_nothing() {
+    if !machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::serving();
+    burrow.ok(&SOURCE);
+    exec(&burrow, "source", "echo kept > /var/kept");
+    python(&burrow, "source", "kept = 41; import random; random.seed(7)");
+    let counter = begin(&burrow, &["exec", "source", "--", "sh", "-c", COUNT]);
+
+    // A pause: whoever asks is told, and what stood still goes on with the clock set right.
+    burrow.ok(&["pause", "source"]);
+    burrow.ok(&["pause", "source"]);
+    assert!(burrow.ok(&["ps"]).contains("paused"));
+    let refused = burrow.run(&["exec", "source", "--", "true"]);
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.contains("paused") && refused.contains("host-bridge resume"), "{refused}");
+    let refused = burrow.run(&["snapshot", "source", "base"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("paused"));
+    let paused = Instant::now();
+    eventually("some seconds have passed", || paused.elapsed() > Duration::from_secs(5));
+    burrow.ok(&["resume", "source"]);
+    assert_clock_is_right(&burrow, "source");
+
+    // A snapshot: the machine goes on, and so does the counter.
+    burrow.ok(&["snapshot", "source", "base"]);
+    assert_clock_is_right(&burrow, "source");
+    let taken = burrow.run(&["snapshot", "source", "base"]);
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("there is a snapshot"));
+    assert!(burrow.ok(&["snapshot", "ls"]).contains("source"));
+    assert_eq!(python(&burrow, "source", "print(kept)"), "41");
+
+    // Two clones at once. Each has what the source had, and is nobody but itself.
+    let clones = ["one", "two"];
+    let starts = clones.map(|name| {
+        begin(
+            &burrow,
+            &["start", "--snapshot", "base", "--name", name, "-e", &format!("MINE={name}")],
+        )
+    });
+    for start in starts {
+        end(start);
+    }
+    let mut drawn = Vec::new();
+    for name in ["source", "one", "two"] {
+        assert_clock_is_right(&burrow, name);
+        assert_eq!(exec(&burrow, name, "cat /var/kept"), "kept");
+        assert_eq!(python(&burrow, name, "print(kept)"), "41", "the interpreter lives on");
+        drawn.push(exec(&burrow, name, "hostname"));
+        drawn.push(exec(&burrow, name, "head -c 16 /dev/urandom | od -An -tx1"));
+        drawn.push(exec(&burrow, name, "cat /proc/sys/kernel/random/uuid"));
+        drawn.push(exec(
+            &burrow,
+            name,
+            "python3 -c 'import random, uuid; print(random.random(), uuid.uuid4())'",
+        ));
+        drawn.push(exec(&burrow, name, "echo mine-${MINE:-none}"));
+        exec(&burrow, name, &format!("echo {name} > /var/own"));
+    }
+    let total = drawn.len();
+    drawn.sort();
+    drawn.dedup();
+    assert_eq!(drawn.len(), total, "{drawn:?}");
+    for name in ["source", "one", "two"] {
+        assert_eq!(exec(&burrow, name, "cat /var/own"), name, "each has a disk of its own");
+        // The counter of the snapshot counts in each of them.
+        let running = exec(&burrow, name, "touch /var/enough; ps -e 2>/dev/null | wc -l");
+        assert!(!running.is_empty());
+    }
+    assert!(counted(&end(counter)) > 100);
+    burrow.ok(&["snapshot", "rm", "base"]);
+    assert!(!burrow.ok(&["snapshot", "ls"]).contains("base"));
+    burrow.ok(&["rm", "-f", "source", "one", "two"]);
+}
+
+#[test]
+fn a_bridge_that_dies_in_the_midst_of_a_snapshot_leaves_a_machine_that_goes_on() {
+    if !machines_or_skip() {
+        return;
+    }
+    let mut burrow = Burrow::serving();
+    burrow.ok(&SOURCE);
+    exec(
+        &burrow,
+        "source",
+        "(i=0; while :; do i=$((i+1)); echo $i > /var/count; sleep 0.05; done) > /dev/null 2>&1 &",
+    );
+    python(&burrow, "source", "kept = 41");
+    let mut snapshot = begin(&burrow, &["snapshot", "source", "base"]);
+    let draft = burrow.state().join("snapshots/.new-default-base/machine/memory");
+    eventually("the memory is being written", || draft.exists());
+    burrow.kill_daemon();
+    assert!(!snapshot.wait().expect("it is ours").success());
+
+    burrow.serve();
+    assert!(burrow.ok(&["ps"]).contains("running"), "{}", burrow.ok(&["ps"]));
+    assert!(!draft.exists() && !burrow.ok(&["snapshot", "ls"]).contains("base"));
+    assert_clock_is_right(&burrow, "source");
+    assert_eq!(python(&burrow, "source", "print(kept)"), "41");
+    let count = || exec(&burrow, "source", "cat /var/count");
+    let before = count();
+    eventually("what was frozen goes on", || count() != before);
+
+    // One that stands still does so for the next bridge too, until it is asked for.
+    burrow.ok(&["pause", "source"]);
+    burrow.kill_daemon();
+    burrow.serve();
+    assert!(burrow.ok(&["ps"]).contains("paused"), "{}", burrow.ok(&["ps"]));
+    burrow.ok(&["resume", "source"]);
+    assert_clock_is_right(&burrow, "source");
+    assert_eq!(python(&burrow, "source", "print(kept)"), "41");
+    burrow.ok(&["snapshot", "source", "base"]);
+    burrow.ok(&["rm", "-f", "source"]);
+}
