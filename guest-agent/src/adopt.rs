@@ -43,9 +43,11 @@ pub fn adopt(
             warnings.push(error.to_string());
         }
     }
-    let frozen_ms = freeze::thaw(agent);
-    let host_us = i64::try_from(ask.time_us).unwrap_or(i64::MAX);
-    let drift_us = (clock::wall_us() as i64).saturating_sub(host_us);
+    let frozen_ms = freeze::thaw(agent).unwrap_or_else(|fault| {
+        warnings.push(format!("programs stand still for now: {}", fault.message));
+        0
+    });
+    let drift_us = drift_from(ask.time_us);
     let stepped = match agent.config.machine.then(|| clock::set_wall(ask.time_us)) {
         Some(Err(error)) => {
             warnings.push(format!("the clock cannot be set: {error}"));
@@ -60,7 +62,6 @@ pub fn adopt(
     if has_changed || ask.restored {
         agent.contexts.renew();
     }
-    agent.rebind.notify_one();
     let adopted = Adopted { drift_us, stepped, agent: AgentId(own), token, frozen_ms, warnings };
     Ok(Reply::Adopted(adopted))
 }
@@ -68,9 +69,14 @@ pub fn adopt(
 /// Steps the clock of a machine that stood still, and says how far it was ahead. `None` where it may
 /// not be set, or cannot.
 pub fn step(agent: &Agent, time_us: u64) -> Option<i64> {
-    let host_us = i64::try_from(time_us).unwrap_or(i64::MAX);
-    let drift_us = (clock::wall_us() as i64).saturating_sub(host_us);
+    let drift_us = drift_from(time_us);
     (agent.config.machine && clock::set_wall(time_us).is_ok()).then_some(drift_us)
+}
+
+/// How far this clock is ahead of the host's.
+fn drift_from(host_us: u64) -> i64 {
+    let host_us = i64::try_from(host_us).unwrap_or(i64::MAX);
+    (clock::wall_us() as i64).saturating_sub(host_us)
 }
 
 fn check(agent: &Agent, ask: &Adopt) -> Result<(), Fault> {

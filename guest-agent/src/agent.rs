@@ -38,8 +38,8 @@ pub struct Agent {
     pub freezer: Freezer,
     /// The environment of every program, under what a start adds.
     env: RefCell<Vec<(Text, Text)>>,
-    /// Listeners are to be made anew: the machine has been restored, and may have another number.
-    pub rebind: Notify,
+    /// PID 1, which is another process, has told the agent to end.
+    pub is_dismissed: Cell<bool>,
     stopping: Cell<bool>,
     /// The grace of the stop that was asked for.
     stop_grace: Cell<Option<Duration>>,
@@ -80,7 +80,6 @@ impl Agent {
         Ok(Rc::new(Self {
             metrics: Metrics::new(config.init || config.machine),
             freezer: Freezer::default(),
-            rebind: Notify::new(),
             env: RefCell::new(env),
             config,
             id: Cell::new(AgentId(id)),
@@ -90,6 +89,7 @@ impl Agent {
             sessions: Sessions::default(),
             contexts: Contexts::default(),
             peers: Peers::default(),
+            is_dismissed: Cell::new(false),
             stopping: Cell::new(false),
             stop_grace: Cell::new(None),
             stop_asked: Notify::new(),
@@ -183,7 +183,7 @@ impl Agent {
     /// Asks for the end of everything. The first grace counts, unless a later one is shorter.
     pub fn stop(&self, grace: Duration) {
         // What stands still does not hear that it shall end.
-        freeze::thaw(self);
+        freeze::thaw(self).ok();
         let grace = self.stop_grace.get().map_or(grace, |earlier| earlier.min(grace));
         self.stop_grace.set(Some(grace));
         self.stop_asked.notify_one();

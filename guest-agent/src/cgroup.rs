@@ -208,24 +208,33 @@ impl Groups {
     pub fn freeze(&self, frozen: bool) -> io::Result<u32> {
         let value = if frozen { "1" } else { "0" };
         let mut result = Ok(0);
-        for group in self.own() {
-            result = group.write("cgroup.freeze", value).and(result.map(|count| count + 1));
+        for name in self.own()? {
+            let written =
+                self.root.open_below(&name).and_then(|group| group.write("cgroup.freeze", value));
+            result = match written {
+                // A kernel that cannot freeze has frozen nothing.
+                Err(error) if !frozen && error.kind() == io::ErrorKind::NotFound => result,
+                written => written.and(result.map(|count| count + 1)),
+            };
         }
         result
     }
 
-    /// Whether every process of every group stands still.
+    /// Whether every process of every group stands still. What cannot be read counts as moving.
     pub fn are_frozen(&self) -> bool {
-        let stands = |group: Directory| {
-            group.read("cgroup.events").is_ok_and(|text| field(&text, "frozen") == Some(1))
+        let stands = |name: &String| {
+            let events = self.root.open_below(name).and_then(|group| group.read("cgroup.events"));
+            events.is_ok_and(|text| field(&text, "frozen") == Some(1))
         };
-        self.own().all(stands)
+        self.own().is_ok_and(|names| names.iter().all(stands))
     }
 
-    fn own(&self) -> impl Iterator<Item = Directory> {
+    /// The names of this agent's groups, which nobody else removes while they are gone through.
+    fn own(&self) -> io::Result<Vec<String>> {
         let prefix = own_prefix();
-        let names = self.root.children().into_iter().filter(move |name| name.starts_with(&prefix));
-        names.filter_map(|name| self.root.open_below(&name).ok())
+        let mut names = self.root.children()?;
+        names.retain(|name| name.starts_with(&prefix));
+        Ok(names)
     }
 
     fn create(&mut self) -> Result<SessionGroup, CgroupError> {

@@ -18,7 +18,7 @@ Usage:
                                     sends the configuration; 1 is a listening socket or /dev/null.
   guest-agent init                  Be the init of a machine: as PID 1, from an initramfs or a
                                     disk, with `burrow.` words on the kernel command line. The name
-                                    `init` says the same.
+                                    `init` says the same, and so does being what a kernel starts.
   guest-agent serve --listen PATH   Serve on a Unix socket as an ordinary process, for a container
                                     or for debugging; try `host-bridge attach --uds PATH`.
   guest-agent serve --vsock PORT    Serve the host of the virtual machine that this runs in, beside

@@ -55,7 +55,7 @@ impl Doors {
             task::spawn(answer_unix(agent.clone(), listener)?);
         }
         if let Some(port) = self.vsock {
-            task::spawn(answer_host(agent.clone(), port, vsock::listen_on(port)?)?);
+            task::spawn(answer_host(agent.clone(), vsock::listen_on(port)?)?);
         }
         if let Some(port) = self.serial {
             task::spawn(serial::answer(agent.clone(), port));
@@ -104,28 +104,15 @@ fn may_enter(stream: &tokio::net::UnixStream) -> bool {
 /// The same for a machine's host, and for it alone: neighbours may have ways to this machine too.
 fn answer_host(
     agent: Rc<Agent>,
-    port: u32,
     listener: OwnedFd,
 ) -> io::Result<impl Future<Output = ()> + 'static> {
-    let mut listener = ready::watch(listener, Interest::READABLE)?;
+    let listener = ready::watch(listener, Interest::READABLE)?;
     Ok(async move {
         loop {
-            tokio::select! {
-                accepted = listener.async_io(Interest::READABLE, vsock::accept) => {
-                    match accepted {
-                        Ok((socket, vsock::HOST)) => serve::accept(&agent, socket),
-                        Ok(_) => {}
-                        Err(_) => sleep(ACCEPT_PAUSE).await,
-                    }
-                    continue;
-                }
-                () = agent.rebind.notified() => {}
-            }
-            // A machine that was restored has another number, and a listener may not outlive that.
-            let renewed =
-                vsock::listen_on(port).and_then(|fd| ready::watch(fd, Interest::READABLE));
-            if let Ok(renewed) = renewed {
-                listener = renewed;
+            match listener.async_io(Interest::READABLE, vsock::accept).await {
+                Ok((socket, vsock::HOST)) => serve::accept(&agent, socket),
+                Ok(_) => {}
+                Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }
     })

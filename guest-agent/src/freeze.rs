@@ -16,6 +16,7 @@
 //! refused, by [`Agent::check_running`].
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::agent::Agent;
 use crate::cgroup::Groups;
-use crate::limits::{FREEZE_MAX, FREEZE_POLL};
+use crate::limits::{FREEZE_MAX, FREEZE_POLL, THAW_PAUSE};
 use crate::sys::clock;
 use crate::task::{self, Work};
 
@@ -39,6 +40,9 @@ pub struct Freezer {
     /// Grows with every freeze and every thaw, so that a watchdog knows its own freeze.
     turn: Cell<u64>,
     thawed: Notify,
+    /// A thaw has failed, and is to be tried again.
+    is_stuck: Cell<bool>,
+    thawed_at: Cell<Option<Instant>>,
 }
 
 impl Freezer {
@@ -46,16 +50,22 @@ impl Freezer {
         self.since_us.get().is_some()
     }
 
+    /// Whether it stands still, or did so not longer than `time` ago.
+    pub fn has_stood_still_within(&self, time: Duration) -> bool {
+        self.is_frozen() || self.thawed_at.get().is_some_and(|at| at.elapsed() < time)
+    }
+
     fn turn_to(&self, since_us: Option<u64>) -> u64 {
         self.since_us.set(since_us);
+        self.is_stuck.set(false);
         self.turn.set(self.turn.get() + 1);
         self.thawed.notify_waiters();
         self.turn.get()
     }
 
-    /// Resolves when another turn than `turn` has come.
+    /// Resolves when another turn than `turn` has come, or should have.
     async fn turned(&self, turn: u64) {
-        while self.turn.get() == turn {
+        while self.turn.get() == turn && !self.is_stuck.get() {
             self.thawed.notified().await;
         }
     }
@@ -74,7 +84,7 @@ pub fn freeze(agent: &Rc<Agent>, watchdog_ms: u64) -> Work<Result<Reply, Fault>>
             return Err(Fault::new(FaultCode::Gone, message));
         }
         if let Err(fault) = settled {
-            thaw(&agent);
+            thaw(&agent).ok();
             return Err(fault);
         }
         Ok(Reply::Frozen { groups, took_us: clock::monotonic_us() - began_us })
@@ -94,21 +104,27 @@ fn begin(agent: &Rc<Agent>, watchdog: Duration) -> Result<(u64, u32), Fault> {
     // Before anything stands still: whatever goes wrong from here on, it goes on again.
     let watched = agent.clone();
     task::spawn(async move {
-        if timeout(watchdog, watched.freezer.turned(turn)).await.is_err() {
-            thaw(&watched);
+        timeout(watchdog, watched.freezer.turned(turn)).await.ok();
+        // What fails now, for want of descriptors maybe, may do so no more the next time.
+        while watched.freezer.turn.get() == turn && thaw(&watched).is_err() {
+            sleep(THAW_PAUSE).await;
         }
     });
     match groups.freeze(true) {
         Ok(count) => Ok((turn, count)),
         Err(error) => {
-            thaw(agent);
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            let fault = Fault::io(format!("the kernel does not freeze: {error}"), errno);
+            thaw(agent).ok();
+            let fault = refused("freeze", &error);
             // A kernel before 5.2 has no such file.
-            let code = if errno == libc::ENOENT { FaultCode::Unsupported } else { FaultCode::Io };
-            Err(Fault { code, ..fault })
+            let is_old = error.kind() == io::ErrorKind::NotFound;
+            Err(if is_old { Fault { code: FaultCode::Unsupported, ..fault } } else { fault })
         }
     }
+}
+
+fn refused(what: &str, error: &io::Error) -> Fault {
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    Fault::io(format!("the kernel does not {what}: {error}"), errno)
 }
 
 fn unsupported(agent: &Agent) -> Fault {
@@ -142,13 +158,19 @@ async fn settle(agent: &Agent, turn: u64) -> Result<(), Fault> {
     .await
 }
 
-/// Lets everything go on, and says for how many milliseconds it had stood still.
-pub fn thaw(agent: &Agent) -> u64 {
-    let Some(since_us) = agent.freezer.since_us.get() else { return 0 };
-    agent.freezer.turn_to(None);
+/// Lets everything go on, and says for how many milliseconds it had stood still. Where that fails it
+/// counts as frozen on, and is tried again.
+pub fn thaw(agent: &Agent) -> Result<u64, Fault> {
+    let Some(since_us) = agent.freezer.since_us.get() else { return Ok(0) };
     if let Some(groups) = agent.groups.borrow().as_ref() {
-        // What fails here is a group that has just gone.
-        groups.freeze(false).ok();
+        groups.freeze(false).map_err(|error| {
+            agent.freezer.is_stuck.set(true);
+            agent.freezer.thawed.notify_waiters();
+            refused("thaw", &error)
+        })?;
     }
-    (clock::monotonic_us() - since_us) / 1_000
+    agent.freezer.turn_to(None);
+    agent.freezer.thawed_at.set(Some(Instant::now()));
+    agent.contexts.wake();
+    Ok((clock::monotonic_us() - since_us) / 1_000)
 }

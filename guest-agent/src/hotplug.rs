@@ -78,7 +78,8 @@ enum Event<'a> {
 fn parse_event(event: &[u8]) -> Option<Event<'_>> {
     let line = event.split(|byte| *byte == 0).next()?;
     let (action, path) = std::str::from_utf8(line).ok()?.split_once('@')?;
-    if path.starts_with("/devices/system/cpu/cpu") {
+    let number = path.strip_prefix("/devices/system/cpu/cpu");
+    if number.is_some_and(|number| number.parse::<u32>().is_ok()) {
         return Some(Event::Processor { added: (action == "add").then_some(path) });
     }
     (action == "change" && path.contains("/block/")).then_some(Event::Disk)
@@ -130,6 +131,9 @@ mod tests {
         let event = format!("add@{path}\0ACTION=add\0SUBSYSTEM=cpu\0");
         let added = Some(path);
         assert_eq!(parse_event(event.as_bytes()), Some(Event::Processor { added }));
+        // Nothing but a number, because the path is written to.
+        assert_eq!(parse_event(b"add@/devices/system/cpu/cpu1/../../net\0"), None);
+        assert_eq!(parse_event(b"add@/devices/system/cpu/cpufreq\0"), None);
         let gone = b"offline@/devices/system/cpu/cpu1\0";
         assert_eq!(parse_event(gone), Some(Event::Processor { added: None }));
     }

@@ -37,6 +37,9 @@ pub const FREEZE_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether all stand still. Most do at the first look.
 pub const FREEZE_POLL: Duration = Duration::from_millis(1);
 
+/// The pause after a thaw that failed, which is tried until it succeeds.
+pub const THAW_PAUSE: Duration = Duration::from_millis(100);
+
 /// Threads for work on files, which the kernel does not offer without blocking.
 pub const FILE_THREADS_MAX: usize = 4;
 

@@ -32,6 +32,8 @@ use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use protocol::hello::BootStep;
 
 use crate::boot::Outcome;
@@ -42,6 +44,7 @@ use crate::config::line::Halt;
 use crate::config::{Config, Invocation, Listen};
 use crate::doors::Doors;
 use crate::pid1::{hand_over, power, signals};
+use crate::run::End;
 use crate::sys::clock;
 use crate::sys::descriptor::Standard;
 
@@ -58,8 +61,20 @@ fn main() -> ExitCode {
         Ok(Invocation::Version) => {
             say(io::stdout(), concat!("guest-agent ", env!("CARGO_PKG_VERSION"), "\n"), 0)
         }
+        // A kernel gives its init what it does not know itself of its command line.
+        Err(_) if is_started_by_kernel() => run_machine(began_us),
         Err(error) => say(io::stderr(), &format!("guest-agent: {error}\n"), EXIT_USAGE),
     }
+}
+
+/// Whether this is the first process of a machine, and not of a namespace: there the second is the
+/// kernel's own.
+fn is_started_by_kernel() -> bool {
+    is_first() && kill(Pid::from_raw(2), None).is_ok()
+}
+
+fn is_first() -> bool {
+    Pid::this() == Pid::from_raw(1)
 }
 
 /// Becomes a sandbox on the host's word.
@@ -90,7 +105,7 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
     // `boot::root` has made the scratch file system, which is a tmpfs.
     let settings = settings(&mut booted, began_us, listener.is_none(), true);
     let groups = CgroupSupport::discover(booted.cgroup_root);
-    live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() })
+    exit_of(live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() }))
 }
 
 /// What an agent that has booted goes by.
@@ -122,7 +137,7 @@ fn settings(
 
 /// Boots a machine, serves, and switches it off, whatever happens.
 fn run_machine(began_us: u64) -> ExitCode {
-    if nix::unistd::getpid().as_raw() != 1 {
+    if !is_first() {
         return say(
             io::stderr(),
             "guest-agent: only PID 1 can be the init of a machine\n",
@@ -131,58 +146,80 @@ fn run_machine(began_us: u64) -> ExitCode {
     }
     // Ctrl-Alt-Del then asks for an orderly end, which is what the signal means that comes instead.
     nix::sys::reboot::set_cad_enabled(false).ok();
-    let (halt, written) = match machine::enter() {
-        Ok(Machine { line, written, .. }) if line.probe => (line.halt, written),
-        Ok(Machine { mut booted, line, link, serial, written }) => {
-            for word in &line.unknown {
-                say(io::stderr(), &format!("guest-agent: {word} is not known\n"), 0);
-            }
-            let is_asked_for = link.is_some() || serial.is_some() && line.ask;
-            let ends_with_link = is_asked_for && !booted.config.door;
-            if let Some(program) = &line.hand_over
-                && let Err(error) = hand_over::to(program)
-            {
-                let message = format!("{program} cannot be executed: {error}");
-                return refuse_machine(&message, link.or(serial.map(|port| port.file)), line.halt);
-            }
-            let settings = Config {
-                init: line.hand_over.is_none(),
-                machine: true,
-                ..settings(&mut booted, began_us, ends_with_link, line.scratch.is_none())
-            };
-            let groups = CgroupSupport::discover(booted.cgroup_root.take());
-            let doors = Doors {
-                link,
-                listener: None,
-                vsock: (!ends_with_link && serial.is_none()).then_some(line.port),
-                dial: (line.dial && serial.is_none()).then_some(line.port),
-                serial,
-            };
-            // A panic that nothing has caught has been told on the console; the disks are to be in
-            // order all the same.
-            catch_unwind(AssertUnwindSafe(|| live(settings, groups, doors))).ok();
-            if line.hand_over.is_some() {
-                hand_over::ask_for_the_end();
-            }
-            (line.halt, written)
+    let mut off = Off::default();
+    // A panic that nothing has caught has been told on the console; the disks are to be in order all
+    // the same.
+    let ended = catch_unwind(AssertUnwindSafe(|| be_machine(began_us, &mut off)));
+    if off.has_own_init {
+        if matches!(ended, Ok(End::Dismissed)) {
+            return ExitCode::SUCCESS;
         }
-        Err(machine::Failure { error, line, link }) => {
-            return refuse_machine(&error.to_string(), link, line.halt);
-        }
-    };
-    power::switch_off(halt, written.as_ref());
+        hand_over::ask_for_the_end();
+    }
+    power::switch_off(off.halt, off.written.as_ref());
     fail("the machine cannot be switched off")
 }
 
-/// Says why nothing comes of the machine, and switches it off.
-fn refuse_machine(message: &str, link: Option<OwnedFd>, halt: Halt) -> ExitCode {
+/// How a machine is switched off, as far as that is known.
+#[derive(Default)]
+struct Off {
+    halt: Halt,
+    written: Option<OwnedFd>,
+    /// PID 1 is another program.
+    has_own_init: bool,
+}
+
+/// Boots and serves, or says why nothing comes of the machine.
+fn be_machine(began_us: u64, off: &mut Off) -> End {
+    let (mut booted, line, link, serial) = match machine::enter() {
+        Ok(Machine { booted, line, link, serial, written }) => {
+            *off = Off { halt: line.halt, written, has_own_init: false };
+            (booted, line, link, serial)
+        }
+        Err(machine::Failure { error, line, link, written }) => {
+            *off = Off { halt: line.halt, written, has_own_init: false };
+            return refuse_machine(&error.to_string(), link);
+        }
+    };
+    if line.probe {
+        return End::Asked;
+    }
+    for word in &line.unknown {
+        say(io::stderr(), &format!("guest-agent: {word} is not known\n"), 0);
+    }
+    let is_asked_for = link.is_some() || serial.is_some() && line.ask;
+    let ends_with_link = is_asked_for && !booted.config.door;
+    if let Some(program) = &line.hand_over {
+        if let Err(error) = hand_over::to(program) {
+            let message = format!("{program} cannot be executed: {error}");
+            return refuse_machine(&message, link.or(serial.map(|port| port.file)));
+        }
+        off.has_own_init = true;
+    }
+    let settings = Config {
+        init: line.hand_over.is_none(),
+        machine: true,
+        ..settings(&mut booted, began_us, ends_with_link, off.written.is_none())
+    };
+    let groups = CgroupSupport::discover(booted.cgroup_root.take());
+    let doors = Doors {
+        link,
+        listener: None,
+        vsock: (!ends_with_link && serial.is_none()).then_some(line.port),
+        dial: (line.dial && serial.is_none()).then_some(line.port),
+        serial,
+    };
+    live(settings, groups, doors).unwrap_or(End::Asked)
+}
+
+/// Says why nothing comes of the machine.
+fn refuse_machine(message: &str, link: Option<OwnedFd>) -> End {
     fail(message);
     if let Some(link) = link {
         host::say_boot_failed(link.as_fd(), message);
         host::await_end(link.as_fd());
     }
-    power::switch_off(halt, None);
-    fail("the machine cannot be switched off")
+    End::Asked
 }
 
 /// Serves as an ordinary process.
@@ -195,7 +232,7 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
         },
     };
     let settings = Config {
-        init: nix::unistd::getpid().as_raw() == 1,
+        init: is_first(),
         machine: false,
         env: std::env::vars().collect(),
         scratch_in_memory: false,
@@ -203,7 +240,7 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
         began_us,
         ends_with_link: false,
     };
-    let exit = live(settings, CgroupSupport::discover(None), doors);
+    let exit = exit_of(live(settings, CgroupSupport::discover(None), doors));
     if let Listen::Unix(path) = listen {
         // The socket is ours; leaving it would tell others that somebody still listens.
         std::fs::remove_file(path).ok();
@@ -211,15 +248,15 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
     exit
 }
 
-fn live(settings: Config, groups: CgroupSupport, doors: Doors) -> ExitCode {
-    let blocked = match signals::block() {
-        Ok(blocked) => blocked,
-        Err(error) => return fail(&format!("cannot block signals: {error}")),
-    };
-    match run::run(settings, groups, doors, &blocked) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("the event loop failed: {error}")),
-    }
+fn live(settings: Config, groups: CgroupSupport, doors: Doors) -> Result<End, ExitCode> {
+    let blocked =
+        signals::block().map_err(|error| fail(&format!("cannot block signals: {error}")))?;
+    run::run(settings, groups, doors, &blocked)
+        .map_err(|error| fail(&format!("the event loop failed: {error}")))
+}
+
+fn exit_of(ended: Result<End, ExitCode>) -> ExitCode {
+    ended.map_or_else(|code| code, |_| ExitCode::SUCCESS)
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -100,9 +100,9 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         }
         Request::Stat { path, follow } => later(peer, id, boxed(file::stat(path, follow))),
         Request::List(ask) => later(peer, id, boxed(file::list(ask))),
-        Request::MakeDirectory(ask) => later(peer, id, boxed(file::make_directory(ask))),
-        Request::Move(ask) => later(peer, id, boxed(file::rename(ask))),
-        Request::Remove(ask) => later(peer, id, boxed(file::remove(ask))),
+        Request::MakeDirectory(ask) => change(agent, peer, id, boxed(file::make_directory(ask))),
+        Request::Move(ask) => change(agent, peer, id, boxed(file::rename(ask))),
+        Request::Remove(ask) => change(agent, peer, id, boxed(file::remove(ask))),
         Request::OpenContext(ask) => later(peer, id, repl::open(agent, &ask)),
         Request::Contexts {} => peer.answer(id, Ok(agent.contexts.list())),
         Request::Run(ask) => run(agent, peer, id, ask),
@@ -138,8 +138,8 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::Thaw { time_us } => {
             // First the clock: what goes on shall not see the old time.
             let drift_us = time_us.and_then(|time_us| adopt::step(agent, time_us));
-            let frozen_ms = freeze::thaw(agent);
-            peer.answer(id, Ok(Reply::Thawed { frozen_ms, drift_us }));
+            let thawed = freeze::thaw(agent);
+            peer.answer(id, thawed.map(|frozen_ms| Reply::Thawed { frozen_ms, drift_us }));
         }
         Request::Adopt(ask) => peer.answer(id, adopt::adopt(agent, peer, id, ask)),
         // No stream opens: what the host sends on one that it has opened means nothing.
@@ -165,6 +165,14 @@ fn boxed(work: impl Future<Output = Result<Reply, Fault>> + 'static) -> Handler 
 fn later(peer: &Rc<Peer>, id: RequestId, work: Handler) {
     let peer = peer.clone();
     task::spawn(async move { peer.answer(id, work.await) });
+}
+
+/// The same for what changes files, which stand still as the programs do.
+fn change(agent: &Agent, peer: &Rc<Peer>, id: RequestId, work: Handler) {
+    match agent.check_running() {
+        Ok(()) => later(peer, id, work),
+        Err(fault) => peer.answer(id, Err(fault)),
+    }
 }
 
 /// Does the work on an opened stream. A stream whose work was refused is closed again.

@@ -20,13 +20,22 @@ use crate::session::HOUSEKEEPING;
 use crate::task;
 use crate::{hotplug, metrics};
 
+/// What has ended an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// An order, or the loss of the only link.
+    Asked,
+    /// Another process that is PID 1, which ends everything on its way.
+    Dismissed,
+}
+
 /// Runs the agent to its end.
 pub fn run(
     config: Config,
     groups: CgroupSupport,
     doors: Doors,
     blocked: &Blocked,
-) -> io::Result<()> {
+) -> io::Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -45,7 +54,7 @@ async fn live(
     groups: CgroupSupport,
     doors: Doors,
     blocked: &Blocked,
-) -> io::Result<()> {
+) -> io::Result<End> {
     let signals = Signals::listen(blocked)?;
     let reaper = Reaper::new()?;
     let ends_with_link = config.ends_with_link;
@@ -66,7 +75,7 @@ async fn live(
         () = agent.peers.none_linked(), if ends_with_link => Duration::ZERO,
     };
     stop(&agent, grace).await;
-    Ok(())
+    Ok(if agent.is_dismissed.get() { End::Dismissed } else { End::Asked })
 }
 
 /// TERM, grace, KILL; then the clients get what they have not got, and the links end.
@@ -74,7 +83,11 @@ async fn stop(agent: &Rc<Agent>, grace: Duration) {
     agent.stop(grace);
     agent.stop_asked().await;
     let mut ours = Ours(agent.clone());
-    let scope = if agent.config.init { Scope::Machine } else { Scope::Sessions(&mut ours) };
+    let scope = match (agent.config.init, agent.config.machine) {
+        (true, true) => Scope::Machine,
+        (true, false) => Scope::Namespace,
+        (false, _) => Scope::Sessions(&mut ours),
+    };
     shutdown::end_processes(&agent.reaper, scope, grace).await;
     // A goodbye overtakes data, as every control frame does; so it comes last.
     let flushed = async {
@@ -113,7 +126,10 @@ async fn hear_signals(agent: Rc<Agent>, mut signals: Signals) {
                     tokio::task::yield_now().await;
                 }
             }
-            Notice::Stop => agent.stop(STOP_GRACE_GUEST),
+            Notice::Stop { by_init } => {
+                agent.is_dismissed.set(by_init);
+                agent.stop(STOP_GRACE_GUEST);
+            }
         }
     }
     agent.stop(Duration::ZERO);

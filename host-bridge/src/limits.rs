@@ -28,8 +28,13 @@ pub const VIRTUAL_MEMORY_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
 /// The part of its memory that a virtual machine's writable layer may fill; a larger layer is on a
 /// disk of its own.
 pub const VIRTUAL_SCRATCH_PART_OF_MEMORY: u64 = 2;
+/// The largest writable layer that a virtual machine may ask for: a guest may fill all of it, and what
+/// it fills is taken from the host's disk. As much as all snapshots together.
+pub const VIRTUAL_SCRATCH_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 /// The least that the kernel and the agent boot in.
 pub const VIRTUAL_MEMORY_BYTES_MIN: u64 = 72 * 1024 * 1024;
+/// The same for one that goes on from a snapshot, whose memory is read first.
+pub const VIRTUAL_RESTORE_DEADLINE: Duration = Duration::from_secs(300);
 /// Processors of a virtual machine: what every monitor takes without further devices.
 pub const VIRTUAL_CPUS_MAX: u32 = 32;
 /// How long an order to a monitor may take that only changes a state.
@@ -48,6 +53,11 @@ pub const SNAPSHOT_WATCHDOG: Duration = Duration::from_secs(60);
 pub const SNAPSHOT_CALL_DEADLINE: Duration = Duration::from_secs(20);
 /// How long the way to a resumed agent may seem to be whole without an answer, before it is made anew.
 pub const RESUME_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a machine may take to go on that was left half-way in one of these and is to be stopped.
+pub const SET_RIGHT_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked how long a monitor's own log has become, which is emptied beyond
+/// [`CONSOLE_BYTES_MAX`].
+pub const MONITOR_LOG_LOOK_PAUSE: Duration = Duration::from_secs(30);
 /// How long an agent may take to answer when its machine goes on.
 pub const WAKE_DEADLINE: Duration = Duration::from_secs(20);
 /// What is kept of the agent's own log in memory when there is no directory for it: its last words
@@ -126,7 +136,8 @@ pub const EXPIRY_DRIFT_SHOWN: Duration = Duration::from_secs(1);
 
 /// Snapshots that a bridge keeps: as many as people keep apart by name.
 pub const SNAPSHOTS_MAX: usize = 64;
-/// What they may take of the disk together, the one that is written now counted in full.
+/// What they may take of the disk together, the one that is written now counted with all its memory
+/// and what its disk holds.
 pub const SNAPSHOTS_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 
 /// What is kept of each output when all of it is asked for at the end: a caller that wants more

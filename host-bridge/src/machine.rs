@@ -13,12 +13,15 @@
 mod boot;
 pub mod cloud_hypervisor;
 pub mod drive;
+mod error;
 pub mod external;
 pub mod firecracker;
 pub mod id;
+pub mod identity;
 pub mod kvm;
 pub mod process;
 pub mod qemu;
+pub mod supervisor;
 pub mod vmm;
 
 use std::fmt;
@@ -28,16 +31,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use protocol::limits::RESUME_WINDOW;
 use serde::{Deserialize, Serialize};
 
-use crate::guest::{Guest, GuestError, Options};
+use crate::guest::{Guest, Options};
 use crate::limits::{BOOT_DEADLINE, REDIAL_DEADLINE};
-use crate::link::{Address, LinkError};
+use crate::link::Address;
+pub use error::{Blame, MachineError};
 pub use id::BoxId;
+pub use identity::ProcessIdentity;
 pub use process::bounds::Bounds;
-pub use process::identity::ProcessIdentity;
 
 /// A future behind a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -48,8 +51,8 @@ pub trait Machine: Send + Sync {
     /// gone again when this returns, and when it is dropped half-way.
     fn start(&self, spec: MachineSpec) -> BoxFuture<'_, Result<Arc<dyn Running>, MachineError>>;
 
-    /// Finds a machine again that an earlier bridge has started.
-    fn adopt(&self, id: BoxId, trace: Trace) -> BoxFuture<'_, Adoption>;
+    /// Finds a machine again that an earlier bridge has started, with what it keeps outside.
+    fn adopt(&self, id: BoxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption>;
 
     /// Removes what a machine left on the host, best effort. One whose start was cut off half-way,
     /// so that there is no trace of it, is ended first.
@@ -96,6 +99,10 @@ pub trait Suspend: Send + Sync {
 
     /// Goes on, with its clock stepped to the host's.
     fn resume(&self) -> BoxFuture<'_, Result<Resumed, MachineError>>;
+
+    /// Lets a machine go on that one of these has left half-way because nobody waited for it any
+    /// more; nothing otherwise.
+    fn set_right(&self) -> BoxFuture<'_, ()>;
 
     /// Writes the machine into an empty directory and lets it go on. What is written is whole and on
     /// disk when this returns; what a failure leaves is of no use.
@@ -298,92 +305,6 @@ impl fmt::Display for MachineExit {
             Self::Unreachable { reason } => f.write_str(reason),
         }
     }
-}
-
-/// Why a machine did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineError {
-    #[error(transparent)]
-    AgentMissing(#[from] crate::config::AgentMissing),
-    #[error("{root:?} cannot be the root of a sandbox: {reason}")]
-    Root { root: PathBuf, reason: String },
-    #[error("a writable layer of {bytes} bytes is below the smallest, {bytes_min}")]
-    Scratch { bytes: u64, bytes_min: u64 },
-    #[error(
-        "the sandbox's description has {bytes} bytes, more than the {bytes_max} that a frame holds; shorten its environment"
-    )]
-    TooLarge { bytes: usize, bytes_max: usize },
-    #[error("could not {action}: {source}")]
-    Host { action: &'static str, source: std::io::Error },
-    /// The agent said goodbye, and why.
-    #[error("the sandbox could not be set up: {message}")]
-    BootFailed { message: String },
-    #[error("the agent ended before it answered ({exit}){}", show_console(console))]
-    Died { exit: MachineExit, console: String },
-    #[error("the agent did not answer within {} s{}", deadline.as_secs(), show_console(console))]
-    Silent { deadline: Duration, console: String },
-    #[error("could not speak to the agent: {source}{}", show_console(console))]
-    Link { source: LinkError, console: String },
-    #[error(
-        "an external machine needs the address of its agent, like unix:/path, hybrid:/path:1024 or vsock:3:1024"
-    )]
-    NoAddress,
-    #[error(transparent)]
-    Kit(#[from] vmm::KitError),
-    #[error("{name} is missing: {remedy}")]
-    Program { name: &'static str, remedy: &'static str },
-    #[error(
-        "a virtual machine with {bytes} bytes of memory does not boot; give it at least {bytes_min}"
-    )]
-    Memory { bytes: u64, bytes_min: u64 },
-    #[error("a {kind} machine needs a hypervisor that runs guests, and {source}: {remedy}")]
-    NoHypervisor { kind: MachineKind, source: kvm::NoKvm, remedy: &'static str },
-    #[error(transparent)]
-    Api(#[from] vmm::ApiError),
-    #[error("the machine's monitor did not do as it was told: {reason}")]
-    Monitor { reason: String },
-    #[error("a {kind} machine cannot {what}: {reason}")]
-    CannotSuspend { kind: MachineKind, what: &'static str, reason: &'static str },
-    #[error("could not {action}: {source}")]
-    Asked { action: &'static str, source: GuestError },
-    #[error("the snapshot does not fit this host: its {what} is {snapshot}, and here it is {here}")]
-    OtherMachine { what: String, snapshot: String, here: String },
-    #[error("{path:?} is no whole snapshot: {reason}")]
-    BrokenSnapshot { path: PathBuf, reason: String },
-    #[error("a {kind} machine has no address of its own to choose; leave it out")]
-    UselessAddress { kind: MachineKind },
-}
-
-impl MachineError {
-    /// The same, with what the machine said last.
-    fn with_console(mut self, words: &str) -> Self {
-        if let Self::Died { console, .. }
-        | Self::Silent { console, .. }
-        | Self::Link { console, .. } = &mut self
-        {
-            words.clone_into(console);
-        }
-        self
-    }
-
-    /// What to do about it, where its own words do not say.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::BootFailed { .. } => Some("`host-bridge doctor` says what this host can run"),
-            Self::Died { .. } | Self::Silent { .. } | Self::Link { .. } => Some(NO_AGENT),
-            Self::Host { source, .. } if source.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
-                Some(NO_AGENT)
-            }
-            _ => None,
-        }
-    }
-}
-
-/// What to do about an agent that does not answer as one.
-const NO_AGENT: &str = "`host-bridge doctor` shows which program is taken for the guest-agent; is it one, of this release?";
-
-fn show_console(console: &str) -> String {
-    if console.is_empty() { String::new() } else { format!("; its log ends with:\n{console}") }
 }
 
 /// How the bridge presents itself to agents.

@@ -18,6 +18,7 @@
 
 pub mod event;
 mod expiry;
+mod image;
 pub mod label;
 pub mod log;
 pub mod name;
@@ -37,6 +38,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use event::{Event, EventSink};
+pub(crate) use image::root_of;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};

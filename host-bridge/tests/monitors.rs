@@ -204,7 +204,7 @@ fn what_the_monitor_refuses_is_told_in_its_own_words() {
 fn a_monitor_that_never_answers_is_given_up() {
     let mut scenes = Vec::new();
     for kind in KINDS {
-        let mut scene = scene!("mute", kind);
+        let scene = scene!("mute", kind);
         scene.fault("mute");
         scenes.push(scene);
     }
@@ -229,7 +229,7 @@ fn a_monitor_that_dies_is_noticed_at_once_with_its_last_words() {
             ("dies-at-start", "about to fail"),
             ("panic", "Kernel panic - not syncing: Attempted to kill init!"),
         ] {
-            let mut scene = scene!("dies", kind);
+            let scene = scene!("dies", kind);
             scene.fault(fault);
             let began = Instant::now();
             let ran = scene.run(&["true"]);
@@ -277,7 +277,7 @@ fn a_monitor_that_is_killed_ends_its_machine_for_everybody() {
 #[test]
 fn a_chattering_console_stops_nobody_and_stays_bounded() {
     for kind in KINDS {
-        let mut scene = scene!("flood", kind);
+        let scene = scene!("flood", kind);
         scene.fault("flood");
         let _daemon = scene.serve();
         scene.start("box");

@@ -18,8 +18,8 @@ use host_bridge::control::Client;
 use host_bridge::guest::Guest;
 use host_bridge::guest::contexts::{RunCode, open};
 use host_bridge::guest::exec::collect;
-use host_bridge::machine::Machines;
 use host_bridge::machine::process::ProcessMachine;
+use host_bridge::machine::{MachineKind, Machines};
 use host_bridge::sandbox::pool::{Entry, Options, PoolEvent, ShelfStatus};
 use host_bridge::sandbox::record::RECORD_FILE;
 use host_bridge::sandbox::{Event, EventSink, Record, Registry, SandboxRef, Spec, State};
@@ -76,7 +76,9 @@ impl Place {
 
     async fn open(&self, options: Options) -> Registry {
         let process = Arc::new(ProcessMachine::new(self.agent()));
-        let machines = Machines { process, ..Machines::default() };
+        // It stands for a virtual machine too: the pool sees no difference.
+        let qemu = Arc::<ProcessMachine>::clone(&process);
+        let machines = Machines { process, qemu, ..Machines::default() };
         let events = Arc::clone(&self.events);
         let sink: EventSink = Arc::new(move |event| events.lock().unwrap().push(event.clone()));
         Registry::open_with(self.paths(), machines, sink, options).await.unwrap()
@@ -321,6 +323,11 @@ async fn what_is_taken_is_filled_up_again_and_never_beyond_the_bound() {
     assert!(place.with_file(POOL_FILE).is_empty());
 }
 
+fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, behind)| !behind.starts_with(['Z', 'X']))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ready_machine_that_was_killed_is_given_to_nobody() {
     needs_agent!();
@@ -328,8 +335,14 @@ async fn a_ready_machine_that_was_killed_is_given_to_nobody() {
     let registry = place.open(options(2)).await;
     full(&registry).await;
     let ready = ready_ids(&place);
-    for pid in place.machines() {
-        kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
+    for supervisor in place.machines() {
+        let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let init = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        kill(Pid::from_raw(supervisor as i32), Signal::SIGKILL).unwrap();
+        // As long as the kernel has not got to it, it answers.
+        while is_alive(init) {
+            std::thread::yield_now();
+        }
     }
     // At once, so that the claim itself has to find it.
     let record = registry.create(spec("web")).await.unwrap();
@@ -429,6 +442,57 @@ async fn what_cannot_be_changed_is_started_cold_and_nobody_is_hurt() {
     registry.leave().await;
 }
 
+/// A pool of virtual machines of one image.
+fn virtual_options(image: &str) -> Options {
+    let mut options = Options { check_every: Duration::from_millis(50), ..options(1) };
+    let entry = &mut options.entries[0];
+    (entry.machine, entry.image) = (MachineKind::Qemu, Some(image.to_owned()));
+    options
+}
+
+fn virtual_spec(name: &str) -> Spec {
+    Spec { machine: MachineKind::Qemu, ..spec(name) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_names_no_image_gets_a_virtual_machine_of_the_usual_one() {
+    needs_agent!();
+    let place = Place::new("virtual");
+    let registry = place.open(virtual_options("full")).await;
+    full(&registry).await;
+    let ready = ready_ids(&place);
+    let mut other = virtual_spec("other");
+    other.hide = Some(vec!["/opt".to_owned()]);
+    let record = registry.create(other).await.unwrap();
+    assert!(!ready.contains(record.id.as_str()), "it hides what was asked for");
+    let record = registry.create(virtual_spec("web")).await.unwrap();
+    assert!(ready.contains(record.id.as_str()));
+    remove_all(&registry).await;
+    registry.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_of_an_image_that_was_built_anew_is_nobodys() {
+    needs_agent!();
+    let place = Place::new("rebuilt");
+    let image = place.base.join("image");
+    fs::write(&image, "one").unwrap();
+    let image_path = image.to_str().unwrap().to_owned();
+    let registry = place.open(virtual_options(&image_path)).await;
+    full(&registry).await;
+    let ready = ready_ids(&place);
+    fs::write(&image, "another").unwrap();
+    let asked = Spec { image: Some(image_path), ..virtual_spec("web") };
+    let record = registry.create(asked).await.unwrap();
+    assert!(!ready.contains(record.id.as_str()), "it has the old image");
+    until("a replacement", || (shelf(&registry).counts.replaced == 1).then_some(())).await;
+    full(&registry).await;
+    assert!(ready_ids(&place).is_disjoint(&ready));
+    assert_eq!(shelf(&registry).counts.failed, 0);
+    remove_all(&registry).await;
+    registry.leave().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn starts_that_fail_are_told_and_tried_ever_less_often() {
     needs_agent!();
@@ -514,10 +578,20 @@ async fn the_first_run_in_a_context_that_was_opened_ahead_is_warm() {
     elsewhere.workdir = Some("/usr".to_owned());
     registry.create(elsewhere).await.unwrap();
     let guest = registry.guest(&which("elsewhere")).unwrap();
+    // It is there already: nobody else can be the first to ask for one of its name.
+    let contexts = guest.contexts().await.unwrap();
+    assert_eq!(contexts[0].cwd, Some("/usr".into()));
     let mut ask = open(python.clone(), "python");
     ask.cwd = Some("/usr".into());
     let run = guest.run_code_now(RunCode::new(ask, "import os; print(os.getcwd())")).unwrap();
     assert_eq!(run.collect(1024).await.unwrap().stdout(), b"/usr\n");
+
+    // One that cannot be there is told.
+    full(&registry).await;
+    let mut nowhere = spec("nowhere");
+    nowhere.workdir = Some("/not/there".to_owned());
+    let warnings = registry.create(nowhere).await.unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("/not/there")), "{warnings:?}");
 
     // And so does an environment.
     full(&registry).await;

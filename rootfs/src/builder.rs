@@ -18,8 +18,8 @@ use anyhow::{Context as _, Result};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::digest::{Hasher, Sha256};
-use crate::lock::Lock;
-use crate::manifest::{Agent, Output};
+use crate::lock::{Lock, Pin};
+use crate::manifest::{Agent, Output, Package};
 use crate::recipe::{Book, Recipe};
 
 pub use locking::lock;
@@ -152,10 +152,10 @@ impl Site {
         hasher.finish()
     }
 
-    /// Whether a file is there with the size that a manifest states.
+    /// Whether a file is there as a manifest states it.
     fn has(&self, output: &Output) -> bool {
-        let there = std::fs::metadata(self.out.join(&output.file));
-        there.is_ok_and(|there| there.len() == output.bytes)
+        let there = Sha256::of_file(&self.out.join(&output.file));
+        there.is_ok_and(|there| there == (output.sha256, output.bytes))
     }
 
     /// A manifest of an earlier build, if there is one that can be read.
@@ -201,10 +201,20 @@ fn write_whole<T>(
     result
 }
 
-/// The time of all files: as the environment wants it, else that of the lock.
-fn time_s(lock: &Lock) -> Result<u64> {
+/// The packages of a lock as manifests have them.
+fn packages(lock: &Lock) -> Vec<Package> {
+    let package = |pin: &Pin| Package {
+        name: pin.name.clone(),
+        version: pin.version.clone(),
+        sha256: pin.sha256,
+    };
+    lock.pins.iter().map(package).collect()
+}
+
+/// The time that counts: as the environment wants it, or else another.
+fn time_s(otherwise_s: u64) -> Result<u64> {
     match std::env::var(TIME_VARIABLE) {
         Ok(text) => text.parse().with_context(|| format!("{TIME_VARIABLE} is {text:?}")),
-        Err(_) => Ok(lock.date_s),
+        Err(_) => Ok(otherwise_s),
     }
 }

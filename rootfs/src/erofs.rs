@@ -1,8 +1,8 @@
 //! The read-only file system that images are: a writer and a reader of erofs, uncompressed.
 //!
-//! The builder and, for images of other origin, the bridge write a [`Tree`](crate::tree::Tree) with
-//! [`write`] and open images with [`read`]. The same tree and options give the same bytes. Only what
-//! Linux 5.4 and later read is written; nothing here mounts anything.
+//! The builder writes a [`Tree`](crate::tree::Tree) with [`write`]; `verify` and `ls` open images with
+//! [`read`]. The same tree and options give the same bytes. Only what Linux 5.4 and later read is
+//! written; nothing here mounts anything.
 //!
 //! ```text
 //! block 0      zeros, the superblock at 1024, zeros
@@ -39,8 +39,15 @@ const SLOT_BYTES: u64 = 32;
 const INODES_START: u64 = BLOCK_BYTES;
 
 /// How many files an image may have: four times what a full desktop has, and a bound for readers of
-/// images of strangers.
+/// images that lie.
 pub const INODES_MAX: usize = 4 << 20;
+
+/// How long a path in an image may be, which also bounds how deep it goes: the kernel's `PATH_MAX`.
+pub const PATH_BYTES_MAX: usize = 4096;
+
+/// How many bytes all paths of an image may have together, since each of its names has one: 128 for
+/// each of [`INODES_MAX`] files.
+pub const PATHS_BYTES_MAX: usize = 512 << 20;
 
 /// The kinds of files as directories state them.
 mod file_type {

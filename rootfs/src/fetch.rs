@@ -1,10 +1,11 @@
 //! Fetching by the machine's own `curl` or `wget`, so that its proxies and certificates count.
 //!
-//! Whatever comes is not believed: callers hold it against a digest before they use it.
+//! Whatever comes is not believed: callers say how much it may be, and hold it against a digest or a
+//! signature before they use it.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// How many packages are fetched at once; more gains nothing and annoys a mirror.
@@ -13,13 +14,14 @@ const AT_ONCE: usize = 8;
 /// How often a fetch is tried again after a passing failure.
 const RETRIES: u32 = 3;
 
+/// How much of what a program says is kept.
+const MESSAGE_BYTES_MAX: u64 = 64 * 1024;
+
 /// Why something did not come.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("neither curl nor wget is on PATH; install one of them")]
     NoProgram,
-    #[error("{program} cannot be run: {source}")]
-    Run { program: &'static str, source: io::Error },
     #[error("{program} could not fetch {address}: {message}")]
     Failed { program: &'static str, address: String, message: String },
 }
@@ -46,75 +48,115 @@ impl Fetcher {
     }
 
     /// Fetches one file.
-    pub fn fetch(self, address: &str, to: &Path) -> Result<(), FetchError> {
-        self.fetch_all(&[(address.to_owned(), to.to_owned())])
-            .map_err(|message| FetchError::Failed {
-                program: self.name(),
-                address: address.to_owned(),
-                message,
-            })
-            .and_then(|()| {
-                if to.exists() {
-                    return Ok(());
-                }
-                Err(FetchError::Failed {
-                    program: self.name(),
-                    address: address.to_owned(),
-                    message: "it is not there".to_owned(),
-                })
-            })
+    pub fn fetch(self, wanted: Wanted) -> Result<(), FetchError> {
+        let to = wanted.to.clone();
+        let (address, bytes_max) = (wanted.address.clone(), wanted.bytes_max);
+        let failed = |message| FetchError::Failed { program: self.name(), address, message };
+        if let Err(message) = self.fetch_all(&[wanted]) {
+            return Err(failed(message));
+        }
+        // curl holds to a bound only where the size was announced, before its version 8.4.
+        match std::fs::metadata(&to).map(|there| there.len()) {
+            Ok(bytes) if bytes <= bytes_max => Ok(()),
+            Ok(bytes) => Err(failed(format!("it has {bytes} bytes, more than {bytes_max}"))),
+            Err(error) => Err(failed(error.to_string())),
+        }
     }
 
-    /// Fetches many files, as far as they are there; what is missing after it did not come. The
-    /// error is what the program said.
-    pub fn fetch_all(self, wanted: &[(String, PathBuf)]) -> Result<(), String> {
+    /// Fetches many files, as far as they are there; what is missing or short after it did not come.
+    /// The error is what the program said.
+    pub fn fetch_all(self, wanted: &[Wanted]) -> Result<(), String> {
         match self {
             Self::Curl => curl(wanted),
-            Self::Wget => wanted.iter().try_for_each(|(address, to)| wget(address, to)),
+            Self::Wget => wanted.iter().try_for_each(wget),
         }
     }
 }
 
-fn curl(wanted: &[(String, PathBuf)]) -> Result<(), String> {
-    let config: String = wanted.iter().fold(String::new(), |config, (address, to)| {
-        config + &format!("url = {}\noutput = {}\n", quoted(address), quoted(&to.to_string_lossy()))
-    });
+/// A file to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub address: String,
+    pub to: PathBuf,
+    pub bytes_max: u64,
+}
+
+fn curl(wanted: &[Wanted]) -> Result<(), String> {
+    // Each file has a bound of its own, so each is an operation, for which all is said again.
+    let operations: Vec<String> = wanted
+        .iter()
+        .map(|Wanted { address, to, bytes_max }| {
+            // A transfer that all but stands still for a minute is dead.
+            format!(
+                "url = {}\noutput = {}\nmax-filesize = {bytes_max}\nfail\nsilent\nshow-error\n\
+                 location\ngloboff\nretry = {RETRIES}\nconnect-timeout = 20\n\
+                 speed-limit = 1000\nspeed-time = 60\n",
+                quoted(address),
+                quoted(&to.to_string_lossy())
+            )
+        })
+        .collect();
     let mut command = Command::new("curl");
-    command.args(["--fail", "--silent", "--show-error", "--location", "--globoff"]);
-    command.args(["--retry", &RETRIES.to_string(), "--connect-timeout", "20"]);
-    // A transfer that all but stands still for a minute is dead.
-    command.args(["--speed-limit", "1000", "--speed-time", "60"]);
     if wanted.len() > 1 {
         command.args(["--parallel", "--parallel-max", &AT_ONCE.to_string()]);
     }
     command.args(["--config", "-"]);
-    run(command, config.as_bytes())
+    run(command, operations.join("next\n").as_bytes(), &mut io::sink(), 0)
 }
 
-fn wget(address: &str, to: &Path) -> Result<(), String> {
+fn wget(wanted: &Wanted) -> Result<(), String> {
     let mut command = Command::new("wget");
     command.args(["--quiet", "--tries", &RETRIES.to_string(), "--timeout", "60"]);
-    command.arg("--output-document").arg(to).arg(address);
-    let result = run(command, b"");
-    // Unlike curl it leaves an empty file when there is none.
+    // It knows no bound of one file, so that what it gives is counted here.
+    command.args(["--output-document", "-"]).arg(&wanted.address);
+    let mut file = File::create(&wanted.to).map_err(|error| error.to_string())?;
+    let result = run(command, b"", &mut file, wanted.bytes_max);
     if result.is_err() {
-        let _ = std::fs::remove_file(to);
+        // Unlike curl's, the file is there even if nothing came.
+        let _ = std::fs::remove_file(&wanted.to);
     }
     result
 }
 
-fn run(mut command: Command, input: &[u8]) -> Result<(), String> {
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input).map_err(|error| error.to_string())?;
+/// Runs a program and passes on what it gives, up to a bound; the error is what it said.
+pub(crate) fn run(
+    mut command: Command,
+    input: &[u8],
+    out: &mut dyn Write,
+    bytes_max: u64,
+) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(text)?;
+    let stdout = child.stdout.take().expect("piped above");
+    let stderr = child.stderr.take().expect("piped above");
+    let mut stdin = child.stdin.take().expect("piped above");
+    let (given, status, said) = std::thread::scope(|scope| {
+        // Read beside the rest, so that a program that says much does not wait for ever.
+        let said = scope.spawn(move || {
+            let mut said = Vec::new();
+            // What cannot be read was not said.
+            let _ = stderr.take(MESSAGE_BYTES_MAX).read_to_end(&mut said);
+            said
+        });
+        let given = stdin.write_all(input).and_then(|()| {
+            drop(stdin);
+            io::copy(&mut stdout.take(bytes_max.saturating_add(1)), out)
+        });
+        if !matches!(given, Ok(bytes) if bytes <= bytes_max) {
+            // It may have ended already.
+            let _ = child.kill();
+        }
+        (given, child.wait(), said.join().expect("reading does not panic"))
+    });
+    let said = String::from_utf8_lossy(&said);
+    match (given, status) {
+        (Ok(bytes), _) if bytes > bytes_max => Err(format!("more than {bytes_max} bytes")),
+        (Ok(_), Ok(status)) if status.success() => Ok(()),
+        (_, Ok(status)) if !status.success() => Err(format!("{} ({status})", said.trim())),
+        (Err(error), _) | (_, Err(error)) => Err(text(error)),
+        (Ok(_), Ok(_)) => unreachable!("both are taken above"),
     }
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} ({})", said.trim(), output.status))
 }
 
 /// A value as curl's configuration has it.
@@ -130,11 +172,72 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Whether `gpgv` finds a signature of one of these keys on a file; nothing when it cannot be asked.
-pub fn signature_is_good(keyring: &Path, signed: &Path) -> Option<bool> {
-    let program = on_path("gpgv").filter(|_| File::open(keyring).is_ok())?;
-    let mut command = Command::new(program);
-    command.arg("--keyring").arg(keyring).arg(signed);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().ok().map(|status| status.success())
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that announces and gives as many bytes as a path says: `/announced/given`.
+    fn server() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut asked = [0; 4096];
+                let bytes = stream.read(&mut asked).unwrap_or(0);
+                let asked = String::from_utf8_lossy(&asked[..bytes]).into_owned();
+                let mut words = asked.split(['/', ' ']).filter_map(|word| word.parse().ok());
+                let (announced, given) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
+                let body = "x".repeat(given);
+                let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {announced}\r\n\r\n");
+                // A client that has had enough is no failure of the server.
+                let _ = stream.write_all((head + &body).as_bytes());
+            }
+        });
+        format!("http://{address}")
+    }
+
+    fn fetched(fetcher: Fetcher, path: &str, bytes_max: u64) -> (Result<(), FetchError>, u64) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (address, to) = (server() + path, directory.path().join("file"));
+        let result = fetcher.fetch(Wanted { address, to: to.clone(), bytes_max });
+        (result, std::fs::metadata(&to).map_or(0, |there| there.len()))
+    }
+
+    #[test]
+    fn what_is_larger_than_it_may_be_or_cut_short_did_not_come() {
+        for fetcher in [Fetcher::Curl, Fetcher::Wget] {
+            if on_path(fetcher.name()).is_none() {
+                crate::skipped(&format!("there is no {} here", fetcher.name()));
+                continue;
+            }
+            assert!(matches!(fetched(fetcher, "/50/50", 50), (Ok(()), 50)), "{fetcher:?}");
+            let (result, bytes) = fetched(fetcher, "/50/50", 49);
+            let error = result.expect_err("too large").to_string();
+            let bound = ["Maximum file size", "more than 49 bytes"];
+            assert!(bound.iter().any(|bound| error.contains(bound)), "{fetcher:?}: {error}");
+            assert_eq!(bytes, 0, "{fetcher:?}");
+            let error = fetched(fetcher, "/80/50", 80).0.expect_err("cut short").to_string();
+            assert!(error.contains("exit status"), "{fetcher:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_of_many_files_has_its_own_bound() {
+        if on_path("curl").is_none() {
+            return crate::skipped("there is no curl here");
+        }
+        let (directory, server) = (tempfile::tempdir().expect("a directory"), server());
+        let wanted = [(10, 10), (20, 19), (30, 30)].map(|(bytes, bytes_max)| {
+            let address = format!("{server}/{bytes}/{bytes}");
+            Wanted { address, to: directory.path().join(bytes.to_string()), bytes_max }
+        });
+        let said = Fetcher::Curl.fetch_all(&wanted).expect_err("one is too large");
+        assert!(said.contains("(63)"), "{said}");
+        for (wanted, bytes) in wanted.iter().zip([10, 0, 30]) {
+            let there = std::fs::metadata(&wanted.to).map_or(0, |there| there.len());
+            assert_eq!(there, bytes, "{}", wanted.address);
+        }
+    }
 }

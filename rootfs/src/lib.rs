@@ -1,8 +1,7 @@
 //! Builds Burrow's microVM images: Debian packages and the agent become erofs images and an
 //! initramfs, without root, mounts, dpkg or mkfs.
 //!
-//! This file is the table of contents. `rootfs`, the program, is [`cli`]; the bridge will use
-//! [`tree`] and [`erofs`] for images of other origin.
+//! This file is the table of contents. `rootfs`, the program, is [`cli`].
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +20,7 @@ pub mod lock;
 pub mod manifest;
 pub mod mirror;
 pub mod recipe;
+pub mod signature;
 pub mod tree;
 pub mod verify;
 

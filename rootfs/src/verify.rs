@@ -29,22 +29,30 @@ pub fn verify(directory: &Path, seen: &mut dyn FnMut(&str)) -> std::io::Result<V
     names.sort_unstable();
     for name in names {
         let mut found = Findings::default();
-        let text = std::fs::read(directory.join(&name))?;
-        if name == KERNEL_MANIFEST {
-            match serde_json::from_slice(&text) {
-                Ok(manifest) => kernel(directory, &manifest, &mut found)?,
-                Err(error) => found.add(&error),
-            }
-        } else {
-            match serde_json::from_slice(&text) {
-                Ok(manifest) => image(directory, &manifest, &mut found)?,
-                Err(error) => found.add(&error),
-            }
-        }
+        manifest(directory, &name, &mut found);
         seen(name.trim_end_matches(".json"));
         wrong.extend(found.0.into_iter().map(|what| format!("{name}: {what}")));
     }
     Ok(wrong)
+}
+
+/// One manifest and what it is about.
+fn manifest(directory: &Path, name: &str, found: &mut Findings) {
+    let text = match std::fs::read(directory.join(name)) {
+        Ok(text) => text,
+        Err(error) => return found.add(&error),
+    };
+    if name == KERNEL_MANIFEST {
+        match serde_json::from_slice(&text) {
+            Ok(manifest) => kernel(directory, &manifest, found),
+            Err(error) => found.add(&error),
+        }
+    } else {
+        match serde_json::from_slice(&text) {
+            Ok(manifest) => image(directory, &manifest, found),
+            Err(error) => found.add(&error),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -55,6 +63,11 @@ impl Findings {
         self.0.push(what.to_string());
     }
 
+    /// What a file gives, or the finding that it gives nothing.
+    fn read<T, E: std::fmt::Display>(&mut self, file: &str, result: Result<T, E>) -> Option<T> {
+        result.inspect_err(|error| self.0.push(format!("{file}: {error}"))).ok()
+    }
+
     fn check(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.0.push(what());
@@ -62,34 +75,37 @@ impl Findings {
     }
 }
 
-fn output(directory: &Path, output: &Output, found: &mut Findings) -> std::io::Result<()> {
-    let (sha256, bytes) = Sha256::of_file(&directory.join(&output.file))?;
-    found.check((sha256, bytes) == (output.sha256, output.bytes), || {
-        format!(
-            "{} has {bytes} bytes with the digest {sha256}, not as its manifest says",
-            output.file
-        )
+/// Whether a file is as its manifest says; one of another size is not read at all.
+fn output(directory: &Path, output: &Output, found: &mut Findings) -> bool {
+    let Output { file, bytes, sha256 } = output;
+    let path = directory.join(file);
+    let Some(there) = found.read(file, std::fs::metadata(&path)) else { return false };
+    if there.len() != *bytes {
+        found.add(&format!("{file} has {} bytes, not {bytes}", there.len()));
+        return false;
+    }
+    let Some((there, _)) = found.read(file, Sha256::of_file(&path)) else { return false };
+    found.check(there == *sha256, || {
+        format!("{file} has the digest {there}, not as its manifest says")
     });
-    Ok(())
+    true
 }
 
-fn image(directory: &Path, manifest: &ImageManifest, found: &mut Findings) -> std::io::Result<()> {
-    output(directory, &manifest.image, found)?;
+fn image(directory: &Path, manifest: &ImageManifest, found: &mut Findings) {
     found.check(manifest.image.bytes <= manifest.size_max_bytes, || {
         format!("{} bytes are more than {}", manifest.image.bytes, manifest.size_max_bytes)
     });
-    let tree = match erofs::read(&directory.join(&manifest.image.file)) {
-        Ok(tree) => tree,
-        Err(error) => {
-            found.add(&error);
-            return Ok(());
-        }
-    };
-    let digest = listing::digest(&tree)?;
-    found.check(digest == (manifest.files, manifest.files_sha256), || {
-        "the files are not those of the manifest".to_owned()
-    });
-    agent(&tree, &manifest.agent, found)?;
+    if !output(directory, &manifest.image, found) {
+        return;
+    }
+    let file = &manifest.image.file;
+    let Some(tree) = found.read(file, erofs::read(&directory.join(file))) else { return };
+    if let Some(digest) = found.read(file, listing::digest(&tree)) {
+        found.check(digest == (manifest.files, manifest.files_sha256), || {
+            "the files are not those of the manifest".to_owned()
+        });
+    }
+    agent(&tree, &manifest.agent, found);
     found.check(tree.resolve(INIT_PATH.as_bytes()).is_ok(), || format!("no /{INIT_PATH}"));
     for path in dangling_links(&tree) {
         found.check(false, || format!("/{} leads nowhere", shown(&path)));
@@ -117,43 +133,40 @@ fn image(directory: &Path, manifest: &ImageManifest, found: &mut Findings) -> st
         });
         found.check(there, || format!("there is no program {program}"));
     }
-    Ok(())
 }
 
-fn agent(tree: &Tree, agent: &Agent, found: &mut Findings) -> std::io::Result<()> {
+fn agent(tree: &Tree, agent: &Agent, found: &mut Findings) {
     let node = tree.resolve(AGENT_PATH.as_bytes()).map(|id| tree.node(id));
     let Some((metadata, content)) = node.ok().and_then(|node| match &node.kind {
         Kind::File(content) => Some((node.metadata, content)),
         _ => None,
     }) else {
-        found.add(&"there is no agent");
-        return Ok(());
+        return found.add(&"there is no agent");
     };
     found.check((metadata.mode, metadata.uid, metadata.gid) == (0o755, 0, 0), || {
         format!("the agent has the mode {:o}, owned by {}", metadata.mode, metadata.uid)
     });
-    let bytes = ContentReader::new().read(content)?;
+    found.check(content.bytes() == agent.bytes, || "the agent has another size".to_owned());
+    let read = ContentReader::new().read(content);
+    let Some(bytes) = found.read("the agent", read) else { return };
     found.check(Sha256::of(&bytes) == agent.sha256, || "the agent is another one".to_owned());
     match Elf::parse(&bytes).and_then(|elf| elf.is_static()) {
         Ok(is_static) => found.check(is_static, || "the agent is not static".to_owned()),
         Err(error) => found.add(&format!("the agent: {error}")),
     }
-    Ok(())
 }
 
-fn kernel(
-    directory: &Path,
-    manifest: &KernelManifest,
-    found: &mut Findings,
-) -> std::io::Result<()> {
-    for file in [&manifest.vmlinuz, &manifest.vmlinux, &manifest.initramfs] {
-        output(directory, file, found)?;
-    }
+fn kernel(directory: &Path, manifest: &KernelManifest, found: &mut Findings) {
+    output(directory, &manifest.vmlinuz, found);
+    output(directory, &manifest.initramfs, found);
     let bytes = manifest.vmlinuz.bytes + manifest.initramfs.bytes;
     found.check(bytes <= manifest.size_max_bytes, || {
         format!("{bytes} bytes are more than {}", manifest.size_max_bytes)
     });
-    let vmlinux = std::fs::read(directory.join(&manifest.vmlinux.file))?;
-    found.check(Elf::parse(&vmlinux).is_ok(), || "vmlinux is no ELF file".to_owned());
-    Ok(())
+    let file = &manifest.vmlinux.file;
+    if output(directory, &manifest.vmlinux, found)
+        && let Some(vmlinux) = found.read(file, std::fs::read(directory.join(file)))
+    {
+        found.check(Elf::parse(&vmlinux).is_ok(), || "vmlinux is no ELF file".to_owned());
+    }
 }

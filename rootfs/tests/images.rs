@@ -66,6 +66,77 @@ fn verify_finds_an_agent_that_is_no_program_and_every_changed_byte() {
 }
 
 #[test]
+fn verify_goes_on_behind_an_image_that_is_gone_or_of_another_size() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let order = order(directory.path());
+    built(&order);
+    for name in ["also", "short", "gone"] {
+        let text = std::fs::read_to_string(order.out.join("base.json")).expect("a manifest");
+        let text = text.replace("base.erofs", &format!("{name}.erofs"));
+        std::fs::write(order.out.join(format!("{name}.json")), text).expect("a file");
+        std::fs::copy(order.out.join("base.erofs"), order.out.join(format!("{name}.erofs")))
+            .expect("a file");
+    }
+    std::fs::remove_file(order.out.join("gone.erofs")).expect("our own file");
+    std::fs::write(order.out.join("short.erofs"), "short").expect("our own file");
+    std::fs::create_dir(order.out.join("broken.json")).expect("a directory");
+    let mut seen = Vec::new();
+    let wrong = verify(&order.out, &mut |name| seen.push(name.to_owned())).expect("a directory");
+    assert_eq!(seen, ["also", "base", "broken", "gone", "short"]);
+    for start in [
+        "also.json: the agent",
+        "broken.json: ",
+        "gone.json: gone.erofs: No such",
+        "short.json: short.erofs has 5 bytes",
+    ] {
+        let count = wrong.iter().filter(|line| line.starts_with(start)).count();
+        assert_eq!(count, 1, "{start}: {wrong:?}");
+    }
+}
+
+/// An order of a source of its own, whose recipe says so much and no more.
+fn order_with(directory: &Path, limits: &str) -> Order {
+    let source = directory.join("source");
+    std::fs::create_dir_all(source.join("recipes")).expect("a directory");
+    let recipe = format!("summary = \"x\"\nsuite = \"bookworm\"\n{limits}\n");
+    std::fs::write(source.join("recipes/base.toml"), recipe).expect("a file");
+    Order { source, ..order(directory) }
+}
+
+#[test]
+fn a_refused_image_leaves_the_one_before_it_and_its_manifest() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let order = order_with(directory.path(), "size_max_mib = 4");
+    assert!(built(&order)[0].changed);
+    let files = || {
+        ["base.erofs", "base.json"].map(|file| std::fs::read(order.out.join(file)).expect("a file"))
+    };
+    let before = files();
+    order_with(directory.path(), "size_max_mib = 1");
+    agent(directory.path(), &"x".repeat(2 << 20));
+    let error = build(&order, &mut |_| {}).expect_err("too large");
+    assert!(format!("{error:#}").contains("its recipe allows 1048576"), "{error:#}");
+    assert!(files() == before, "neither the image nor the manifest has changed");
+    let left = std::fs::read_dir(&order.out).expect("ours").filter_map(Result::ok);
+    let unfinished = left.filter(|entry| entry.path().extension().is_some_and(|end| end == "new"));
+    assert_eq!(unfinished.count(), 0);
+}
+
+#[test]
+fn an_image_of_the_right_size_with_other_bytes_is_built_anew() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let order = order(directory.path());
+    built(&order);
+    let image = order.out.join("base.erofs");
+    let first = std::fs::read(&image).expect("an image");
+    let mut other = first.clone();
+    *other.last_mut().expect("bytes") ^= 1;
+    std::fs::write(&image, other).expect("our own file");
+    assert!(built(&order)[0].changed);
+    assert!(std::fs::read(&image).expect("an image") == first);
+}
+
+#[test]
 fn a_missing_agent_and_an_unknown_recipe_are_said() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut order = order(directory.path());

@@ -8,6 +8,7 @@ pub mod door;
 pub mod http;
 pub mod machines;
 pub mod sandbox;
+pub mod served;
 pub mod server;
 pub mod tmux;
 pub mod torture;

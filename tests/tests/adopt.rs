@@ -1,7 +1,5 @@
 //! A sandbox that gets another host: what it is from then on, and what lives on.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::Duration;
 
 use host_bridge::guest::exec::{Event, Execution};
@@ -10,10 +8,10 @@ use protocol::hello::GoodbyeReason;
 use protocol::message::Channel;
 use protocol::repl::Happening;
 use protocol::{Cause, FaultCode, Text};
-use tempfile::TempDir;
 use tests::contexts::{context, run, stdout};
 use tests::sandbox::{Sandbox, start};
-use tests::{PATIENCE, agent_path, eventually, have_or_skip};
+use tests::served::Served;
+use tests::{PATIENCE, have_or_skip};
 
 fn variables(env: &[(&str, &str)]) -> Vec<(Text, Text)> {
     env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
@@ -155,43 +153,16 @@ async fn an_adoption_that_makes_no_sense_changes_nothing() {
     sandbox.end().await;
 }
 
-/// An agent that runs as an ordinary process.
-struct Served {
-    child: Child,
-    socket: PathBuf,
-    _dir: TempDir,
-}
-
-impl Served {
-    fn start() -> Self {
-        let dir = TempDir::with_prefix("burrow-").expect("a directory");
-        let socket = dir.path().join("agent.sock");
-        let child = Command::new(agent_path())
-            .args([Path::new("serve"), Path::new("--listen"), &socket])
-            .spawn()
-            .expect("the agent starts");
-        eventually("the agent listens", || socket.exists());
-        Self { child, socket, _dir: dir }
-    }
-
-    async fn connect(&self) -> Guest {
-        let address = Address::Unix { path: self.socket.clone() };
-        let options = Options { connect_deadline: PATIENCE, ..Options::default() };
-        Guest::connect(address, options).await.expect("the agent answers")
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
+async fn connect(agent: &Served) -> Guest {
+    let address = Address::Unix { path: agent.socket.clone() };
+    let options = Options { connect_deadline: PATIENCE, ..Options::default() };
+    Guest::connect(address, options).await.expect("the agent answers")
 }
 
 #[tokio::test]
 async fn an_adoption_puts_every_other_host_out_and_leaves_what_it_had_started() {
-    let agent = Served::start();
-    let (former, host) = (agent.connect().await, agent.connect().await);
+    let agent = Served::new();
+    let (former, host) = (connect(&agent).await, connect(&agent).await);
     let mut sleeper = start("sleeper", &["sleep", "1000"]);
     sleeper.tied = true;
     sleeper.holders = vec!["log".to_owned()];
@@ -207,15 +178,15 @@ async fn an_adoption_puts_every_other_host_out_and_leaves_what_it_had_started() 
     assert!(sessions[0].exit.is_none(), "what was tied to the former host lives on");
     // It is the new host's to take along.
     host.close().await;
-    let looker = agent.connect().await;
+    let looker = connect(&agent).await;
     let record = looker.wait(&sleeper.session).await.expect("its end");
     assert!(matches!(record.cause, Cause::Killed { .. }), "{:?}", record.cause);
 }
 
 #[tokio::test]
 async fn an_agent_that_shares_its_machine_keeps_the_machines_name() {
-    let agent = Served::start();
-    let guest = agent.connect().await;
+    let agent = Served::new();
+    let guest = connect(&agent).await;
     let before = guest.agent_id();
     let ask = Adoption { hostname: Some("another".to_owned()), ..Adoption::default() };
     let refused = guest.adopt(ask).await.expect_err("the name is not its own");

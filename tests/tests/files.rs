@@ -144,7 +144,7 @@ fn a_reader_in_the_box_sees_the_old_file_or_the_new_and_nothing_between() {
         let target = || FileTarget::replace("/data");
         write(&sandbox, target(), &vec![b'a'; BYTES]).await.expect("written");
         let script = format!(
-            "import os\nseen = set()\nwhile not os.path.exists('/done'):\n\
+            "import os\nseen = set()\nopen('/begun', 'w').close()\nwhile not os.path.exists('/done'):\n\
              \x20   data = open('/data', 'rb').read()\n\
              \x20   assert len(data) == {BYTES} and len(set(data)) == 1, (len(data), set(data))\n\
              \x20   seen.add(data[0])\nprint(len(seen))"
@@ -161,6 +161,9 @@ fn a_reader_in_the_box_sees_the_old_file_or_the_new_and_nothing_between() {
                 (finished.record.cause, stdout)
             })
         };
+        while sandbox.guest.stat("/begun", true).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         for round in 1..=40_u8 {
             write(&sandbox, target(), &vec![b'a' + round % 26; BYTES]).await.expect("written");
         }

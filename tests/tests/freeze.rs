@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use host_bridge::guest::metrics::Consumer;
 use host_bridge::guest::{Address, Adoption, Guest, Options, Piece, RunCode};
-use protocol::FaultCode;
-use protocol::repl::RunEnd;
+use protocol::repl::{OpenContext, RunEnd};
+use protocol::requests::{MakeDirectory, Move, Remove};
+use protocol::{FaultCode, Text};
 use tempfile::TempDir;
 use tests::contexts::{context, ran, run, stdout};
 use tests::sandbox::{Sandbox, start};
@@ -79,6 +80,21 @@ async fn a_frozen_program_stands_still_and_goes_on_after_the_thaw() {
     assert_eq!(again.fault_code(), Some(FaultCode::Conflict), "{again}");
     assert_eq!(sandbox.guest.sessions(0).await.expect("a list").sessions.len(), 1);
 
+    // Files stand still too.
+    let at = |name: &str| Text::from(name);
+    let made = sandbox.guest.make_directory(MakeDirectory {
+        path: at("/tmp/new"),
+        permissions: None,
+        parents: false,
+    });
+    let ask = Move { from: at("/tmp/count"), to: at("/tmp/counted"), replace: true };
+    let moved = sandbox.guest.rename(ask);
+    let removed = sandbox.guest.remove(Remove { path: at("/tmp/count"), recursive: false });
+    for refused in [made.await, moved.await, removed.await] {
+        let refused = refused.expect_err("frozen");
+        assert_eq!(refused.fault_code(), Some(FaultCode::Conflict), "{refused}");
+    }
+
     let stood = sandbox.guest.thaw().await.expect("it thaws");
     assert!(stood >= WHILE, "{stood:?}");
     let stands_at = count(&sandbox).await;
@@ -138,6 +154,64 @@ async fn a_run_is_frozen_in_the_middle_and_comes_to_its_end() {
     let (ran, ()) = tokio::join!(ran(&sandbox.guest, ask), freezing);
     assert_eq!(ran.finished.end, RunEnd::Ok {});
     assert_eq!(stdout(&ran), tests::lines("", 0..20));
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn a_context_that_is_restarted_while_frozen_comes_back_after_the_thaw_with_its_runs() {
+    let Some(sandbox) = sandbox().await else { return };
+    if !have_or_skip("python3") {
+        return sandbox.end().await;
+    }
+    run(&sandbox.guest, "python", "x = 1").await;
+    let sleeping = RunCode::new(context("python"), "import time; time.sleep(1000)");
+    let sleeping = sandbox.guest.run_code(sleeping).await.expect("it is accepted");
+    let queued = RunCode::new(context("python"), "print('here', 'x' in globals())");
+    let queued = sandbox.guest.run_code(queued).await.expect("it is accepted");
+    sandbox.guest.freeze(LONG).await.expect("it freezes");
+    let name = context("python").context;
+    let restarting = sandbox.guest.restart_context(&name);
+    let thawing = async {
+        assert!(matches!(
+            sleeping.collect(1 << 20).await.expect("its end").finished.end,
+            RunEnd::Interrupted { .. }
+        ));
+        tokio::time::sleep(WHILE).await;
+        sandbox.guest.thaw().await.expect("it thaws");
+    };
+    let (restarted, ()) = tokio::join!(restarting, thawing);
+    assert_eq!(restarted.expect("it is ready").interpreters, 2);
+    let queued = queued.collect(1 << 20).await.expect("its events");
+    assert_eq!((&queued.finished.end, stdout(&queued).trim()), (&RunEnd::Ok {}, "here False"));
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn an_interpreter_that_is_frozen_and_restarted_while_it_starts_fails_nobody() {
+    let Some(mut sandbox) = sandbox().await else { return };
+    if !have_or_skip("python3") {
+        return sandbox.end().await;
+    }
+    let slow =
+        "printf '#!/bin/sh\\nsleep 1\\nexec python3 \"$@\"\\n' > /tmp/slow; chmod 755 /tmp/slow";
+    sandbox.run(&["sh", "-c", slow]).await;
+    let ask = OpenContext { program: Some("/tmp/slow".into()), ..context("python") };
+    let restarting = async {
+        let deadline = Instant::now() + PATIENCE;
+        while sandbox.guest.contexts().await.expect("a list").is_empty() {
+            assert!(Instant::now() < deadline, "the context is there");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        sandbox.guest.freeze(LONG).await.expect("it freezes");
+        let thawing = async {
+            tokio::time::sleep(WHILE).await;
+            sandbox.guest.thaw().await.expect("it thaws");
+        };
+        tokio::join!(sandbox.guest.restart_context(&ask.context), thawing).0
+    };
+    let (opened, restarted) = tokio::join!(sandbox.guest.open_context(&ask), restarting);
+    assert_eq!(opened.expect("it is ready").interpreters, 2);
+    assert_eq!(restarted.expect("it is ready").interpreters, 2);
     sandbox.end().await;
 }
 

@@ -3,8 +3,6 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::Duration;
 
 use protocol::codec::{FrameBuffer, decode_body, encode_message};
@@ -13,30 +11,18 @@ use protocol::hello::{Goodbye, GoodbyeReason, Hello, Resume, Welcome};
 use protocol::message::{Adopted, Answer, RequestBody};
 use protocol::requests::Adopt;
 use protocol::{ClientId, FaultCode, Reply, Request, RequestId, Token};
-use tempfile::TempDir;
-use tests::{agent_path, eventually, resident_bytes};
+use tests::served::Served;
+use tests::{eventually, resident_bytes};
 
-/// An agent that runs as an ordinary process.
-struct Agent {
-    child: Child,
-    socket: PathBuf,
-    _dir: TempDir,
-}
+struct Agent(Served);
 
 impl Agent {
     fn start() -> Self {
-        let dir = TempDir::with_prefix("burrow-").expect("a directory");
-        let socket = dir.path().join("agent.sock");
-        let child = Command::new(agent_path())
-            .args([Path::new("serve"), Path::new("--listen"), &socket])
-            .spawn()
-            .expect("the agent starts");
-        eventually("the agent listens", || UnixStream::connect(&socket).is_ok());
-        Self { child, socket, _dir: dir }
+        Self(Served::new())
     }
 
     fn connect(&self) -> Link {
-        let socket = UnixStream::connect(&self.socket).expect("the agent listens");
+        let socket = UnixStream::connect(&self.0.socket).expect("the agent listens");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
         Link { socket, input: FrameBuffer::new(), token: Token([0; 16]) }
     }
@@ -58,13 +44,6 @@ impl Agent {
         link.send(Kind::Request, 0, &RequestBody { done: vec![], request: Request::Info {} });
         let answer: Answer = link.expect(Kind::Reply);
         assert!(matches!(answer, Answer::Ok(Reply::Info(_))), "{answer:?}");
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 
@@ -228,7 +207,7 @@ fn random_bytes_end_nothing_but_their_link() {
 #[test]
 fn a_client_that_asks_and_never_reads_is_cut_off_and_costs_bounded_memory() {
     let agent = Agent::start();
-    let pid = nix::unistd::Pid::from_raw(agent.child.id() as i32);
+    let pid = nix::unistd::Pid::from_raw(agent.0.child.id() as i32);
     let mut link = agent.greeted(1);
     link.socket.set_write_timeout(Some(Duration::from_secs(5))).expect("a time-out");
     let mut frame = Vec::new();
@@ -254,7 +233,7 @@ fn thousands_of_silent_connections_keep_nobody_out_for_long() {
     let agent = Agent::start();
     for _ in 0..20 {
         let silent: Vec<_> =
-            (0..100).filter_map(|_| UnixStream::connect(&agent.socket).ok()).collect();
+            (0..100).filter_map(|_| UnixStream::connect(&agent.0.socket).ok()).collect();
         drop(silent);
     }
     eventually("the agent answers", || {

@@ -330,19 +330,33 @@ async fn a_drive_says_what_a_machine_becomes() {
     assert_eq!(say(&guest, "who", "echo $(hostname) $GREETING").await, "driven hello there");
 }
 
-#[tokio::test]
-async fn an_init_of_its_own_has_the_machine_with_the_agent_beside_it() {
-    let Some(kit) = kit() else { return };
+/// Makes a disk with this program as the init of a machine, and starts the machine with it.
+fn with_an_init(kit: &Path, script: &str) -> Vm {
     let directory = directory();
     let tree = directory.path().join("tree");
     let program = tree.join("upper/opt/init");
     std::fs::create_dir_all(program.parent().expect("it has one")).expect("a directory");
-    std::fs::write(&program, "#!/bin/sh\nwhile :; do sleep 1; done\n").expect("a script");
+    std::fs::write(&program, script).expect("a script");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, mode).expect("its mode");
     disk(&directory.path().join("scratch"), 64 * MIB, Some(&tree));
     let words = "burrow.scratch=/dev/vdb burrow.init=/opt/init";
-    let mut vm = Vm::start(&kit, directory, words, &["scratch"], &[]);
+    Vm::start(kit, directory, words, &["scratch"], &[])
+}
+
+/// Waits until the machine is off.
+async fn until_off(vm: &mut Vm) {
+    let until = Instant::now() + NOTICED_MAX;
+    while vm.qemu.try_wait().expect("it is ours").is_none() {
+        assert!(Instant::now() < until, "the machine is still on");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_init_of_its_own_has_the_machine_with_the_agent_beside_it() {
+    let Some(kit) = kit() else { return };
+    let mut vm = with_an_init(&kit, "#!/bin/sh\nwhile :; do sleep 1; done\n");
     let guest = vm.guest("port").await;
     let info = guest.info();
     assert!(!info.init && info.machine && info.pid != 1, "{info:?}");
@@ -350,9 +364,54 @@ async fn an_init_of_its_own_has_the_machine_with_the_agent_beside_it() {
     assert_eq!(say(&guest, "group", "cat /proc/1/cgroup").await, "0::/");
     // This init does not know how, so that the agent does it in the end.
     guest.shutdown(Some(Duration::from_secs(1))).await.expect("it stops");
-    let until = Instant::now() + NOTICED_MAX;
-    while vm.qemu.try_wait().expect("it is ours").is_none() {
-        assert!(Instant::now() < until, "the machine is still on");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until_off(&mut vm).await;
+}
+
+/// Ends the machine when the agent asks for it, slowly, or when something else does.
+const INIT: &str = "#!/usr/bin/python3
+import os, signal, time
+def say(text):
+    with open('/dev/console', 'w') as console:
+        print(text, file=console)
+def end(number, frame):
+    if number == signal.SIGUSR1:
+        say('a reboot of its own')
+        os.kill(int(open('/run/agent').read()), signal.SIGTERM)
+    time.sleep(6)
+    say('ended in order')
+    open('/proc/sysrq-trigger', 'w').write('o')
+for number in [38, signal.SIGUSR1]:
+    signal.signal(number, end)
+while True:
+    time.sleep(1)
+";
+
+/// Counts 1 when the init has a handler for signal 38.
+const HANDLERS: &str = "grep 'SigCgt:.*[2367abef].........$' /proc/1/status | wc -l";
+
+#[tokio::test]
+async fn an_init_that_knows_how_to_end_the_machine_has_its_time_for_it() {
+    let Some(kit) = kit() else { return };
+    let mut vm = with_an_init(&kit, INIT);
+    let guest = vm.guest("port").await;
+    until("it is ready", &guest, HANDLERS, |found| found == 1).await;
+    guest.shutdown(Some(Duration::from_secs(1))).await.expect("it stops");
+    until_off(&mut vm).await;
+    let console = std::fs::read_to_string(vm.path("console")).expect("a console");
+    assert!(console.contains("ended in order"), "{console}");
+}
+
+#[tokio::test]
+async fn an_init_that_ends_the_machine_by_itself_is_left_to_it() {
+    let Some(kit) = kit() else { return };
+    let mut vm = with_an_init(&kit, INIT);
+    let guest = vm.guest("port").await;
+    let agent = guest.info().pid;
+    let script = format!("echo {agent} > /run/agent; kill -USR1 1; sleep 1000");
+    until("it is ready", &guest, HANDLERS, |found| found == 1).await;
+    guest.start(&start("ending", &["sh", "-c", &script])).await.expect("it starts");
+    until_off(&mut vm).await;
+    let console = std::fs::read_to_string(vm.path("console")).expect("a console");
+    assert!(console.contains("a reboot of its own"), "{console}");
+    assert!(console.contains("ended in order"), "{console}");
 }

@@ -1,5 +1,6 @@
 //! What a box says that it uses, under loads that are known.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -260,7 +261,7 @@ impl Agent {
             .args([Path::new("serve"), Path::new("--listen"), &socket])
             .spawn()
             .expect("the agent starts");
-        eventually("the agent listens", || socket.exists());
+        eventually("the agent listens", || UnixStream::connect(&socket).is_ok());
         Self { child, socket, dir }
     }
 

@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -415,7 +416,7 @@ fn a_plain_socket_is_a_door_that_needs_no_daemon() {
     let mut serve = Command::new(agent_path());
     serve.args(["serve", "--listen"]).arg(&socket).stdin(Stdio::null());
     let _agent = Agent(serve.spawn().expect("the agent starts"));
-    eventually("the agent listens", || socket.exists());
+    eventually("the agent listens", || UnixStream::connect(&socket).is_ok());
     let Some(tmux) = Tmux::open(&burrow) else { return };
     let door = socket.display();
     tmux.line(&format!("hb attach --uds {door} --repl python --context mine; echo code=$?"));

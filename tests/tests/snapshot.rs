@@ -1,6 +1,8 @@
 //! Machines that stand still, are written down, and go on from what was written, more than once.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +26,8 @@ const SOURCE: [&str; 12] = [
 ];
 
 /// Counts until it is told to end, and is quick enough to be in the midst of it at any time.
-const COUNT: &str = "i=0; while [ ! -e /var/enough ]; do echo $i; i=$((i+1)); sleep 0.02; done";
+const COUNT: &str = "i=0; while [ ! -e /var/enough ]; do echo $i; echo $i > /var/count; i=$((i+1)); \
+                     sleep 0.02; done";
 
 /// How far a clock may be off that has just been stepped, with the time that asking takes.
 const CLOCK_SECONDS_OFF_MAX: u64 = 3;
@@ -61,6 +64,20 @@ fn end(mut child: Child) -> String {
     said
 }
 
+/// Whether something counts there.
+fn assert_counts(burrow: &Burrow, name: &str) {
+    let count = || exec(burrow, name, "cat /var/count");
+    let before = count();
+    eventually("it counts on", || count() != before);
+}
+
+/// The memory of a snapshot that is being written.
+fn draft(burrow: &Burrow) -> Option<PathBuf> {
+    let drafts = std::fs::read_dir(burrow.state().join("snapshots")).ok()?;
+    let memories = drafts.flatten().map(|entry| entry.path().join("machine/memory"));
+    memories.into_iter().find(|memory| memory.exists())
+}
+
 fn counted(said: &str) -> usize {
     let numbers: Vec<usize> = said.lines().map(|line| line.parse().expect("a number")).collect();
     assert!(numbers.iter().enumerate().all(|(at, number)| at == *number), "{numbers:?}");
@@ -77,6 +94,9 @@ fn a_machine_is_paused_written_down_and_cloned_and_loses_nothing() {
     exec(&burrow, "source", "echo kept > /var/kept");
     python(&burrow, "source", "kept = 41; import random; random.seed(7)");
     let counter = begin(&burrow, &["exec", "source", "--", "sh", "-c", COUNT]);
+    eventually("it counts", || {
+        burrow.run(&["exec", "source", "--", "test", "-s", "/var/count"]).status.success()
+    });
 
     // A pause: whoever asks is told, and what stood still goes on with the clock set right.
     burrow.ok(&["pause", "source"]);
@@ -134,8 +154,8 @@ fn a_machine_is_paused_written_down_and_cloned_and_loses_nothing() {
     for name in ["source", "one", "two"] {
         assert_eq!(exec(&burrow, name, "cat /var/own"), name, "each has a disk of its own");
         // The counter of the snapshot counts in each of them.
-        let running = exec(&burrow, name, "touch /var/enough; ps -e 2>/dev/null | wc -l");
-        assert!(!running.is_empty());
+        assert_counts(&burrow, name);
+        exec(&burrow, name, "touch /var/enough");
     }
     assert!(counted(&end(counter)) > 100);
     burrow.ok(&["snapshot", "rm", "base"]);
@@ -150,26 +170,19 @@ fn a_bridge_that_dies_in_the_midst_of_a_snapshot_leaves_a_machine_that_goes_on()
     }
     let mut burrow = Burrow::serving();
     burrow.ok(&SOURCE);
-    exec(
-        &burrow,
-        "source",
-        "(i=0; while :; do i=$((i+1)); echo $i > /var/count; sleep 0.05; done) > /dev/null 2>&1 &",
-    );
+    exec(&burrow, "source", &format!("({COUNT}) > /dev/null 2>&1 &"));
     python(&burrow, "source", "kept = 41");
     let mut snapshot = begin(&burrow, &["snapshot", "source", "base"]);
-    let draft = burrow.state().join("snapshots/.new-default-base/machine/memory");
-    eventually("the memory is being written", || draft.exists());
+    eventually("the memory is being written", || draft(&burrow).is_some());
     burrow.kill_daemon();
     assert!(!snapshot.wait().expect("it is ours").success());
 
     burrow.serve();
     assert!(burrow.ok(&["ps"]).contains("running"), "{}", burrow.ok(&["ps"]));
-    assert!(!draft.exists() && !burrow.ok(&["snapshot", "ls"]).contains("base"));
+    assert!(draft(&burrow).is_none() && !burrow.ok(&["snapshot", "ls"]).contains("base"));
     assert_clock_is_right(&burrow, "source");
     assert_eq!(python(&burrow, "source", "print(kept)"), "41");
-    let count = || exec(&burrow, "source", "cat /var/count");
-    let before = count();
-    eventually("what was frozen goes on", || count() != before);
+    assert_counts(&burrow, "source");
 
     // One that stands still does so for the next bridge too, until it is asked for.
     burrow.ok(&["pause", "source"]);
@@ -181,4 +194,51 @@ fn a_bridge_that_dies_in_the_midst_of_a_snapshot_leaves_a_machine_that_goes_on()
     assert_eq!(python(&burrow, "source", "print(kept)"), "41");
     burrow.ok(&["snapshot", "source", "base"]);
     burrow.ok(&["rm", "-f", "source"]);
+}
+
+/// Whether the monitor says that the machine's processors run.
+fn runs(burrow: &Burrow, id: &str) -> bool {
+    let orders = burrow.runtime().join("boxes").join(id).join("orders");
+    let mut writer = UnixStream::connect(orders).expect("its monitor");
+    let mut reader = BufReader::new(writer.try_clone().expect("a second handle"));
+    let orders = ["{\"execute\":\"qmp_capabilities\"}\n", "{\"execute\":\"query-status\"}\n"];
+    for order in orders {
+        writer.write_all(order.as_bytes()).expect("it reads");
+    }
+    let mut line = String::new();
+    while !line.contains("\"running\"") {
+        line.clear();
+        assert!(reader.read_line(&mut line).expect("it answers") > 0);
+    }
+    line.contains("\"running\": true")
+}
+
+#[test]
+fn nothing_stands_still_for_a_snapshot_that_nobody_waits_for_any_more() {
+    if !machines_or_skip() {
+        return;
+    }
+    let mut burrow = Burrow::serving();
+    let record: serde_json::Value = serde_json::from_str(&burrow.ok(&SOURCE)).expect("a record");
+    let id = record["id"].as_str().expect("an id").to_owned();
+    exec(&burrow, "source", &format!("({COUNT}) > /dev/null 2>&1 &"));
+
+    // A bridge that is told to end leaves it running, before anybody comes back for it.
+    let mut snapshot = begin(&burrow, &["snapshot", "source", "base"]);
+    eventually("the memory is being written", || draft(&burrow).is_some());
+    assert_eq!(burrow.end_daemon(), Some(0));
+    assert!(!snapshot.wait().expect("it is ours").success());
+    assert!(runs(&burrow, &id));
+    burrow.serve();
+    assert_counts(&burrow, "source");
+
+    // A stop is a stop in order, of a machine that goes on for it.
+    let mut snapshot = begin(&burrow, &["snapshot", "source", "base"]);
+    eventually("the memory is being written", || draft(&burrow).is_some());
+    burrow.ok(&["stop", "source"]);
+    assert!(!snapshot.wait().expect("it is ours").success());
+    let told = burrow.ok(&["inspect", "source"]);
+    assert!(told.contains("stopped") && !told.contains("killed"), "{told}");
+    assert!(draft(&burrow).is_none());
+    burrow.ok(&["rm", "source"]);
 }

@@ -9,6 +9,8 @@
 //! disk, `rw` ──────────── host ───────────────────────────────┴── furnish ─────────── finish ── serve
 //! ```
 //!
+//! A line that names a scratch device beside `rw` has it written to in place of the root.
+//!
 //! Nothing is executed a second time: the agent that began in the initramfs is the one that serves,
 //! and the initramfs is emptied behind it.
 
@@ -36,6 +38,8 @@ use crate::sys::mount;
 /// What the steps know of the machine.
 pub struct Facts {
     pub line: Line,
+    /// The root that the kernel has mounted stays the root, and is written to.
+    pub in_place: bool,
     /// The connection by which the host was asked; it becomes the first link.
     pub link: Option<OwnedFd>,
     /// The port at which the host is, where the line names one.
@@ -59,6 +63,7 @@ pub struct Failure {
     pub error: BootError,
     pub line: Line,
     pub link: Option<OwnedFd>,
+    pub written: Option<OwnedFd>,
 }
 
 /// The file system of an initramfs, where the kernel was not told to use a tmpfs for it.
@@ -75,13 +80,13 @@ pub fn enter() -> Result<Machine, Failure> {
     let early = kernel::mount_first();
     let line = parse_line(&std::fs::read_to_string("/proc/cmdline").unwrap_or_default());
     let mut stage = Stage::new(line.boot.clone());
-    let in_place = !in_initramfs && line.writable_root;
+    let in_place = !in_initramfs && line.writable_root && line.scratch.is_none();
     stage.machine =
-        Some(Facts { line, link: None, serial: None, written: None, cgroup_root: None });
+        Some(Facts { line, in_place, link: None, serial: None, written: None, cgroup_root: None });
     let booted = early
         .map(|step| report.push(step))
         .and_then(|()| boot(in_initramfs, in_place, &mut stage, &mut report));
-    let Facts { line, link, serial, written, cgroup_root } =
+    let Facts { line, link, serial, written, cgroup_root, .. } =
         stage.machine.take().expect("it was put there");
     match booted {
         Ok(()) => {
@@ -90,7 +95,7 @@ pub fn enter() -> Result<Machine, Failure> {
         }
         Err(error) => {
             let link = link.or(serial.map(|port| port.file));
-            Err(Failure { error, line, link })
+            Err(Failure { error, line, link, written })
         }
     }
 }

@@ -12,9 +12,29 @@ use crate::sys::net;
 /// reach.
 const RESOLV_CONF: &str = "# This sandbox has no network of its own, and so no name server.\n";
 
+/// The name of a sandbox that is given none.
+const UNNAMED: &str = "burrow";
+
+const HOSTS: &str = "/etc/hosts";
+const HOSTNAME: &str = "/etc/hostname";
+const SERVERS: &str = "/etc/resolv.conf";
+
 pub(super) fn set_host_name(stage: &mut Stage) -> Result<Outcome, BootError> {
-    set_name(&stage.config.hostname)?;
+    set_name(&name_of(stage))?;
     Ok(Outcome::Done)
+}
+
+/// What it is called, which a root that is used as it is may know by itself.
+fn name_of(stage: &Stage) -> String {
+    let mut name = stage.config.hostname.clone();
+    if name.is_empty() && is_in_place(stage) {
+        name = std::fs::read_to_string(HOSTNAME).unwrap_or_default();
+    }
+    Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or(UNNAMED).to_owned()
+}
+
+fn is_in_place(stage: &Stage) -> bool {
+    stage.machine.as_ref().is_some_and(|facts| facts.in_place)
 }
 
 /// Gives the machine, or the namespace, its name.
@@ -27,13 +47,21 @@ pub(super) fn raise_loopback(_: &mut Stage) -> Result<Outcome, BootError> {
     Ok(Outcome::Done)
 }
 
+/// A root that is used as it is keeps the files that it has, but for what somebody has named; and an
+/// init of its own finds name servers by itself.
 pub(super) fn write_name_files(stage: &mut Stage) -> Result<Outcome, BootError> {
     make_directory(Path::new("/etc"), 0o755)?;
-    write_names(&stage.config.hostname)?;
-    let line = stage.machine.as_ref().map(|facts| &facts.line);
-    match line.filter(|line| line.net.is_some() || !line.dns.is_empty()) {
-        Some(line) => replace("/etc/resolv.conf", &name_servers(&line.dns))?,
-        None => replace("/etc/resolv.conf", RESOLV_CONF)?,
+    let is_named = !stage.config.hostname.is_empty();
+    if is_named || !is_in_place(stage) || !Path::new(HOSTS).exists() {
+        write_names(&name_of(stage))?;
+    }
+    match &stage.machine {
+        Some(facts) if !facts.line.dns.is_empty() => {
+            replace(SERVERS, &name_servers(&facts.line.dns))?;
+        }
+        Some(facts) if facts.in_place || facts.line.hand_over.is_some() => {}
+        Some(facts) if facts.line.net.is_some() => replace(SERVERS, "")?,
+        _ => replace(SERVERS, RESOLV_CONF)?,
     }
     Ok(Outcome::Done)
 }
@@ -52,8 +80,8 @@ fn name_servers(servers: &[String]) -> String {
 /// Writes the files in which programs look for the name.
 pub fn write_names(name: &str) -> Result<(), BootError> {
     let hosts = format!("127.0.0.1\tlocalhost {name}\n::1\tlocalhost ip6-localhost\n");
-    replace("/etc/hosts", &hosts)?;
-    replace("/etc/hostname", &format!("{name}\n"))
+    replace(HOSTS, &hosts)?;
+    replace(HOSTNAME, &format!("{name}\n"))
 }
 
 /// Puts a file in the place of whatever is there: on many hosts it is a link into `/run`, which

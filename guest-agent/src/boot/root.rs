@@ -42,8 +42,11 @@ pub(super) const DIRECTORIES: [(&str, u32); 7] = [
     (SHARED_MEMORY, 0o1777),
 ];
 
+/// A scratch file system has neither set-uid programs nor devices.
+pub(super) const SCRATCH_FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
+
 /// Directories of the host that exist everywhere, of which one is covered for a moment.
-const MOMENTARY_MOUNT_POINTS: [&str; 3] = ["/tmp", "/run", "/mnt"];
+pub(super) const MOMENTARY_MOUNT_POINTS: [&str; 3] = ["/tmp", "/run", "/mnt"];
 
 /// The places below a root at which a separate file system belongs to it. Others, such as `/mnt`
 /// and `/media`, hold what a sandbox has not asked for.
@@ -76,23 +79,30 @@ pub(super) fn below_host(path: &Path) -> PathBuf {
     Path::new(HOST).join(path.strip_prefix("/").unwrap_or(path))
 }
 
+/// Mounts a scratch file system in memory.
+pub(super) fn mount_memory(bytes: u64, point: &Path) -> io::Result<()> {
+    // As a size, 0 would be no bound at all; without one it is half of the memory.
+    let size = if bytes == 0 { String::new() } else { format!("size={bytes},") };
+    mount::fresh("tmpfs", point, SCRATCH_FLAGS, &format!("{size}mode=755"))
+}
+
 /// Mounts the scratch file system and makes it the root.
 pub(super) fn mount_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
-    let options = format!("size={},mode=755", stage.config.scratch_bytes);
-    let flags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
-    let attempt = |point: &'static str| {
-        mount::fresh("tmpfs", Path::new(point), flags, &options).map(|()| point)
-    };
+    let bytes = stage.config.scratch_bytes;
+    let attempt = |point: &'static str| mount_memory(bytes, Path::new(point)).map(|()| point);
     let [first, others @ ..] = MOMENTARY_MOUNT_POINTS;
     let point = others
         .into_iter()
         .fold(attempt(first), |mounted, other| mounted.or_else(|_| attempt(other)))
         .map_err(BootError::call("mounting the scratch file system"))?;
     chdir(point).map_err(BootError::path("entering", point))?;
+    enter_scratch(stage)
+}
+
+/// Furnishes the scratch file system, which is the current directory, and makes it the root.
+pub(super) fn enter_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
     for (directory, mode) in DIRECTORIES {
-        // Relative, because the scratch file system is not the root yet.
-        let relative = Path::new(directory).strip_prefix("/").expect("the constants are absolute");
-        make_directory(relative, mode)?;
+        make_directory(relative(directory), mode)?;
     }
     mount::pivot_into_current_directory(Path::new("host"))
         .map_err(BootError::call("making the scratch file system the root"))?;
@@ -178,6 +188,11 @@ pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, Boot
         bound.push(inner);
     }
     Ok(if bound.is_empty() { Outcome::Skipped("there are none") } else { Outcome::Done })
+}
+
+/// One of the scratch file system's directories, seen from there while it is not the root.
+pub(super) fn relative(directory: &str) -> &Path {
+    Path::new(directory.trim_start_matches('/'))
 }
 
 /// Places that begin empty whatever the lower layer has there.

@@ -115,7 +115,7 @@ impl Directory {
 
     /// Removes what can be removed; what cannot shows when the parent is to be removed.
     fn remove_children(&self, depth: usize) {
-        for name in self.children() {
+        for name in self.children().unwrap_or_default() {
             if depth > 1
                 && let Ok(child) = self.open_below(&name)
             {
@@ -126,14 +126,18 @@ impl Directory {
     }
 
     /// The names of the groups right below this one.
-    pub fn children(&self) -> Vec<String> {
-        let Ok(mut entries) = Dir::openat(&self.0, ".", FLAGS, Mode::empty()) else {
-            return Vec::new();
-        };
-        let directories =
-            entries.iter().flatten().filter(|entry| entry.file_type() == Some(Type::Directory));
-        let names =
-            directories.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
-        names.filter(|name| name != "." && name != "..").collect()
+    pub fn children(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::openat(&self.0, ".", FLAGS, Mode::empty())?.iter() {
+            let entry = entry?;
+            if let (Some(Type::Directory), Ok(name)) =
+                (entry.file_type(), entry.file_name().to_str())
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
     }
 }

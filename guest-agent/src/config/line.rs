@@ -40,7 +40,7 @@ pub struct Line {
     pub probe: bool,
     /// `rw`: what the kernel has mounted as the root is written to as it is.
     pub writable_root: bool,
-    /// `burrow.hostname=`, `burrow.env=NAME=value` and `burrow.scratch_bytes=`, for machines whose
+    /// `burrow.hostname=` (empty without), `burrow.env=NAME=value` and `burrow.scratch_bytes=`, for machines whose
     /// host says nothing more.
     pub boot: BootConfig,
     /// Words that ask for nothing that we know.
@@ -74,7 +74,7 @@ pub fn parse_line(text: &str) -> Line {
         writable_root: false,
         boot: BootConfig {
             sandbox: "machine".to_owned(),
-            hostname: "burrow".to_owned(),
+            hostname: String::new(),
             root: "/".to_owned(),
             scratch_bytes: 0,
             env: Vec::new(),
@@ -85,8 +85,9 @@ pub fn parse_line(text: &str) -> Line {
         unknown: Vec::new(),
     };
     for word in words(text) {
-        if word == "rw" {
-            line.writable_root = true;
+        // Of the two the later holds, as in the kernel.
+        if word == "rw" || word == "ro" {
+            line.writable_root = word == "rw";
         } else if let Some(asked) = word.strip_prefix("burrow.")
             && !line.take(asked)
         {
@@ -173,6 +174,13 @@ mod tests {
         assert_eq!(line.boot.env, [("GREETING".to_owned(), "hello there".to_owned())]);
         assert_eq!(line.boot.hostname, "web");
         assert!(line.unknown.is_empty());
+    }
+
+    #[test]
+    fn of_rw_and_ro_the_later_holds() {
+        for (text, is_writable) in [("", false), ("ro rw", true), ("rw quiet ro", false)] {
+            assert_eq!(parse_line(text).writable_root, is_writable, "{text:?}");
+        }
     }
 
     #[test]

@@ -99,7 +99,8 @@ impl Carrier {
             let bytes = &self.inbound;
             match attempt(link, Interest::WRITABLE, &mut |link| write(link, bytes)) {
                 Some(count @ 1..) => drop(self.inbound.drain(..count)),
-                Some(_) => self.hang_up(),
+                // Nobody takes it any more. What the agent has said last is still to be read.
+                Some(_) => self.inbound.clear(),
                 None => {}
             }
         }

@@ -6,6 +6,7 @@ use std::ffi::CString;
 use std::io;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{AccessFlags, Pid, access, execv, setsid};
 
 use crate::sys::namespace::{Side, fork};
@@ -15,11 +16,12 @@ use crate::sys::signal;
 const TOP_GROUP: &str = "/sys/fs/cgroup/cgroup.procs";
 
 /// What systemd powers the machine off at: the fifth of the signals that the usual C library leaves
-/// free. An init that does not know it does not hear it.
+/// free.
 const POWER_OFF: i32 = 34 + 4;
 
-/// How long an init may take for that.
-const POWER_OFF_MAX: Duration = Duration::from_secs(3);
+/// How long an init that hears that may take to end what it has started. It knows limits of its own,
+/// which are minutes for a service that does not stop.
+const POWER_OFF_MAX: Duration = Duration::from_secs(300);
 
 /// Makes this process, PID 1, that program, and returns in a child. An error is returned in PID 1.
 pub fn to(program: &str) -> io::Result<()> {
@@ -39,9 +41,43 @@ pub fn to(program: &str) -> io::Result<()> {
     }
 }
 
-/// Asks that init to power the machine off, and gives it time.
+/// Asks that init to power the machine off, and gives it time. Returns at once where it does not know
+/// how, because then nobody but us does it.
 pub fn ask_for_the_end() {
+    let status = std::fs::read_to_string("/proc/1/status").unwrap_or_default();
+    if !hears(&status, POWER_OFF) {
+        return;
+    }
+    // It ends us on its way. There is nothing left to do in order, so that may be at once.
+    SigSet::from(Signal::SIGTERM).thread_unblock().ok();
     signal::send(Pid::from_raw(1), POWER_OFF);
-    // It ends us on its way, unless it does not know how.
     std::thread::sleep(POWER_OFF_MAX);
+}
+
+/// Whether a process of this `status` has a handler for a signal, or blocks it to take it by itself.
+fn hears(status: &str, number: i32) -> bool {
+    let masks = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigBlk:").or_else(|| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    masks.fold(0, |all, mask| all | mask) >> (number - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_is_caught_or_blocked_is_heard() {
+        let status = |blocked: u64, caught: u64| {
+            format!(
+                "Name:\tinit\nSigBlk:\t{blocked:016x}\nSigIgn:\t0000002000000000\nSigCgt:\t{caught:016x}\n"
+            )
+        };
+        let power_off = 1 << 37;
+        assert!(hears(&status(power_off, 0), POWER_OFF));
+        assert!(hears(&status(0, power_off), POWER_OFF));
+        assert!(!hears(&status(!power_off, !power_off), POWER_OFF));
+        assert!(!hears("", POWER_OFF));
+    }
 }

@@ -22,8 +22,10 @@ pub trait Sessions {
 
 /// Whom a shutdown may end.
 pub enum Scope<'a> {
-    /// Every process that there is. Only for PID 1.
+    /// Every process of a machine. Only for its init.
     Machine,
+    /// The same of a namespace, into which processes may have come from outside. Only for its PID 1.
+    Namespace,
     Sessions(&'a mut dyn Sessions),
 }
 
@@ -83,7 +85,7 @@ impl Scope<'_> {
     fn signal(&mut self, signal: Signal) {
         match self {
             // As PID 1 this reaches everything of the namespace but ourselves.
-            Self::Machine => {
+            Self::Machine | Self::Namespace => {
                 assert_eq!(Pid::this(), Pid::from_raw(1), "only PID 1 owns its machine");
                 kill(Pid::from_raw(-1), signal).ok();
             }
@@ -93,9 +95,10 @@ impl Scope<'_> {
 
     fn is_gone(&mut self, remaining: Remaining) -> bool {
         match self {
-            // All orphans are PID 1's children. Whoever entered the namespace from outside is not,
-            // and shows only here.
-            Self::Machine => {
+            // All orphans are PID 1's children. The kernel's own threads are not, and never end.
+            Self::Machine => remaining == Remaining::None,
+            // Whoever entered the namespace from outside is none either, and shows only here.
+            Self::Namespace => {
                 remaining == Remaining::None && kill(Pid::from_raw(-1), None) == Err(Errno::ESRCH)
             }
             Self::Sessions(sessions) => sessions.are_gone(),

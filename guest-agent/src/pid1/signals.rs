@@ -16,8 +16,8 @@ use crate::sys::ready;
 pub enum Notice {
     /// A child, or several, have ended.
     Child,
-    /// The agent shall end.
-    Stop,
+    /// The agent shall end. PID 1 says so when it ends the machine.
+    Stop { by_init: bool },
 }
 
 /// The proof that [`block`] was called.
@@ -61,7 +61,7 @@ impl Signals {
             match ready.get_inner().read_signal()? {
                 None => ready.clear_ready(),
                 Some(info) => {
-                    if let Some(notice) = meaning(info.ssi_signo) {
+                    if let Some(notice) = meaning(info.ssi_signo, info.ssi_pid) {
                         return Ok(notice);
                     }
                 }
@@ -70,10 +70,10 @@ impl Signals {
     }
 }
 
-fn meaning(number: u32) -> Option<Notice> {
+fn meaning(number: u32, sender: u32) -> Option<Notice> {
     let signal = Signal::try_from(number as i32).ok()?;
     if signal == Signal::SIGCHLD {
         return Some(Notice::Child);
     }
-    STOPPING.contains(&signal).then_some(Notice::Stop)
+    STOPPING.contains(&signal).then_some(Notice::Stop { by_init: sender == 1 })
 }

@@ -205,7 +205,9 @@ impl Actor {
             return self.end();
         }
         let wanted = self.renewing || self.context.has_queued() || !self.warming.is_empty();
-        if self.interpreter.is_none() && wanted && self.closing.is_none() {
+        // Nothing is started while the workload is frozen; its thaw wakes us.
+        let may_start = self.closing.is_none() && !self.agent.freezer.is_frozen();
+        if self.interpreter.is_none() && wanted && may_start {
             self.start_again();
         }
         if self.phase != Phase::Ready || self.interpreter.is_none() || self.closing.is_some() {
@@ -437,6 +439,12 @@ impl Actor {
             self.late_rests_until = None;
         }
         match self.phase {
+            // What stood still had no time to become ready.
+            Phase::Starting(until)
+                if until <= now && self.agent.freezer.has_stood_still_within(STARTUP_MAX) =>
+            {
+                self.phase = Phase::Starting(now + STARTUP_MAX);
+            }
             Phase::Starting(until) if until <= now => self.kill("because it took too long"),
             Phase::Silent(until) if until <= now => {
                 self.kill("because its control channel was closed");

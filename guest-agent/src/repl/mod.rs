@@ -148,6 +148,13 @@ impl Contexts {
         }
     }
 
+    /// What had to wait for a thaw goes on.
+    pub fn wake(&self) {
+        for context in &*self.all.borrow() {
+            context.woken.notify_one();
+        }
+    }
+
     /// For the stop of an agent that is not PID 1.
     pub fn signal(&self, signal: Signal) {
         for context in &*self.all.borrow() {

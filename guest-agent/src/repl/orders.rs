@@ -34,6 +34,8 @@ impl Actor {
                 self.doom(RunEnd::Interrupted { by: by.clone() });
                 self.lost = self.interpreter.is_some().then(|| format!("restarted by {by}"));
                 self.warming.push(answer);
+                // One that is not ready yet leaves those who wait for it to the next.
+                self.renewing |= self.interpreter.is_some() && !self.was_ready;
                 self.kill("because it was to be another");
             }
             // All of an interpreter comes of what it is started with, its seeds and its search paths

@@ -70,8 +70,8 @@ impl Peers {
         }
     }
 
-    /// Forgets every client but one, which has adopted the agent: theirs are links of another host. What
-    /// dies with one of them dies with the one that stays.
+    /// Forgets every client but one, which has adopted the agent: theirs are links of another host. A
+    /// session that dies with one of them dies with the one that stays.
     pub fn keep_only(&self, agent: &Agent, kept: &Rc<Peer>) {
         let peers: Vec<_> = self.by_client.borrow().values().cloned().collect();
         for ghost in peers.iter().filter(|peer| !Rc::ptr_eq(peer, kept)) {

@@ -1,6 +1,6 @@
 //! Forking a process whose child is to live in namespaces of its own.
 //!
-//! Only `boot::launch` calls it, before any thread or runtime exists.
+//! `boot::launch` and `pid1::hand_over` call it, before any thread or runtime exists.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,6 +1,6 @@
 //! Signals by their number: the types of nix know no real-time signals.
 //!
-//! Only the reaper calls it, which knows that the process is still ours.
+//! The reaper calls it, which knows that the process is still ours, and `pid1::hand_over` for PID 1.
 
 use nix::unistd::Pid;
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+    AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, socket,
 };
 
 /// The group that the kernel speaks to.
@@ -21,7 +21,9 @@ pub fn listen() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Takes one event, cut to the buffer.
+/// Takes one event, cut to the buffer; an empty one in place of what the kernel has not sent.
 pub fn take(socket: &impl AsFd, into: &mut [u8]) -> nix::Result<usize> {
-    recv(socket.as_fd().as_raw_fd(), into, MsgFlags::empty())
+    let (count, sender) = recvfrom::<NetlinkAddr>(socket.as_fd().as_raw_fd(), into)?;
+    // The kernel's number is 0. A process may write to a listener, too, that is allowed to.
+    Ok(if sender.is_some_and(|sender| sender.pid() == 0) { count } else { 0 })
 }

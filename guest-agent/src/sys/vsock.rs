@@ -44,7 +44,8 @@ pub fn is_connected(socket: &impl AsFd) -> bool {
     getpeername::<VsockAddr>(socket.as_fd().as_raw_fd()).is_ok()
 }
 
-/// Listens on a port, whatever number the machine has at the moment.
+/// Listens on a port, whatever number the machine has at the moment: the kernel ends connections when
+/// a machine is restored or its device goes, and keeps such listeners.
 pub fn listen_on(port: u32) -> io::Result<OwnedFd> {
     let socket = new(SockFlag::SOCK_NONBLOCK)?;
     bind(socket.as_raw_fd(), &VsockAddr::new(libc::VMADDR_CID_ANY, port))?;

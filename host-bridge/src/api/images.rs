@@ -9,28 +9,12 @@ use super::caller::Caller;
 use super::problem::{Code, Problem};
 use crate::keys::Access;
 use crate::machine::MachineKind;
+use crate::sandbox::root_of;
 
 /// Names that are shown to somebody who has asked for another.
 const NAMES_SHOWN_MAX: usize = 16;
 /// The longest name that is repeated to whoever asked for it.
 const NAME_CHARS_SHOWN: usize = 64;
-/// The tag that means none.
-const LATEST: &str = ":latest";
-
-/// What the published clients call the images of the kit.
-const KNOWN_AS: [(&str, &str); 4] = [
-    ("microsandbox/python", "python"),
-    ("python:3.11-slim", "python"),
-    ("microsandbox/node", "node"),
-    ("node:20-slim", "node"),
-];
-
-/// The image of the kit that this name means; one that is not in the kit is told by the machine.
-fn in_kit(image: &str) -> Option<&str> {
-    let known = KNOWN_AS.into_iter().find(|(name, _)| *name == image);
-    let is_plain = !image.contains(['/', ':']);
-    known.map(|(_, kit)| kit).or(is_plain.then_some(image))
-}
 
 impl Api {
     /// The root that an image stands for: a directory of the host, or for a virtual machine a file or
@@ -42,17 +26,8 @@ impl Api {
         image: &str,
     ) -> Result<String, Problem> {
         let images = &self.defaults().images;
-        let untagged = image.strip_suffix(LATEST).unwrap_or(image);
-        let configured = images.get(image).or_else(|| images.get(untagged));
-        // A directory is no root for a machine that boots from a disk.
-        let fits = |root: &&String| !machine.is_virtual() || !Path::new(root).is_dir();
-        if let Some(root) = configured.filter(fits) {
-            return Ok(root.clone());
-        }
-        if machine.is_virtual()
-            && let Some(kit) = in_kit(untagged)
-        {
-            return Ok(kit.to_owned());
+        if let Some(root) = root_of(images, machine, image) {
+            return Ok(root);
         }
         let is_directory = Path::new(image).is_absolute();
         if is_directory && caller.may(Access::Admin) {

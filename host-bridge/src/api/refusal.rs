@@ -6,8 +6,7 @@ use serde_json::json;
 use super::limits::BUSY_PAUSE;
 use super::problem::{Code, Problem};
 use crate::guest::GuestError;
-use crate::machine::MachineError;
-use crate::machine::vmm::KitError;
+use crate::machine::{Blame, MachineError};
 use crate::sandbox::SandboxError;
 
 impl From<SandboxError> for Problem {
@@ -75,29 +74,13 @@ impl From<SandboxError> for Problem {
 }
 
 fn code_of(error: &MachineError) -> Code {
-    match error {
-        MachineError::Root { .. }
-        | MachineError::Scratch { .. }
-        | MachineError::Memory { .. }
-        | MachineError::Kit(KitError::NoImage { .. })
-        | MachineError::NoAddress
-        | MachineError::UselessAddress { .. } => Code::Invalid,
-        MachineError::TooLarge { .. } => Code::TooLarge,
-        MachineError::BrokenSnapshot { .. } => Code::Io,
-        MachineError::Asked { .. } => Code::GuestUnreachable,
-        MachineError::CannotSuspend { .. }
-        | MachineError::OtherMachine { .. }
-        | MachineError::AgentMissing(_)
-        | MachineError::Kit(KitError::NoKit(_) | KitError::Missing(_))
-        | MachineError::Program { .. }
-        | MachineError::NoHypervisor { .. } => Code::Unsupported,
-        MachineError::Host { .. }
-        | MachineError::BootFailed { .. }
-        | MachineError::Died { .. }
-        | MachineError::Monitor { .. }
-        | MachineError::Silent { .. }
-        | MachineError::Api(_)
-        | MachineError::Link { .. } => Code::StartFailed,
+    match error.blame() {
+        Blame::Asked => Code::Invalid,
+        Blame::AskedTooMuch => Code::TooLarge,
+        Blame::Unsupported => Code::Unsupported,
+        Blame::Files => Code::Io,
+        Blame::Guest => Code::GuestUnreachable,
+        Blame::Start => Code::StartFailed,
     }
 }
 

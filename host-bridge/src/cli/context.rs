@@ -9,6 +9,7 @@ use crate::config::Paths;
 use crate::control::{Client, ClientError, Code, List};
 use crate::guest::{Guest, Options};
 use crate::link::Address;
+use crate::link::limits::GONE_AFTER;
 use crate::sandbox::SandboxRef;
 
 /// Where things are.
@@ -96,6 +97,7 @@ pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
     // A machine that has just gone on after a pause or a snapshot has its vsock back in a moment.
     if matches!(address, Address::Hybrid { .. }) {
         options.connect_deadline = CONNECT_MAX;
+        options.absence_max = GONE_AFTER;
     }
     Ok(Guest::connect(address, options).await?)
 }

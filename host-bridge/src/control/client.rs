@@ -14,6 +14,7 @@ use super::message::{Answer, Dialled, List, Refusal, Reply, Request, Version};
 use crate::config::Paths;
 use crate::limits::{
     CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE, SNAPSHOT_WRITE_DEADLINE, STOP_GRACE_DEFAULT,
+    VIRTUAL_RESTORE_DEADLINE,
 };
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Snapshot, Spec};
@@ -182,6 +183,7 @@ impl Client {
                 grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
             }
             Request::Snapshot { .. } => SNAPSHOT_WRITE_DEADLINE,
+            Request::Start(spec) if spec.snapshot.is_some() => VIRTUAL_RESTORE_DEADLINE,
             _ => Duration::ZERO,
         };
         let waited = CONTROL_REPLY_DEADLINE.saturating_add(grace);

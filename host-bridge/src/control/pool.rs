@@ -5,6 +5,7 @@ use protocol::ContextName;
 use crate::guest::contexts::language;
 use crate::machine::{MachineKind, UnknownMachine};
 use crate::sandbox::pool::{Entry, Options};
+use crate::sandbox::root_of;
 use crate::settings::{PoolEntry, Settings};
 
 /// Why there is no such pool.
@@ -13,7 +14,8 @@ pub enum PoolError {
     #[error("pool.entries: {entry:?}: {source}")]
     Machine { entry: String, source: UnknownMachine },
     #[error(
-        "pool.entries: {entry:?}: there is no image {image:?}; name one of [images], or a directory"
+        "pool.entries: {entry:?}: there is no image {image:?}; name one of [images] or a directory, \
+         for a virtual machine one of [images] or of the kit, or a file"
     )]
     Image { entry: String, image: String },
     #[error("pool.entries: {entry:?}: {language:?} cannot be the name of a language")]
@@ -34,19 +36,13 @@ pub fn pool_options(settings: &Settings) -> Result<Options, PoolError> {
 
 fn read(set: &PoolEntry, settings: &Settings) -> Result<Entry, PoolError> {
     let shown = || set.to_string();
-    let machine = match &set.machine {
-        None => MachineKind::default(),
-        Some(name) => {
-            name.parse().map_err(|source| PoolError::Machine { entry: shown(), source })?
-        }
-    };
-    let root = match settings.images.get(&set.image) {
-        Some(root) => root.to_string_lossy().into_owned(),
-        None if set.image.starts_with('/') => set.image.clone(),
-        // The kit of a virtual machine has names of its own, and says what it does not have.
-        None if machine != MachineKind::Process => set.image.clone(),
-        None => return Err(PoolError::Image { entry: shown(), image: set.image.clone() }),
-    };
+    let machine = set.machine.as_deref().unwrap_or(settings.defaults.machine);
+    let machine: MachineKind =
+        machine.parse().map_err(|source| PoolError::Machine { entry: shown(), source })?;
+    // The machine says what is wrong with a path, or with an image of the kit, that is not there.
+    let path = || set.image.starts_with('/').then(|| set.image.clone());
+    let root = root_of(&settings.images, machine, &set.image).or_else(path);
+    let no_image = || PoolError::Image { entry: shown(), image: set.image.clone() };
     let contexts = set.contexts.iter().map(|asked| {
         // By the same name as those who do not know that it is there already.
         let own = language::called(asked).unwrap_or(asked);
@@ -56,7 +52,7 @@ fn read(set: &PoolEntry, settings: &Settings) -> Result<Entry, PoolError> {
     Ok(Entry {
         name: set.image.clone(),
         machine,
-        image: Some(root),
+        image: Some(root.ok_or_else(no_image)?),
         memory_mib: set.memory_mib.or(settings.defaults.memory_mib),
         cpu_millis: set.cpu_millis.or(settings.defaults.cpu_millis),
         scratch_bytes: set.scratch_bytes,
@@ -83,6 +79,28 @@ mod tests {
         assert_eq!((entry.image.as_deref(), entry.count), (Some("/"), 4));
         let contexts: Vec<_> = entry.contexts.iter().map(ContextName::as_str).collect();
         assert_eq!(contexts, ["python", "bash"]);
+    }
+
+    #[test]
+    fn a_virtual_machine_has_the_kits_image_where_a_directory_is_configured() {
+        for (entry, image) in [
+            ("python=4 machine=qemu", "python"),
+            ("node:20-slim=4 machine=firecracker", "node"),
+            ("full=4 machine=qemu", "full"),
+            ("/srv/own.erofs=4 machine=qemu", "/srv/own.erofs"),
+        ] {
+            assert_eq!(options(entry).unwrap().entries[0].image.as_deref(), Some(image), "{entry}");
+        }
+        assert!(matches!(options("debian:12=4 machine=qemu"), Err(PoolError::Image { .. })));
+    }
+
+    #[test]
+    fn an_entry_without_a_machine_has_the_usual_one() {
+        let mut settings = Settings::default();
+        settings.defaults.machine = "qemu";
+        settings.pool.entries = vec!["python=4".parse().unwrap()];
+        let entry = &pool_options(&settings).unwrap().entries[0];
+        assert_eq!((entry.machine, entry.image.as_deref()), (MachineKind::Qemu, Some("python")));
     }
 
     #[test]

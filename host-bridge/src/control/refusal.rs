@@ -1,8 +1,7 @@
 //! From a sandbox's errors to what is said of them on the control socket.
 
 use super::message::{Code, Refusal};
-use crate::machine::MachineError;
-use crate::machine::vmm::KitError;
+use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
 
 impl Refusal {
@@ -69,27 +68,11 @@ impl From<SandboxError> for Refusal {
 }
 
 fn code_of(error: &MachineError) -> Code {
-    match error {
-        MachineError::Root { .. }
-        | MachineError::Scratch { .. }
-        | MachineError::Memory { .. }
-        | MachineError::Kit(KitError::NoImage { .. })
-        | MachineError::NoAddress
-        | MachineError::UselessAddress { .. } => Code::Invalid,
-        MachineError::TooLarge { .. } => Code::Limit,
-        MachineError::Host { .. } | MachineError::BrokenSnapshot { .. } => Code::Io,
-        MachineError::CannotSuspend { .. }
-        | MachineError::OtherMachine { .. }
-        | MachineError::AgentMissing(_)
-        | MachineError::Kit(KitError::NoKit(_) | KitError::Missing(_))
-        | MachineError::Program { .. }
-        | MachineError::NoHypervisor { .. } => Code::Unsupported,
-        MachineError::Asked { .. }
-        | MachineError::BootFailed { .. }
-        | MachineError::Died { .. }
-        | MachineError::Monitor { .. }
-        | MachineError::Silent { .. }
-        | MachineError::Api(_)
-        | MachineError::Link { .. } => Code::StartFailed,
+    match error.blame() {
+        Blame::Asked => Code::Invalid,
+        Blame::AskedTooMuch => Code::Limit,
+        Blame::Unsupported => Code::Unsupported,
+        Blame::Files => Code::Io,
+        Blame::Guest | Blame::Start => Code::StartFailed,
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use tokio_vsock::{VsockAddr, VsockStream};
 
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, HANDSHAKE_LINE_BYTES_MAX};
@@ -65,6 +66,28 @@ async fn ask_port(socket: &Socket, port: u32) -> io::Result<Vec<u8>> {
         line.clear();
     }
     Ok(line)
+}
+
+/// For how long nobody has held the socket that is dialled.
+#[derive(Debug)]
+pub struct Absence {
+    since: Option<Instant>,
+    max: Duration,
+}
+
+impl Absence {
+    pub fn of_at_most(max: Duration) -> Self {
+        Self { since: None, max }
+    }
+
+    /// Takes what a try has come to; whether there is no use in another.
+    pub fn lasts_too_long(&mut self, error: &LinkError) -> bool {
+        if !error.is_absence() {
+            self.since = None;
+            return false;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed() >= self.max
+    }
 }
 
 /// The pauses before tries: none before the first, then doubling, bounded, and none quite like the

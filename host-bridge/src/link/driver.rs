@@ -15,7 +15,7 @@ use protocol::frame::Kind;
 use protocol::hello::{Goodbye, GoodbyeReason};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use super::dial::BackOff;
+use super::dial::{Absence, BackOff};
 use super::handshake::{Caller, Met, meet};
 use super::limits::{
     GONE_AFTER, GOODBYE_FLUSH_MAX, LAST_READS_MAX, TRANSMIT_BELOW_BYTES, TRANSMIT_BYTES,
@@ -303,19 +303,14 @@ impl Driver {
     async fn redial(&mut self, address: &Address, cut: LinkError) -> Result<Socket, LinkError> {
         let mut deadline = Instant::now() + self.caller.options.dial_deadline;
         let mut error = cut;
-        let mut absent_since = None;
+        let mut absence = Absence::of_at_most(GONE_AFTER);
         loop {
             if self.shared.with(|state| state.held) {
                 poll_fn(|cx| self.shared.with(|state| state.poll_released(cx))).await;
                 deadline = Instant::now() + self.caller.options.dial_deadline;
             }
             let next = Instant::now() + self.back_off.pause();
-            if !error.is_passing() || next >= deadline {
-                return Err(error);
-            }
-            if !error.is_absence() {
-                absent_since = None;
-            } else if absent_since.get_or_insert_with(Instant::now).elapsed() >= GONE_AFTER {
+            if !error.is_passing() || next >= deadline || absence.lasts_too_long(&error) {
                 return Err(error);
             }
             sleep_until(next).await;

@@ -38,7 +38,7 @@ pub use error::{Failure, LinkError};
 pub use state::{Begins, Opening, RequestError};
 pub use stream::Piece;
 
-use dial::BackOff;
+use dial::{Absence, BackOff};
 use driver::Driver;
 use handshake::{Caller, Met, greet, meet};
 use socket::Socket;
@@ -54,6 +54,8 @@ pub struct Options {
     pub resume_window: Duration,
     /// How long the first link is tried; zero means once.
     pub connect_deadline: Duration,
+    /// How much of that nobody may hold the socket for: whoever shall hold it may not be up yet.
+    pub absence_max: Duration,
     /// How long a cut link is dialled again before the guest counts as lost.
     pub dial_deadline: Duration,
     /// How long the agent may take for its welcome.
@@ -77,6 +79,7 @@ impl Options {
             name: name.into(),
             resume_window: RESUME_WINDOW,
             connect_deadline: Duration::ZERO,
+            absence_max: Duration::MAX,
             dial_deadline: RESUME_WINDOW,
             welcome_deadline: HELLO_DEADLINE,
             timing: Timing {
@@ -114,6 +117,7 @@ impl Link {
     /// Dials an agent. After a cut it is dialled there again.
     pub async fn connect(address: Address, options: Options) -> Result<Self, LinkError> {
         let (connect, welcome) = (options.connect_deadline, options.welcome_deadline);
+        let mut absence = Absence::of_at_most(options.absence_max);
         let mut caller = Caller::new(options);
         let deadline = Instant::now() + connect;
         let mut back_off = BackOff::default();
@@ -125,7 +129,7 @@ impl Link {
                 Err(error) => error,
             };
             next = Instant::now() + back_off.pause();
-            if !error.is_passing() || next >= deadline {
+            if !error.is_passing() || next >= deadline || absence.lasts_too_long(&error) {
                 return Err(error);
             }
         }

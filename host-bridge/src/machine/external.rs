@@ -31,7 +31,7 @@ impl Machine for ExternalMachine {
         })
     }
 
-    fn adopt(&self, _: BoxId, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: BoxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(address) = trace.address else { return Adoption::Dead };
             match connect(address).await {

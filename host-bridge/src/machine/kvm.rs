@@ -98,6 +98,7 @@ pub fn trial(kit: Kit, directory: &Path) -> Option<Plan> {
         temporary: true,
         kit,
         disks: Vec::new(),
+        layer: None,
         memory_bytes: 2 * VIRTUAL_MEMORY_BYTES_MIN,
         cpus: 1,
         words: Vec::new(),

@@ -13,11 +13,9 @@
 //! socket pair, is cut, however the bridge ended.
 
 pub mod bounds;
-mod cgroup;
+pub(in crate::machine) mod cgroup;
 pub mod console;
 pub mod hide;
-pub mod identity;
-pub mod supervisor;
 
 use std::fs;
 use std::io;
@@ -31,21 +29,18 @@ use std::time::Duration;
 
 use protocol::boot::BootConfig;
 use protocol::hello::GoodbyeReason;
-use protocol::limits::STOP_MARGIN_HOST;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use self::console::Console;
-use self::supervisor::Supervisor;
+use self::console::{CONSOLE_FILE, Console};
+use super::supervisor::Supervisor;
 use super::{
     Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
-    ProcessIdentity, Running, Trace, boot,
+    Running, Trace, boot,
 };
 use crate::config::{PRIVATE_FILE, find_agent};
-use crate::guest::{Guest, GuestError};
-use crate::limits::{
-    ADOPT_DEADLINE, BOOT_DEADLINE, KILL_DEADLINE, SCRATCH_BYTES_MIN, STOP_GRACE_MAX,
-};
+use crate::guest::Guest;
+use crate::limits::{BOOT_DEADLINE, KILL_DEADLINE, SCRATCH_BYTES_MIN};
 use crate::link::{Address, LinkError};
 
 /// The socket in a sandbox's runtime directory on which its agent listens.
@@ -74,7 +69,7 @@ impl ProcessMachine {
         let host = |action| move |source| MachineError::Host { action, source };
         let (ours, theirs) = UnixStream::pair().map_err(host("make a socket pair"))?;
         let console = match &spec.directories {
-            Some(directories) => Console::in_directory(&directories.state),
+            Some(directories) => Console::at(&directories.state.join(CONSOLE_FILE)),
             None => Console::in_memory(),
         };
         let console = console.map_err(host("open the agent's log"))?;
@@ -106,7 +101,8 @@ impl ProcessMachine {
         // Before it is told to become anything: if this bridge is cut off from here on, the next one
         // finds the supervisor. One that has not been told ends when it finds its link cut.
         if let Some(directories) = &spec.directories {
-            note(&directories.runtime, supervisor.identity())
+            supervisor
+                .note(&directories.runtime.join(NOTE))
                 .map_err(host("note the agent's process"))?;
         }
         // All that the sandbox will be is born of this one process, and it waits to be told.
@@ -133,14 +129,14 @@ impl Machine for ProcessMachine {
         Box::pin(self.launch(spec))
     }
 
-    fn adopt(&self, _: BoxId, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: BoxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = trace.process else { return Adoption::Dead };
             // A process that cannot be opened cannot be told from one that is gone, and cannot be
             // stopped either.
             let Ok(Some(supervisor)) = Supervisor::find(&identity) else { return Adoption::Dead };
             let guest = match trace.address.clone() {
-                Some(address) => return_to(address, &supervisor).await,
+                Some(address) => supervisor.return_to(address).await,
                 None => None,
             };
             if !identity.is_current() {
@@ -154,10 +150,7 @@ impl Machine for ProcessMachine {
     fn clean(&self, id: BoxId, directories: Option<Directories>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(Directories { runtime, .. }) = directories {
-                if let Some(supervisor) = noted(&runtime) {
-                    supervisor.kill();
-                    supervisor.exited_within(KILL_DEADLINE).await;
-                }
+                Supervisor::end_noted(&runtime.join(NOTE)).await;
                 let _ = fs::remove_file(runtime.join(NOTE));
                 let _ = fs::remove_file(runtime.join(DOOR));
             }
@@ -216,16 +209,6 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn note(directory: &Path, identity: &ProcessIdentity) -> io::Result<()> {
-    fs::write(directory.join(NOTE), serde_json::to_vec(identity)?)
-}
-
-/// The supervisor that was noted, if it lives.
-fn noted(directory: &Path) -> Option<Supervisor> {
-    let identity = serde_json::from_slice(&fs::read(directory.join(NOTE)).ok()?).ok()?;
-    Supervisor::find(&identity).ok().flatten()
-}
-
 /// Tells the launched agent what to become and waits until it answers.
 async fn greet(
     stream: UnixStream,
@@ -268,16 +251,6 @@ async fn send(stream: UnixStream, bytes: &[u8]) -> io::Result<UnixStream> {
     stream.into_std()
 }
 
-/// Dials the door of a machine that an earlier bridge has started.
-pub async fn return_to(address: Address, supervisor: &Supervisor) -> Option<Guest> {
-    let mut options = super::guest_options();
-    options.connect_deadline = ADOPT_DEADLINE;
-    tokio::select! {
-        guest = Guest::connect(address, options) => guest.ok(),
-        _ = supervisor.exited() => None,
-    }
-}
-
 /// A machine whose start is not complete: it goes when this goes.
 struct HalfMade {
     supervisor: Option<Supervisor>,
@@ -311,35 +284,6 @@ struct Process {
     warnings: Vec<String>,
 }
 
-impl Process {
-    async fn stop_in_order(&self, grace: Duration) {
-        let grace = grace.min(STOP_GRACE_MAX);
-        if let Some(guest) = self.guest.as_ref().filter(|_| !grace.is_zero()) {
-            let asked = async {
-                // An agent that stops may cut the link before its answer is through.
-                match guest.shutdown(Some(grace)).await {
-                    Ok(()) | Err(GuestError::Link(_)) => self.supervisor.exited().await,
-                    // It refuses to stop: no need to wait for it.
-                    Err(_) => MachineExit::Gone,
-                }
-            };
-            let _ = tokio::time::timeout(grace + STOP_MARGIN_HOST, asked).await;
-        }
-        if self.supervisor.exited_within(Duration::ZERO).await.is_some() {
-            return;
-        }
-        for _ in 0..KILLS {
-            self.supervisor.kill();
-            if self.supervisor.exited_within(KILL_DEADLINE / KILLS).await.is_some() {
-                return;
-            }
-        }
-    }
-}
-
-/// First the sandbox's init is killed, then its supervisor.
-const KILLS: u32 = 2;
-
 impl Running for Process {
     fn guest(&self) -> Option<Guest> {
         self.guest.clone()
@@ -355,7 +299,7 @@ impl Running for Process {
     }
 
     fn stop(&self, grace: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(self.stop_in_order(grace))
+        Box::pin(self.supervisor.stop(self.guest.clone(), grace))
     }
 
     fn kill(&self) {

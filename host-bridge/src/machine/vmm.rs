@@ -37,17 +37,19 @@ pub use kit::{Kit, KitError};
 pub use made::{MANIFEST, MEMORY, Made, Manifest};
 pub use plan::{Disk, JAIL, ORDERS, Plan, RESTORED, SCRATCH};
 pub use programs::{Programs, RELAY, Relay, find_program};
-pub use running::Virtual;
+pub use running::{At, Virtual};
 
 use self::awaited::Awaited;
+use super::process::bounds::Bounds;
 use super::process::console::Console;
-use super::process::supervisor::Supervisor;
+use super::process::{bounds, cgroup};
+use super::supervisor::Supervisor;
 use super::{
     Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineKind,
     MachineSpec, Running, Trace,
 };
 use crate::guest::Guest;
-use crate::limits::{KILL_DEADLINE, VIRTUAL_BOOT_DEADLINE, WAKE_DEADLINE};
+use crate::limits::{VIRTUAL_BOOT_DEADLINE, VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE};
 use crate::link::Address;
 
 /// The port that agents listen on, and call at.
@@ -89,10 +91,8 @@ impl<M: Monitor> VirtualMachines<M> {
         let boot = boot_config(&spec);
         // What does not fit is refused before anything is made.
         frame_now(boot.clone())?;
-        let plan = Plan::make(self.0.kind(), &spec)?;
-        let mut half_made = HalfMade { supervisor: None, plan: &plan, kept: false };
-        let mut programs = self.0.programs(&plan)?;
-        let made = Made::of(self.0.kind(), &plan, &programs)?;
+        let Prepared { mut half_made, mut programs, made } = self.prepare(&spec).await?;
+        let plan = Arc::clone(&half_made.plan);
         let restoring = match &spec.restore {
             Some(from) => Some((self.fit(&made, from).await?, from)),
             None => None,
@@ -104,20 +104,26 @@ impl<M: Monitor> VirtualMachines<M> {
         let awaited =
             Awaited::bind(&plan.calls()).map_err(host("bind the socket that the agent calls"))?;
         let own = match &spec.directories {
-            Some(directories) => Console::in_directory(&directories.state),
+            Some(directories) => Console::at(&directories.state.join(MONITOR_LOG)),
             None => Console::in_memory(),
         };
-        let own = own.map_err(host("open the machine's log"))?;
-        let log = own.descriptor().map_err(host("open the machine's log"))?;
+        let own = own.map_err(host("open the monitor's log"))?;
+        let log = own.descriptor().map_err(host("open the monitor's log"))?;
         made.note(&plan.directory).map_err(host("note what the machine is made of"))?;
         let mut started = programs.start(&plan, spec.directories.is_none(), log)?;
         let supervisor = started.supervisor.clone();
         half_made.supervisor = Some(supervisor.clone());
+        let mut warnings = std::mem::take(&mut programs.warnings);
+        // Memory is bounded by what the machine has, whole processors by how many it has.
+        let cpu_millis = spec.bounds.cpu_millis.filter(|millis| millis % 1000 != 0);
+        let bounds = Bounds { memory_bytes: None, cpu_millis };
+        warnings.extend(bounds::hold(&spec.id, supervisor.identity().pid, bounds).await);
         let tape = Tape::new(spec.directories.as_ref().map(|found| found.state.clone()));
         match started.console.take() {
             Some(pipe) => tape.record_pipe(pipe),
             None => tape.record(plan.console()),
         }
+        let tie = started.go().map_err(host("tell the machine's shell to go on"))?;
         let serial = programs.serial.clone();
         let address = match &serial {
             Some(path) => Address::Serial { path: path.clone() },
@@ -127,8 +133,8 @@ impl<M: Monitor> VirtualMachines<M> {
             if let Some((halt, from)) = restoring {
                 halt.load(&plan, from).await?;
                 let guest = awaited.take(address.clone()).await?;
-                let warnings = suspend::adopt(&guest, &spec).await?;
-                return Ok((guest, warnings));
+                let adopted = suspend::adopt(&guest, &spec).await?;
+                return Ok((guest, adopted));
             }
             self.0.begin(&plan).await?;
             if let Some(path) = &serial {
@@ -136,22 +142,28 @@ impl<M: Monitor> VirtualMachines<M> {
             }
             Ok((awaited.greet(boot, address.clone()).await?, Vec::new()))
         };
+        let deadline = match restoring {
+            Some(_) => VIRTUAL_RESTORE_DEADLINE,
+            None => VIRTUAL_BOOT_DEADLINE,
+        };
         let error = tokio::select! {
-            told = tokio::time::timeout(VIRTUAL_BOOT_DEADLINE, born) => match told {
-                Ok(Ok((guest, warnings))) => {
+            told = tokio::time::timeout(deadline, born) => match told {
+                Ok(Ok((guest, more))) => {
+                    warnings.extend(more);
+                    // By now it has all its children. Without them it is found all the same.
+                    if let Err(error) = plan.note(&supervisor) {
+                        warnings.push(format!("its processes are not written down: {error}"));
+                    }
                     half_made.kept = true;
-                    let warnings = programs.warnings.into_iter().chain(warnings).collect();
-                    let (directory, address) = (plan.directory.clone(), Some(address));
-                    let mut running = self.at(directory, Some(guest), supervisor, address, tape);
+                    let held = cpu_millis.is_some().then(|| spec.id.clone());
+                    let place = At { directory: plan.directory.clone(), directories: spec.directories, held };
+                    let mut running = self.at(place, Some(guest), supervisor, Some(address), tape);
                     running.warnings = warnings;
-                    running.tie = started.tie;
+                    running.tie = tie;
                     return Ok(Arc::new(running));
                 }
                 Ok(Err(error)) => error,
-                Err(_) => MachineError::Silent {
-                    deadline: VIRTUAL_BOOT_DEADLINE,
-                    console: String::new(),
-                },
+                Err(_) => MachineError::Silent { deadline, console: String::new() },
             },
             exit = supervisor.exited() => died(exit),
         };
@@ -165,14 +177,38 @@ impl<M: Monitor> VirtualMachines<M> {
         };
         // What the kernel said last says more than how its machine went.
         let console = [own.tail(), tape.settled().await].join("\n");
-        drop(half_made);
-        supervisor.exited_within(KILL_DEADLINE).await;
-        plan.remove();
+        half_made.end().await;
+        cgroup::remove(&spec.id).await;
         Err(error.with_console(console.trim()))
     }
 }
 
+/// What there is before anything runs.
+struct Prepared {
+    half_made: HalfMade,
+    programs: Programs,
+    made: Made,
+}
+
 impl<M: Monitor> VirtualMachines<M> {
+    /// Decides what the machine is, and makes its files. A disk may be copied for that, or a guest be
+    /// booted to find out on what it runs, and others wait for this thread.
+    async fn prepare(&self, spec: &MachineSpec) -> Result<Prepared, MachineError> {
+        let (monitor, spec) = (Arc::clone(&self.0), spec.clone());
+        let prepared = tokio::task::spawn_blocking(move || {
+            let plan = Arc::new(Plan::make(monitor.kind(), &spec)?);
+            let half_made = HalfMade { supervisor: None, plan: Arc::clone(&plan), kept: false };
+            plan.furnish()?;
+            let programs = monitor.programs(&plan)?;
+            let made = Made::of(monitor.kind(), &plan, &programs)?;
+            Ok(Prepared { half_made, programs, made })
+        });
+        prepared.await.unwrap_or_else(|error| {
+            let source = std::io::Error::other(error);
+            Err(MachineError::Host { action: "prepare the machine", source })
+        })
+    }
+
     /// Refuses a snapshot that would not be the same machine here.
     async fn fit(&self, made: &Made, from: &Path) -> Result<&dyn Halt, MachineError> {
         let manifest = Manifest::read(from)?;
@@ -190,18 +226,18 @@ impl<M: Monitor> VirtualMachines<M> {
         Ok(halt)
     }
 
-    /// A machine that lives, with its sockets in `directory`.
+    /// A machine that lives.
     fn at(
         &self,
-        directory: PathBuf,
+        place: At,
         guest: Option<Guest>,
         supervisor: Supervisor,
         address: Option<Address>,
         tape: Tape,
     ) -> Virtual {
         let monitor = Arc::clone(&self.0) as Arc<dyn Monitor>;
-        let follow = self.0.follow(directory.join(plan::MONITOR));
-        Virtual::new(monitor, directory, guest, supervisor, address, tape, follow)
+        let follow = self.0.follow(place.directory.join(plan::MONITOR));
+        Virtual::new(monitor, place, guest, supervisor, address, tape, follow)
     }
 }
 
@@ -210,18 +246,17 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
         Box::pin(self.launch(spec))
     }
 
-    fn adopt(&self, _: BoxId, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, id: BoxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = &trace.process else { return Adoption::Dead };
             let Ok(Some(supervisor)) = Supervisor::find(identity) else { return Adoption::Dead };
-            let directory = trace.address.as_ref().and_then(|address| address.path()?.parent());
-            let directory = directory.map(Path::to_owned).unwrap_or_default();
+            let directory = kept.runtime.clone();
             let stands_still = match self.0.halt() {
                 Some(halt) => halt.mend(&directory, trace.paused).await == Standing::StandsStill,
                 None => false,
             };
             let guest = match trace.address.clone().filter(|_| !stands_still) {
-                Some(address) => super::process::return_to(address, &supervisor).await,
+                Some(address) => supervisor.return_to(address).await,
                 None => None,
             };
             if !identity.is_current() {
@@ -231,9 +266,10 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
                 // It may have been left frozen, or with an old clock; what fails here is no loss.
                 let _ = tokio::time::timeout(WAKE_DEADLINE, guest.wake()).await;
             }
-            let tape = Tape::new(None);
+            let tape = Tape::new(Some(kept.state.clone()));
             tape.record(directory.join(plan::CONSOLE));
-            let found = self.at(directory, guest, supervisor, trace.address, tape);
+            let place = At { directory, directories: Some(kept), held: Some(id) };
+            let found = self.at(place, guest, supervisor, trace.address, tape);
             found.paused.store(stands_still, std::sync::atomic::Ordering::Relaxed);
             Adoption::Alive(Arc::new(found))
         })
@@ -265,6 +301,9 @@ fn frame_now(config: BootConfig) -> Result<Vec<u8>, MachineError> {
     super::boot::frame(&BootConfig { time_us, ..config })
 }
 
+/// What monitor, relay and shell say themselves, in a sandbox's state directory.
+const MONITOR_LOG: &str = "monitor.log";
+
 /// How long a monitor that has let go of its socket may still take to be gone.
 const LAST_BREATH_MAX: Duration = Duration::from_millis(500);
 
@@ -273,20 +312,41 @@ fn died(exit: MachineExit) -> MachineError {
 }
 
 /// A machine whose start is not complete: it goes when this goes.
-struct HalfMade<'a> {
+struct HalfMade {
     supervisor: Option<Supervisor>,
-    plan: &'a Plan,
+    plan: Arc<Plan>,
     kept: bool,
 }
 
-impl Drop for HalfMade<'_> {
+impl HalfMade {
+    /// Ends it. What is still there after all that is left to be found by its note.
+    async fn end(mut self) {
+        self.kept = true;
+        end(self.supervisor.take(), Arc::clone(&self.plan)).await;
+    }
+}
+
+async fn end(supervisor: Option<Supervisor>, plan: Arc<Plan>) {
+    if let Some(supervisor) = supervisor {
+        supervisor.stop(None, Duration::ZERO).await;
+        if supervisor.exited_within(Duration::ZERO).await.is_none() {
+            return;
+        }
+    }
+    plan.remove();
+}
+
+impl Drop for HalfMade {
     fn drop(&mut self) {
         if self.kept {
             return;
         }
-        if let Some(supervisor) = &self.supervisor {
-            supervisor.kill();
+        let plan = Arc::clone(&self.plan);
+        let Some(supervisor) = self.supervisor.take() else { return plan.remove() };
+        supervisor.kill();
+        // Whoever has dropped it does not wait.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(end(Some(supervisor), plan));
         }
-        self.plan.remove();
     }
 }

@@ -31,7 +31,7 @@ use super::recorder::SharedLog;
 use super::registry::Occupied;
 use super::snapshot::Draft;
 use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
-use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX};
+use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX, SET_RIGHT_MAX};
 use crate::link::LinkError;
 use crate::machine::{BoxFuture, Directories, Machine, MachineExit, Running};
 
@@ -280,10 +280,15 @@ impl Owner {
     }
 
     async fn begin_stop(&mut self, grace: Duration, why: Why) {
-        let Some(life) = &self.life else { return };
+        let Some(life) = &mut self.life else { return };
         let running = Arc::clone(&life.running);
+        let is_halted = life.errand.is_some() || running.trace().paused;
+        // Whoever waits for a pause or a snapshot learns that it is stopped instead.
+        life.errand = None;
         self.why = Some(why);
-        self.overdue = Some(Instant::now() + grace + STOP_MARGIN_HOST + KILL_DEADLINE);
+        let goes_on_within = if is_halted { SET_RIGHT_MAX } else { Duration::ZERO };
+        let stops_within = goes_on_within + grace + STOP_MARGIN_HOST;
+        self.overdue = Some(Instant::now() + stops_within + KILL_DEADLINE);
         self.expiry.ends();
         self.place.presence.close();
         self.enter(State::Stopping).await;
@@ -333,7 +338,7 @@ impl Owner {
         }
     }
 
-    /// Marks the end of the machine, and removes what it left except record and logs.
+    /// Marks the end of the machine, and removes what it left except record, logs and disk.
     async fn bury(&mut self, why: Why) {
         if let Some(life) = self.life.take() {
             if let Some(guest) = life.running.guest() {
@@ -370,6 +375,13 @@ impl Owner {
         if let Some(recorder) = life.recorder {
             recorder.abort();
             let _ = recorder.await;
+        }
+        if let Some(errand) = life.errand {
+            // What it has stopped for must not stand still until somebody comes.
+            drop(errand);
+            if let Some(suspend) = life.running.suspend() {
+                let _ = tokio::time::timeout(SET_RIGHT_MAX, suspend.set_right()).await;
+            }
         }
         if let Some(guest) = life.running.guest() {
             guest.close().await;

@@ -132,7 +132,8 @@ impl Pool {
             return true;
         };
         let machine = self.0.machines.get(kind);
-        let adoption = machine.adopt(id.clone(), pooled.trace.clone()).await;
+        let directories = super::registry::directories(&self.0.paths, id);
+        let adoption = machine.adopt(id.clone(), directories, pooled.trace.clone()).await;
         let running = match adoption {
             Adoption::Alive(running) => Some(running),
             Adoption::Dead => None,

@@ -39,7 +39,7 @@ pub struct Record {
     pub created_at_ms: u64,
     #[serde(flatten)]
     pub state: State,
-    /// The supervisor of a process machine.
+    /// The supervisor of its machine; absent where somebody else runs that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Where its agent listens.

@@ -230,7 +230,8 @@ impl Registry {
     /// Writes a running sandbox down under a name of its namespace. It goes on.
     pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
         let record = self.get(which)?;
-        let draft = Box::new(self.0.snapshots.begin(&record, name)?);
+        let state = self.0.directories(&record.id).state;
+        let draft = Box::new(self.0.snapshots.begin(&record, &state, name)?);
         self.order(which, |reply| Order::Snapshot { draft, reply }).await
     }
 

@@ -5,11 +5,12 @@
 //! when all of it is on disk: a bridge that is killed leaves a whole one or none. It holds the memory
 //! of programs, with their secrets, so it is for its owner alone, as all that is kept of sandboxes.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +22,18 @@ use crate::limits::{
     VIRTUAL_MEMORY_BYTES_DEFAULT,
 };
 use crate::machine::BoxId;
+use crate::machine::vmm::SCRATCH;
 
 const DESCRIPTION: &str = "snapshot.json";
 const MACHINE: &str = "machine";
-/// No name begins so, and what is called so is not whole.
+/// No name begins so, and what is called so is not whole. A drawn id follows: names of two namespaces
+/// can be written as one.
 const DRAFT_PREFIX: &str = ".new-";
 /// What a snapshot is called while it is removed.
 const GONE_PREFIX: &str = ".old-";
+/// The unit in which the kernel counts what a file takes of the disk, whatever its file system has.
+const BLOCK_BYTES: u64 = 512;
+const BYTES_PER_MIB: u64 = 1024 * 1024;
 
 /// What a snapshot is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,8 +113,8 @@ pub(super) struct Snapshots(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     directory: PathBuf,
-    /// What those may come to take that are being written: their number, and their bytes.
-    drafts: Mutex<(usize, u64)>,
+    /// What those may come to take that are being written.
+    drafts: Mutex<HashMap<SandboxRef, u64>>,
 }
 
 /// A snapshot that is being written. It is gone with this, unless it was finished.
@@ -117,7 +123,6 @@ pub(super) struct Draft {
     all: Snapshots,
     snapshot: Snapshot,
     path: PathBuf,
-    bytes_max: u64,
 }
 
 impl Snapshots {
@@ -164,50 +169,61 @@ impl Snapshots {
         let snapshot = self.get(which)?;
         let path = self.path(which);
         // Renamed first, so that nobody begins with one that is going.
-        let gone =
-            self.0.directory.join(format!("{GONE_PREFIX}{}-{}", which.namespace, which.name));
+        let gone = self.drawn(GONE_PREFIX)?;
         fs::rename(&path, &gone).map_err(files("remove", &path))?;
         fs::remove_dir_all(&gone).map_err(files("remove", &gone))?;
         Ok(snapshot)
     }
 
-    /// Begins one of a sandbox, if there is room for it.
-    pub(super) fn begin(&self, record: &Record, name: Name) -> Result<Draft, SandboxError> {
+    /// Begins one of a sandbox, if there is room for it. `state` is the sandbox's own directory, where
+    /// the disk of its writable layer is.
+    pub(super) fn begin(
+        &self,
+        record: &Record,
+        state: &Path,
+        name: Name,
+    ) -> Result<Draft, SandboxError> {
         let snapshot = Snapshot::of(record, name);
         let which = snapshot.which();
-        if self.path(&which).exists() {
+        let path = self.drawn(DRAFT_PREFIX)?;
+        let bytes_max = bytes_expected(&snapshot, state);
+        // One that is finished is in its place before it is no draft any more: held until it is known
+        // that this one is neither.
+        let mut drafts = self.drafts();
+        if drafts.contains_key(&which) || self.path(&which).exists() {
             return Err(SandboxError::SnapshotTaken { snapshot: which });
         }
-        let memory = snapshot.memory_mib.map_or(VIRTUAL_MEMORY_BYTES_DEFAULT, |mib| mib << 20);
-        let bytes_max = memory + SNAPSHOT_MARGIN_BYTES + snapshot.scratch_bytes;
-        let path =
-            self.0.directory.join(format!("{DRAFT_PREFIX}{}-{}", which.namespace, which.name));
         let kept = self.list(None);
-        let kept_bytes: u64 = kept.iter().map(|snapshot| snapshot.bytes).sum();
-        let mut drafts = self.0.drafts.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() + drafts.0 >= SNAPSHOTS_MAX {
+        if kept.len() + drafts.len() >= SNAPSHOTS_MAX {
             return Err(SandboxError::TooManySnapshots);
         }
-        if kept_bytes + drafts.1 + bytes_max > SNAPSHOTS_BYTES_MAX {
+        let kept_bytes = sum(kept.iter().map(|snapshot| snapshot.bytes));
+        let drafted_bytes = sum(drafts.values().copied());
+        if sum([kept_bytes, drafted_bytes, bytes_max].into_iter()) > SNAPSHOTS_BYTES_MAX {
             return Err(SandboxError::SnapshotsTooLarge { bytes: kept_bytes });
         }
-        match fs::create_dir(&path) {
-            // Somebody is writing one of this name.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(SandboxError::SnapshotTaken { snapshot: which });
-            }
-            made => made.map_err(files("make", &path))?,
-        }
-        *drafts = (drafts.0 + 1, drafts.1 + bytes_max);
+        fs::create_dir(&path).map_err(files("make", &path))?;
+        drafts.insert(which, bytes_max);
         drop(drafts);
-        let draft = Draft { all: self.clone(), snapshot, path, bytes_max };
+        let draft = Draft { all: self.clone(), snapshot, path };
         let machine = draft.machine();
         make_private_directory(&machine).map_err(files("make", &machine))?;
         Ok(draft)
     }
 
+    fn drafts(&self) -> MutexGuard<'_, HashMap<SandboxRef, u64>> {
+        // Nothing in the map is ever half-changed.
+        self.0.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn path(&self, which: &SandboxRef) -> PathBuf {
         self.0.directory.join(which.namespace.as_str()).join(which.name.as_str())
+    }
+
+    /// A place for what is no snapshot, which nothing else has.
+    fn drawn(&self, prefix: &str) -> Result<PathBuf, SandboxError> {
+        let id = BoxId::draw().map_err(SandboxError::Draw)?;
+        Ok(self.0.directory.join(format!("{prefix}{id}")))
     }
 }
 
@@ -217,11 +233,16 @@ impl Draft {
         self.path.join(MACHINE)
     }
 
-    /// Gives it its name. The machine has been written.
+    /// Gives it its name. The machine has been written; what it wrote itself since the draft was begun
+    /// may be too much by now.
     pub(super) fn finish(mut self) -> Result<Snapshot, SandboxError> {
         let path = self.path.clone();
         self.snapshot.bytes = bytes_of(&self.machine());
         let which = self.snapshot.which();
+        let kept_bytes = sum(self.all.list(None).iter().map(|snapshot| snapshot.bytes));
+        if kept_bytes.saturating_add(self.snapshot.bytes) > SNAPSHOTS_BYTES_MAX {
+            return Err(SandboxError::SnapshotsTooLarge { bytes: kept_bytes });
+        }
         let finished = || {
             let text = serde_json::to_vec_pretty(&self.snapshot)?;
             write_durably(&path, DESCRIPTION, &text)?;
@@ -241,8 +262,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         // A finished one is called otherwise by now.
         let _ = fs::remove_dir_all(&self.path);
-        let mut drafts = self.all.0.drafts.lock().unwrap_or_else(PoisonError::into_inner);
-        *drafts = (drafts.0.saturating_sub(1), drafts.1.saturating_sub(self.bytes_max));
+        self.all.drafts().remove(&self.snapshot.which());
     }
 }
 
@@ -265,10 +285,35 @@ fn subdirectories(path: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| named(&entry.file_name())).map(|entry| entry.path()).collect()
 }
 
+/// What a snapshot will take of the disk, as its machine is now: its memory, and what has been written
+/// to the disk of its writable layer. A layer without a disk is in the memory.
+fn bytes_expected(snapshot: &Snapshot, state: &Path) -> u64 {
+    let memory = snapshot
+        .memory_mib
+        .map_or(VIRTUAL_MEMORY_BYTES_DEFAULT, |mib| mib.saturating_mul(BYTES_PER_MIB));
+    let disk = match fs::metadata(state.join(SCRATCH)) {
+        Ok(found) => taken(&found),
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        // It may be all of it, for all that can be seen.
+        Err(_) => snapshot.scratch_bytes,
+    };
+    sum([memory, SNAPSHOT_MARGIN_BYTES, disk].into_iter())
+}
+
+/// Of numbers that people may have written into files: too many are too many, and never few.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// What a file takes of the disk.
+fn taken(found: &fs::Metadata) -> u64 {
+    found.blocks().saturating_mul(BLOCK_BYTES)
+}
+
 /// What the files of a directory take of the disk.
 fn bytes_of(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
+    sum(entries.filter_map(|entry| entry.metadata().ok()).map(|found| taken(&found)))
 }
 
 #[cfg(test)]
@@ -291,16 +336,16 @@ mod tests {
     fn a_snapshot_is_there_when_it_is_whole_and_not_before() {
         let (path, snapshots) = at("snapshots");
         let which: SandboxRef = "team/base".parse().unwrap();
-        let draft = snapshots.begin(&record(), which.name.clone()).unwrap();
+        let draft = snapshots.begin(&record(), &path, which.name.clone()).unwrap();
         fs::write(draft.machine().join("memory"), b"x").unwrap();
         assert!(snapshots.list(None).is_empty());
-        let again = snapshots.begin(&record(), which.name.clone());
+        let again = snapshots.begin(&record(), &path, which.name.clone());
         assert!(matches!(again, Err(SandboxError::SnapshotTaken { .. })));
         let made = draft.finish().unwrap();
         assert_eq!(snapshots.get(&which).unwrap(), made);
         assert!(snapshots.path(&which).join(MACHINE).join("memory").exists());
         assert_eq!(snapshots.list(Some(&which.namespace)), [made]);
-        let taken = snapshots.begin(&record(), which.name.clone());
+        let taken = snapshots.begin(&record(), &path, which.name.clone());
         assert!(matches!(taken, Err(SandboxError::SnapshotTaken { .. })));
         snapshots.remove(&which).unwrap();
         assert!(matches!(snapshots.get(&which), Err(SandboxError::NoSnapshot { .. })));
@@ -310,7 +355,7 @@ mod tests {
     #[test]
     fn what_a_killed_bridge_has_begun_is_gone_at_the_next_start() {
         let (path, snapshots) = at("snapshots-cut");
-        let draft = snapshots.begin(&record(), "base".parse().unwrap()).unwrap();
+        let draft = snapshots.begin(&record(), &path, "base".parse().unwrap()).unwrap();
         let begun = draft.machine();
         std::mem::forget(draft);
         assert!(begun.exists());
@@ -331,13 +376,69 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_written_alike_are_two_snapshots() {
+        let (path, snapshots) = at("snapshots-alike");
+        let record = |which: &str| {
+            let spec = Spec::new(which.parse().unwrap());
+            Record::new("0123456789ab".parse().unwrap(), &spec, 7)
+        };
+        let name = |name: &str| name.parse::<Name>().unwrap();
+        let one = snapshots.begin(&record("a-b/web"), &path, name("c")).unwrap();
+        let other = snapshots.begin(&record("a/web"), &path, name("b-c")).unwrap();
+        assert_ne!(one.machine(), other.machine());
+        let (one, other) = (one.finish().unwrap(), other.finish().unwrap());
+        assert_eq!(snapshots.list(None), [other.clone(), one.clone()]);
+        // As a removal leaves it that was cut off.
+        fs::create_dir_all(path.join(format!("{GONE_PREFIX}a-b-c")).join("machine")).unwrap();
+        snapshots.remove(&one.which()).unwrap();
+        snapshots.remove(&other.which()).unwrap();
+        assert!(snapshots.list(None).is_empty());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
     fn there_are_only_so_many_bytes_of_snapshots() {
         let (path, snapshots) = at("snapshots-full");
+        let refused = |record: &Record| {
+            let refused = snapshots.begin(record, &path, "base".parse().unwrap());
+            matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. }))
+        };
         let mut large = record();
-        large.scratch_bytes = SNAPSHOTS_BYTES_MAX;
-        let refused = snapshots.begin(&large, "base".parse().unwrap());
-        assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
+        large.memory_mib = Some(SNAPSHOTS_BYTES_MAX / BYTES_PER_MIB);
+        assert!(refused(&large));
+        // No number is so large that it counts as a small one.
+        for huge in [u64::MAX / BYTES_PER_MIB, u64::MAX] {
+            large.memory_mib = Some(huge);
+            assert!(refused(&large));
+        }
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_has_been_written_to_a_disk_is_counted_and_not_how_large_it_may_get() {
+        let (path, snapshots) = at("snapshots-disk");
+        let state = path.join(".state");
+        fs::create_dir(&state).unwrap();
+        let mut record = record();
+        // Without a disk the layer is in the memory, however large it is.
+        record.scratch_bytes = u64::MAX;
+        let room = SNAPSHOTS_BYTES_MAX - SNAPSHOT_MARGIN_BYTES;
+        record.memory_mib = Some(room / BYTES_PER_MIB);
+        drop(snapshots.begin(&record, &state, "base".parse().unwrap()).unwrap());
+
+        let disk = File::create_new(state.join(SCRATCH)).unwrap();
+        disk.set_len(SNAPSHOTS_BYTES_MAX).unwrap();
+        record.scratch_bytes = SNAPSHOTS_BYTES_MAX;
+        record.memory_mib = Some(room / BYTES_PER_MIB - 1);
+        drop(snapshots.begin(&record, &state, "base".parse().unwrap()).unwrap());
+        fs::write(state.join(SCRATCH), vec![1; 2 << 20]).unwrap();
+        let refused = snapshots.begin(&record, &state, "base".parse().unwrap());
+        assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
+
+        // What cannot be looked at counts as full.
+        let refused = snapshots.begin(&record, &state.join(SCRATCH), "base".parse().unwrap());
+        assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
         fs::remove_dir_all(path).unwrap();
     }
 }

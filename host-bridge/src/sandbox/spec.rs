@@ -13,13 +13,13 @@ use crate::config::Paths;
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
     SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, VIRTUAL_MEMORY_BYTES_DEFAULT,
-    VIRTUAL_SCRATCH_PART_OF_MEMORY, WORKDIR_BYTES_MAX,
+    VIRTUAL_SCRATCH_BYTES_MAX, VIRTUAL_SCRATCH_PART_OF_MEMORY, WORKDIR_BYTES_MAX,
 };
 use crate::link::Address;
 use crate::machine::process::hide;
 use crate::machine::{Bounds, BoxId, Directories, MachineKind, MachineSpec};
 
-/// The root of a sandbox that names no image.
+/// The root of a process machine that names no image.
 const HOST_ROOT: &str = "/";
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 
@@ -32,7 +32,8 @@ pub struct Spec {
     pub name: Name,
     #[serde(default)]
     pub machine: MachineKind,
-    /// The directory that is the root file system; the host's own root when absent.
+    /// The root file system: on a process machine a directory, the host's own root when absent; on a
+    /// virtual machine an image by its name in the kit or its path, the kit's usual one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// The snapshot of its namespace that it goes on from, instead of booting.
@@ -48,12 +49,14 @@ pub struct Spec {
     /// The name when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// [`SCRATCH_BYTES_DEFAULT`] when absent, or what the memory leaves of it.
+    /// [`SCRATCH_BYTES_DEFAULT`] when absent, or what the memory leaves of it; on a virtual machine
+    /// what fits its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch_bytes: Option<u64>,
     /// Paths that programs must not see. When absent, the credentials of
     /// [`hide::HIDDEN_OF_SYSTEM`] and [`hide::HIDDEN_IN_HOME`] over the host's root, and nothing
-    /// over any other. The bridge's own directories are always hidden.
+    /// over any other. The bridge's own directories are always hidden. Only a process machine can
+    /// see the host's files; of others this hides what is asked for, and no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hide: Option<Vec<String>>,
     /// The most memory of all its processes together, what they write to its layer included.
@@ -130,8 +133,9 @@ impl Spec {
 
     pub fn scratch_bytes(&self) -> u64 {
         let usual = if self.machine.is_virtual() {
-            let memory =
-                self.memory_mib.map_or(VIRTUAL_MEMORY_BYTES_DEFAULT, |mib| mib * BYTES_PER_MIB);
+            let memory = self
+                .memory_mib
+                .map_or(VIRTUAL_MEMORY_BYTES_DEFAULT, |mib| mib.saturating_mul(BYTES_PER_MIB));
             memory / VIRTUAL_SCRATCH_PART_OF_MEMORY
         } else {
             SCRATCH_BYTES_DEFAULT
@@ -139,11 +143,12 @@ impl Spec {
         self.scratch_bytes.unwrap_or(usual.min(self.scratch_bytes_max()))
     }
 
-    /// What of its memory the writable layer may take.
+    /// What the writable layer may take: of the memory, unless it can be on a disk.
     fn scratch_bytes_max(&self) -> u64 {
-        // What does not fit a virtual machine's memory is on a disk.
-        let bounded = self.memory_mib.filter(|_| !self.machine.is_virtual());
-        bounded.map_or(u64::MAX, |mib| {
+        if self.machine.is_virtual() {
+            return VIRTUAL_SCRATCH_BYTES_MAX;
+        }
+        self.memory_mib.map_or(u64::MAX, |mib| {
             mib.saturating_mul(BYTES_PER_MIB / 4 * SCRATCH_QUARTERS_OF_MEMORY)
         })
     }
@@ -189,7 +194,9 @@ impl Spec {
         paths: &Paths,
         directories: Option<Directories>,
     ) -> MachineSpec {
-        let named = PathBuf::from(self.image.as_deref().unwrap_or(HOST_ROOT));
+        // The root of a virtual machine is in its image, whatever the host has of that name.
+        let directory = self.image.as_deref().filter(|_| !self.machine.is_virtual());
+        let named = PathBuf::from(directory.unwrap_or(HOST_ROOT));
         // The machine says what is wrong with a root that is not there.
         let root = named.canonicalize().unwrap_or(named);
         MachineSpec {
@@ -213,13 +220,14 @@ impl Spec {
     }
 
     fn hidden(&self, root: &Path, paths: &Paths) -> Vec<String> {
+        let sees_host = self.machine == MachineKind::Process;
         let mut hidden = match &self.hide {
             Some(asked_for) => asked_for.clone(),
-            None if root == Path::new(HOST_ROOT) => hide::hidden_on_host(),
+            None if sees_host && root == Path::new(HOST_ROOT) => hide::hidden_on_host(),
             None => Vec::new(),
         };
-        // Whoever reads these commands the other sandboxes.
-        for own in [&paths.runtime, &paths.state] {
+        // Whoever reads these commands the other sandboxes. Others need not know where they are.
+        for own in [&paths.runtime, &paths.state].into_iter().filter(|_| sees_host) {
             let real = own.canonicalize().unwrap_or_else(|_| own.clone());
             hidden.extend(hide::seen_through(root, &real));
         }
@@ -288,6 +296,17 @@ mod tests {
     }
 
     #[test]
+    fn paths_of_the_host_stay_out_of_machines_that_do_not_see_it() {
+        for kind in MachineKind::ALL.into_iter().filter(|kind| *kind != MachineKind::Process) {
+            let mut spec = Spec::new("web".parse().unwrap());
+            spec.machine = kind;
+            assert_eq!(machine(&spec).hide, [""; 0], "{kind}");
+            spec.hide = Some(vec!["/opt".to_owned()]);
+            assert_eq!(machine(&spec).hide, ["/opt"], "{kind}");
+        }
+    }
+
+    #[test]
     fn a_name_alone_is_a_whole_request_and_unknown_fields_are_refused() {
         let spec: Spec = serde_json::from_str(r#"{"name":"web"}"#).unwrap();
         assert_eq!(spec, Spec::new("web".parse().unwrap()));
@@ -325,6 +344,25 @@ mod tests {
         assert!(refused.contains("scratch_bytes"), "{refused}");
         spec.scratch_bytes = Some(3 << 30);
         spec.check().unwrap();
+    }
+
+    #[test]
+    fn the_writable_layer_of_a_virtual_machine_has_a_bound_of_its_own() {
+        for kind in MachineKind::ALL.into_iter().filter(|kind| kind.is_virtual()) {
+            let mut spec = Spec::new("web".parse().unwrap());
+            (spec.machine, spec.memory_mib) = (kind, Some(MEMORY_MIB_MAX));
+            assert_eq!(spec.scratch_bytes(), VIRTUAL_SCRATCH_BYTES_MAX, "{kind}");
+            spec.memory_mib = Some(256);
+            assert_eq!(spec.scratch_bytes(), 128 << 20, "{kind}");
+            spec.scratch_bytes = Some(VIRTUAL_SCRATCH_BYTES_MAX);
+            spec.check().unwrap();
+            spec.scratch_bytes = Some(VIRTUAL_SCRATCH_BYTES_MAX + 1);
+            let refused = spec.check();
+            assert!(
+                matches!(refused, Err(SandboxError::OutOfRange { what: "scratch_bytes", .. })),
+                "{kind}: {refused:?}"
+            );
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct Pool {
 /// from a sandbox that names nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolEntry {
-    /// A name of `[images]`, or a directory.
+    /// A name of `[images]` or of the kit, or a directory or file.
     pub image: String,
     pub count: usize,
     /// The kind of machine, by its name; the usual one when absent.

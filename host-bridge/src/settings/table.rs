@@ -332,9 +332,9 @@ pub const SECTIONS: &[Section] = &[
                          `machine=KIND`, `memory_mib=N`, `cpus=N`, `scratch=SIZE`, \
                          `contexts=LANGUAGE+LANGUAGE`; or `\"off\"`",
                 about: "What is kept ready, and how much of it: \
-                        `\"python=4 contexts=python memory_mib=256\"`. Without them, memory and CPUs \
-                        are those of `[defaults]`, and `off` is no bound; `contexts` are interpreters \
-                        that are started ahead.",
+                        `\"python=4 contexts=python memory_mib=256\"`. Without them, machine, \
+                        memory and CPUs are those of `[defaults]`, and `off` is no bound; `contexts` \
+                        are interpreters that are started ahead.",
                 set: |settings, given| {
                     settings.pool.entries =
                         given.texts()?.into_iter().map(str::parse).collect::<Result<_, _>>()?;

@@ -22,7 +22,6 @@ pub struct Scene {
     base: PathBuf,
     kind: &'static str,
     agent: PathBuf,
-    fault: String,
 }
 
 /// A bridge that serves; ended with this.
@@ -64,7 +63,11 @@ impl Scene {
         for program in KINDS {
             let path = base.join("bin").join(program);
             let mut file = fs::File::create(&path).unwrap();
-            writeln!(file, "#!/bin/sh\nexec {} {fake} {program} \"$@\"", python_path()).unwrap();
+            // What it is to do it cannot have from the bridge, which passes its environment to nobody.
+            let play = base.join("play");
+            let play = play.display();
+            writeln!(file, "#!/bin/sh\n. {play}\nexec {} {fake} {program} \"$@\"", python_path())
+                .unwrap();
             file.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
         }
         for (file, content) in
@@ -72,12 +75,17 @@ impl Scene {
         {
             fs::write(base.join("kit").join(file), content).unwrap();
         }
-        Ok(Self { base, kind, agent, fault: String::new() })
+        let scene = Self { base, kind, agent };
+        scene.fault("");
+        Ok(scene)
     }
 
     /// What the stand-in shall do wrong.
-    pub fn fault(&mut self, fault: &str) {
-        fault.clone_into(&mut self.fault);
+    pub fn fault(&self, fault: &str) {
+        let (agent, log) = (self.agent.display(), self.base.join("requests"));
+        let play =
+            format!("export FAKE_AGENT={agent} FAKE_LOG={} FAKE_FAULT={fault}\n", log.display());
+        fs::write(self.base.join("play"), play).unwrap();
     }
 
     pub fn kit(&self) -> PathBuf {
@@ -110,9 +118,6 @@ impl Scene {
             .env("BURROW_AGENT", &self.agent)
             .env("BURROW_SERVER_LISTEN", "off")
             .env("BURROW_TRUST_KVM", "1")
-            .env("FAKE_AGENT", &self.agent)
-            .env("FAKE_LOG", self.base.join("requests"))
-            .env("FAKE_FAULT", &self.fault)
             .stdin(Stdio::null());
     }
 
@@ -241,6 +246,7 @@ impl Scene {
             temporary: true,
             kit: Kit::in_directory(self.kit()).unwrap(),
             disks: Vec::new(),
+            layer: None,
             memory_bytes: 128 << 20,
             cpus: 1,
             words: Vec::new(),

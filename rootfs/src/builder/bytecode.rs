@@ -5,6 +5,7 @@
 //! that the host needs no Python. It is the one program of a package that runs here, pinned like all.
 //! The result is a layer of its own, kept in the cache by the digests of what it was made from.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,11 @@ const LOADER: &str = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
 const PACKAGES: &str = "usr/lib/python3";
 const PROGRAMS: &str = "usr/bin/python3";
 
-/// What compiled modules end with.
+/// What the layer is called where packages have their names.
+const PACKAGE: &str = "python's compiled modules";
+
+/// What modules end with, and compiled ones.
+const SOURCE: &str = ".py";
 const COMPILED: &str = ".pyc";
 
 /// The layer of compiled modules, when the tree has a Python.
@@ -54,25 +59,59 @@ pub(super) fn layer(
     let key = key(&files, time_s)?;
     let (list, contents) =
         (cache.join(format!("python-{key}.json")), cache.join(format!("python-{key}.contents")));
-    let entries: Vec<Entry> = match std::fs::read(&list) {
-        Ok(bytes) => serde_json::from_slice(&bytes)?,
-        Err(_) if !cfg!(all(target_arch = "x86_64", target_os = "linux")) => {
-            say(
-                "Python's modules are not compiled ahead: only x86-64 Linux can run its interpreter",
-            );
-            return Ok(None);
-        }
-        Err(_) => {
-            say("compiling Python's modules");
-            let scratch = Scratch(cache.join(format!("python-{key}.scratch")));
-            let entries = compile(&scratch.0, &files, interpreter, time_s, &contents)?;
-            let text = serde_json::to_vec(&entries)?;
-            write_whole(&list, |out| Ok(out.write_all(&text)?))?;
-            entries
-        }
+    let modules = modules(&files, interpreter);
+    if let Some(entries) = known(&list, &modules) {
+        return Ok(Some(Layer { package: PACKAGE.to_owned(), entries, contents: contents.into() }));
+    }
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        say("Python's modules are not compiled ahead: only x86-64 Linux can run its interpreter");
+        return Ok(None);
+    }
+    say("compiling Python's modules");
+    let scratch = Scratch(cache.join(format!("python-{key}.scratch")));
+    let entries = compile(&scratch.0, &files, interpreter, time_s, &contents)?;
+    if let Some(module) = without(&modules, &entries) {
+        bail!("the image's Python did not compile {module}");
+    }
+    let text = serde_json::to_vec(&entries)?;
+    write_whole(&list, |out| Ok(out.write_all(&text)?))?;
+    Ok(Some(Layer { package: PACKAGE.to_owned(), entries, contents: contents.into() }))
+}
+
+/// The directories whose modules are compiled.
+fn sources(interpreter: &str) -> [String; 2] {
+    let version = interpreter.trim_start_matches("usr/bin/");
+    [format!("usr/lib/{version}"), format!("{PACKAGES}/dist-packages")]
+}
+
+/// Modules, and what each is called once it is compiled.
+fn modules(files: &[(String, &Kind)], interpreter: &str) -> Vec<(String, String)> {
+    let tag = interpreter.replace("usr/bin/python", "cpython-").replace('.', "");
+    let sources = sources(interpreter).map(|source| source + "/");
+    let is_module = |(path, kind): &&(String, &Kind)| {
+        matches!(kind, Kind::File(_)) && sources.iter().any(|source| path.starts_with(source))
     };
-    let package = "python's compiled modules".to_owned();
-    Ok(Some(Layer { package, entries, contents: contents.into() }))
+    files
+        .iter()
+        .filter(is_module)
+        .filter_map(|(path, _)| {
+            let (directory, name) = path.strip_suffix(SOURCE)?.rsplit_once('/')?;
+            Some((path.clone(), format!("{directory}/__pycache__/{name}.{tag}{COMPILED}")))
+        })
+        .collect()
+}
+
+/// The first module that was not compiled. No exceptions are pinned: in every recipe all compile.
+fn without<'a>(modules: &'a [(String, String)], entries: &[Entry]) -> Option<&'a str> {
+    let there: HashSet<&str> = entries.iter().map(|entry| &*entry.path).collect();
+    let missing = modules.iter().find(|(_, compiled)| !there.contains(&**compiled));
+    missing.map(|(module, _)| &**module)
+}
+
+/// What an earlier build has compiled, if that was everything.
+fn known(list: &Path, modules: &[(String, String)]) -> Option<Vec<Entry>> {
+    let entries: Vec<Entry> = serde_json::from_slice(&std::fs::read(list).ok()?).ok()?;
+    without(modules, &entries).is_none().then_some(entries)
 }
 
 /// A directory that is gone when it has served.
@@ -114,8 +153,7 @@ fn compile(
     let scratch = std::fs::canonicalize(scratch)?;
     std::os::unix::fs::symlink("usr/lib", scratch.join("lib"))?;
     extract(&scratch, files, time_s)?;
-    let version = interpreter.trim_start_matches("usr/bin/");
-    let sources = [format!("usr/lib/{version}"), format!("{PACKAGES}/dist-packages")];
+    let sources = sources(interpreter);
     // One process in a fixed order: the bytes depend on what it has seen before.
     let mut command = Command::new(scratch.join(LOADER));
     command.arg("--library-path").arg(scratch.join(LIBRARIES));
@@ -126,14 +164,18 @@ fn compile(
     command.env_clear().env("PYTHONHOME", scratch.join("usr")).env("PYTHONHASHSEED", "0");
     command.env("LC_ALL", "C.UTF-8").current_dir(&scratch).stdin(Stdio::null());
     let output = command.output().context("running the image's Python")?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        bail!(
+            "the image's Python did not compile its modules ({}): {}",
+            output.status,
+            said.trim()
+        );
+    }
     let mut compiled = Vec::new();
     for source in sources {
         find(&scratch, &scratch.join(source), &mut compiled)?;
-    }
-    // A module of another version's syntax fails for itself alone; no module at all is a failure.
-    if compiled.is_empty() {
-        let said = [output.stdout, output.stderr].concat();
-        bail!("the image's Python compiled nothing: {}", String::from_utf8_lossy(&said).trim());
     }
     compiled.sort_unstable();
     write_whole(contents, |out| {
@@ -197,4 +239,68 @@ fn find(scratch: &Path, directory: &Path, found: &mut Vec<String>) -> Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Content;
+
+    #[test]
+    fn a_layer_that_lacks_a_module_is_made_anew() {
+        let module = Kind::File(Content::from_bytes("pass"));
+        let link = Kind::Symlink(b"/etc/python3.11/sitecustomize.py".to_vec());
+        let files = [
+            ("usr/bin/python3.11", &module),
+            ("usr/lib/python3.11/os.py", &module),
+            ("usr/lib/python3.11/os.txt", &module),
+            ("usr/lib/python3.11/sitecustomize.py", &link),
+            ("usr/lib/python3.12/os.py", &module),
+            ("usr/lib/python3/dist-packages/a/b.py", &module),
+        ]
+        .map(|(path, kind)| (path.to_owned(), kind));
+        let modules = modules(&files, "usr/bin/python3.11");
+        let [first, second] = &modules[..] else { panic!("two modules: {modules:?}") };
+        assert_eq!(first.1, "usr/lib/python3.11/__pycache__/os.cpython-311.pyc");
+        assert_eq!(second.1, "usr/lib/python3/dist-packages/a/__pycache__/b.cpython-311.pyc");
+
+        let entry = |path: &str| {
+            let kind = Packed::File { offset: 0, bytes: 0, sha256: Sha256::of(b"") };
+            Entry { path: path.to_owned(), mode: 0o644, uid: 0, gid: 0, kind }
+        };
+        let directory = tempfile::tempdir().expect("a directory");
+        let list = directory.path().join("list");
+        let entries = [&*first.1, &second.1].map(entry);
+        for (kept, missing) in
+            [(&entries[..], None), (&entries[..1], Some(&*second.0)), (&[], Some(&*first.0))]
+        {
+            assert_eq!(without(&modules, kept), missing);
+            let text = serde_json::to_vec(kept).expect("entries");
+            std::fs::write(&list, text).expect("a file");
+            assert_eq!(known(&list, &modules).is_some(), missing.is_none());
+        }
+        std::fs::write(&list, "cut sh").expect("a file");
+        assert!(known(&list, &modules).is_none());
+    }
+
+    #[test]
+    fn an_interpreter_that_fails_or_dies_compiles_nothing() {
+        for (end, said) in [("exit 1", "exit status: 1"), ("kill -9 $$", "signal: 9")] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let loader = format!(
+                "#!/bin/sh\nmkdir -p usr/lib/python3.11/__pycache__\n\
+                 echo > usr/lib/python3.11/__pycache__/os.cpython-311.pyc\n\
+                 echo no room\n{end}\n"
+            );
+            let loader = Kind::File(Content::from_bytes(loader));
+            let files = [(LOADER.to_owned(), &loader)];
+            let (scratch, contents) =
+                (directory.path().join("scratch"), directory.path().join("contents"));
+            let error = compile(&scratch, &files, "usr/bin/python3.11", 0, &contents)
+                .expect_err("it failed")
+                .to_string();
+            assert!(error.contains(said) && error.contains("no room"), "{error}");
+            assert!(!contents.exists());
+        }
+    }
 }

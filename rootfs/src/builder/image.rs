@@ -2,12 +2,12 @@
 
 use anyhow::{Result, bail};
 
-use super::{Built, Site, bytecode, layers, time_s};
+use super::{Built, Site, bytecode, layers, packages, time_s};
 use crate::compose::{compose, set_id_files};
 use crate::erofs;
 use crate::listing;
 use crate::lock::Lock;
-use crate::manifest::{ImageManifest, Output, Package, SetId};
+use crate::manifest::{ImageManifest, Output, SetId};
 use crate::recipe::Recipe;
 use crate::tree::Content;
 
@@ -22,7 +22,7 @@ pub(super) fn build(
 ) -> Result<Built> {
     // Without packages there is nothing to lock.
     let lock = if recipe.packages.is_empty() { Lock::default() } else { site.lock(name)? };
-    let time_s = time_s(&lock)?;
+    let time_s = time_s(lock.date_s)?;
     let key = site.with_agent(site.key(recipe, &lock, time_s));
     let manifest_file = format!("{name}.json");
     if let Some(known) = site.manifest::<ImageManifest>(&manifest_file)
@@ -41,21 +41,27 @@ pub(super) fn build(
         layers.push(compiled);
         tree = compose(recipe, &layers, agent, time_s)?;
     }
+    let set_id: Vec<SetId> = set_id_files(&tree)
+        .into_iter()
+        .map(|(path, mode)| SetId { path, mode: format!("{mode:o}") })
+        .collect();
+    if let Some(stray) = set_id.iter().find(|found| !recipe.set_id.contains(&found.path)) {
+        bail!("{} runs with another's rights, which the recipe does not allow", stray.path);
+    }
+    // All that can be refused is refused before the image has its name.
+    let agent = site.agent()?;
     let (files, files_sha256) = listing::digest(&tree)?;
     let uuid = uuid_of(files_sha256.0);
     let file = format!("{name}.erofs");
     let options = erofs::Options { time_s, uuid, label: name };
-    let written = site.write(&file, |out| Ok(erofs::write(&tree, &options, out)?))?;
     let size_max_bytes = recipe.size_max_mib * MIB;
-    if written.bytes > size_max_bytes {
-        bail!("{name} has {} bytes, but its recipe allows {size_max_bytes}", written.bytes);
-    }
-    let packages = lock.pins.iter().map(|pin| Package {
-        name: pin.name.clone(),
-        version: pin.version.clone(),
-        sha256: pin.sha256,
-    });
-    let set_id = set_id_files(&tree).into_iter();
+    let written = site.write(&file, |out| {
+        let written = erofs::write(&tree, &options, out)?;
+        if written.bytes > size_max_bytes {
+            bail!("{name} has {} bytes, but its recipe allows {size_max_bytes}", written.bytes);
+        }
+        Ok(written)
+    })?;
     let manifest = ImageManifest {
         recipe: name.to_owned(),
         summary: recipe.summary.clone(),
@@ -64,17 +70,14 @@ pub(super) fn build(
         format: "erofs".to_owned(),
         uuid: uuid_text(&uuid),
         time_s,
-        agent: site.agent()?,
+        agent,
         size_max_bytes,
         programs: recipe.programs.clone(),
-        set_id: set_id.map(|(path, mode)| SetId { path, mode: format!("{mode:o}") }).collect(),
+        set_id,
         files,
         files_sha256,
-        packages: packages.collect(),
+        packages: packages(&lock),
     };
-    if let Some(stray) = manifest.set_id.iter().find(|found| !recipe.set_id.contains(&found.path)) {
-        bail!("{} runs with another's rights, which the recipe does not allow", stray.path);
-    }
     site.write_manifest(&manifest_file, &manifest)?;
     Ok(Built { name: name.to_owned(), changed: true, bytes: written.bytes })
 }

@@ -5,15 +5,13 @@ use std::io::Write;
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::image::MIB;
-use super::{Built, Site, layers, time_s};
+use super::{Built, Site, layers, packages, time_s};
 use crate::compose::Layer;
 use crate::cpio;
 use crate::debian::package::{Entry, Kind};
-use crate::digest::HashingWriter;
+use crate::digest::Sha256;
 use crate::kernel::{self, Modules, without_signature};
-use crate::manifest::{
-    INITRAMFS, KERNEL_MANIFEST, KernelManifest, Output, Package, VMLINUX, VMLINUZ,
-};
+use crate::manifest::{INITRAMFS, KERNEL_MANIFEST, KernelManifest, Output, VMLINUX, VMLINUZ};
 use crate::recipe::Recipe;
 use crate::tree::{Content, ContentReader};
 
@@ -24,7 +22,7 @@ pub(super) fn build(
     say: &mut dyn FnMut(&str),
 ) -> Result<Built> {
     let lock = site.lock(name)?;
-    let time_s = time_s(&lock)?;
+    let time_s = time_s(lock.date_s)?;
     let kernel_key = site.key(recipe, &lock, time_s);
     let key = site.with_agent(kernel_key);
     let known: Option<KernelManifest> = site.manifest(KERNEL_MANIFEST);
@@ -39,21 +37,23 @@ pub(super) fn build(
     let layers = layers::layers(&site.cache, &recipe.suite, &lock, say)?;
     let package = KernelPackage::find(&layers, &recipe.release)?;
     say("writing the initramfs");
-    let (initramfs, modules) = initramfs(site, &package, recipe, time_s)?;
-    let (vmlinuz, vmlinux) = match known.filter(|known| known.kernel_key == kernel_key) {
-        Some(known) => (known.vmlinuz, known.vmlinux),
-        None => kernels(site, &package, say)?,
+    let (bytes, modules) = initramfs(site, &package, recipe, time_s)?;
+    let initramfs = output(INITRAMFS, &bytes);
+    let mut files = vec![(INITRAMFS, bytes)];
+    let known = known.filter(|known| known.kernel_key == kernel_key);
+    let (vmlinuz, vmlinux) = if let Some(known) = known {
+        (known.vmlinuz, known.vmlinux)
+    } else {
+        let (image, kernel) = kernels(&package, say)?;
+        let outputs = (output(VMLINUZ, &image), output(VMLINUX, &kernel));
+        files.extend([(VMLINUZ, image), (VMLINUX, kernel)]);
+        outputs
     };
     let bytes = vmlinuz.bytes + initramfs.bytes;
     let size_max_bytes = recipe.size_max_mib * MIB;
     if bytes > size_max_bytes {
         bail!("kernel and initramfs have {bytes} bytes, but the recipe allows {size_max_bytes}");
     }
-    let packages = lock.pins.iter().map(|pin| Package {
-        name: pin.name.clone(),
-        version: pin.version.clone(),
-        sha256: pin.sha256,
-    });
     let manifest = KernelManifest {
         release: package.release.to_owned(),
         key,
@@ -64,8 +64,12 @@ pub(super) fn build(
         initramfs,
         modules,
         size_max_bytes,
-        packages: packages.collect(),
+        packages: packages(&lock),
     };
+    // All that can be refused was refused before a file has its name.
+    for (file, bytes) in files {
+        site.write(file, |out| Ok(out.write_all(&bytes)?))?;
+    }
     site.write_manifest(KERNEL_MANIFEST, &manifest)?;
     Ok(Built { name: name.to_owned(), changed: true, bytes })
 }
@@ -108,7 +112,7 @@ fn initramfs(
     package: &KernelPackage<'_>,
     recipe: &Recipe,
     time_s: u64,
-) -> Result<(Output, Vec<String>)> {
+) -> Result<(Vec<u8>, Vec<String>)> {
     let directory = format!("lib/modules/{}", package.release);
     let mut contents = ContentReader::new();
     let mut read = |path: &str| Ok::<_, anyhow::Error>(contents.read(&package.content(path)?)?);
@@ -131,8 +135,9 @@ fn initramfs(
     }
     let names = files.iter().map(|packed| packed.file.trim_end_matches(".ko").to_owned()).collect();
     let tree = kernel::initramfs(Content::from_file(&site.agent_path)?, files, time_s)?;
-    let (sha256, bytes) = site.write(INITRAMFS, |out| Ok(cpio::write(&tree, out)?))?;
-    Ok((Output { file: INITRAMFS.to_owned(), bytes, sha256 }, names))
+    let mut archive = Vec::new();
+    cpio::write(&tree, &mut archive)?;
+    Ok((archive, names))
 }
 
 /// The name of a module and the number of the virtio device that it is for, if it is for one.
@@ -143,23 +148,15 @@ fn split_module(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn kernels(
-    site: &Site,
-    package: &KernelPackage<'_>,
-    say: &mut dyn FnMut(&str),
-) -> Result<(Output, Output)> {
+/// The kernel as packaged and as unpacked.
+fn kernels(package: &KernelPackage<'_>, say: &mut dyn FnMut(&str)) -> Result<(Vec<u8>, Vec<u8>)> {
     say("unpacking the kernel");
     let content = package.content(&format!("boot/vmlinuz-{}", package.release))?;
     let image = ContentReader::new().read(&content)?;
     let kernel = kernel::extract(&image).context("taking vmlinux out of vmlinuz")?;
-    Ok((output(site, VMLINUZ, &image)?, output(site, VMLINUX, &kernel)?))
+    Ok((image, kernel))
 }
 
-fn output(site: &Site, file: &str, bytes: &[u8]) -> Result<Output> {
-    site.write(file, |out| {
-        let mut out = HashingWriter::new(out);
-        out.write_all(bytes)?;
-        let (_, sha256, bytes) = out.finish();
-        Ok(Output { file: file.to_owned(), bytes, sha256 })
-    })
+fn output(file: &str, bytes: &[u8]) -> Output {
+    Output { file: file.to_owned(), bytes: bytes.len() as u64, sha256: Sha256::of(bytes) }
 }

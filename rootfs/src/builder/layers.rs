@@ -2,7 +2,7 @@
 //!
 //! `CACHE/SHA256.deb` is a package as it came, `SHA256.contents` and `SHA256.json` what is in it.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -11,7 +11,7 @@ use super::write_whole;
 use crate::compose::Layer;
 use crate::debian::package::{self, Entry};
 use crate::digest::Sha256;
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, Wanted};
 use crate::lock::{Lock, Pin};
 use crate::mirror::Mirrors;
 
@@ -68,35 +68,99 @@ fn fetch(cache: &Path, suite: &str, pins: &[&Pin], say: &mut dyn FnMut(&str)) ->
     let mut wanted = Vec::new();
     for pin in pins {
         let address = format!("{}/{}", mirrors.address(pin.archive, suite)?, pin.path);
-        wanted.push((address, at(cache, pin, "part")));
+        wanted.push(Wanted { address, to: at(cache, pin, "part"), bytes_max: pin.bytes });
     }
     // What did not come shows below; what the program said then tells why.
-    let said = fetcher.fetch_all(&wanted).err().unwrap_or_default();
+    keep(cache, pins, fetcher.fetch_all(&wanted).err())
+}
+
+/// Keeps what has come and is what the lock says; `said` is what the program said that failed.
+fn keep(cache: &Path, pins: &[&Pin], said: Option<String>) -> Result<()> {
     let mut gone = Vec::new();
-    for (pin, (_, part)) in pins.iter().zip(&wanted) {
-        if !part.exists() {
-            gone.push(format!("{} {}", pin.name, pin.version));
+    for pin in pins {
+        let part = at(cache, pin, "part");
+        let (sha256, bytes) = match Sha256::of_file(&part) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                gone.push(format!("{} {}", pin.name, pin.version));
+                continue;
+            }
+            Err(error) => return Err(error).with_context(|| part.display().to_string()),
+        };
+        if sha256 == pin.sha256 {
+            std::fs::rename(part, at(cache, pin, "deb"))?;
             continue;
         }
-        let (sha256, bytes) = Sha256::of_file(part)?;
-        if sha256 != pin.sha256 {
-            std::fs::remove_file(part)?;
-            bail!(
-                "{} {} has {bytes} bytes with the digest {sha256}; the lock says {} bytes with {}",
-                pin.name,
-                pin.version,
-                pin.bytes,
-                pin.sha256
-            );
+        std::fs::remove_file(part)?;
+        if said.is_some() && bytes < pin.bytes {
+            let (name, version) = (&pin.name, &pin.version);
+            gone.push(format!("{name} {version} ({bytes} of {} bytes came)", pin.bytes));
+            continue;
         }
-        std::fs::rename(part, at(cache, pin, "deb"))?;
+        bail!(
+            "{} {} has {bytes} bytes with the digest {sha256}; the lock says {} bytes with {}",
+            pin.name,
+            pin.version,
+            pin.bytes,
+            pin.sha256
+        );
     }
     if gone.is_empty() {
         return Ok(());
     }
     Err(anyhow!(
-        "the mirror did not give {}: {said}\nIf it has them no more (archives drop old versions), \
+        "the mirror did not give {}: {}\nIf it has them no more (archives drop old versions), \
          pin what it has now: run `rootfs lock`",
-        gone.join(", ")
+        gone.join(", "),
+        said.unwrap_or_default()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Archive;
+
+    fn pin(name: &str, content: &[u8]) -> Pin {
+        Pin {
+            name: name.into(),
+            version: "1".into(),
+            archive: Archive::Main,
+            bytes: content.len() as u64,
+            sha256: Sha256::of(content),
+            path: format!("pool/{name}.deb"),
+        }
+    }
+
+    #[test]
+    fn what_was_cut_off_did_not_come_and_the_rest_is_kept() {
+        let cache = tempfile::tempdir().expect("a directory");
+        let pins = [pin("whole", b"whole"), pin("cut", b"cut short"), pin("none", b"none")];
+        let [whole, cut, _] = &pins;
+        std::fs::write(at(cache.path(), whole, "part"), "whole").expect("a file");
+        std::fs::write(at(cache.path(), cut, "part"), "cut").expect("a file");
+        let pins: Vec<&Pin> = pins.iter().collect();
+        let error = keep(cache.path(), &pins, Some("(18) the end came early".into()));
+        let error = error.expect_err("two did not come").to_string();
+        assert!(
+            error.contains("cut 1 (3 of 9 bytes came), none 1: (18) the end came early"),
+            "{error}"
+        );
+        assert!(at(cache.path(), whole, "deb").exists());
+        assert!(!at(cache.path(), cut, "part").exists());
+    }
+
+    #[test]
+    fn other_bytes_than_the_lock_says_are_never_kept() {
+        for (came, said) in [("other", Some("no matter")), ("oth", None), ("longer", Some("x"))] {
+            let cache = tempfile::tempdir().expect("a directory");
+            let pin = pin("other", b"right");
+            std::fs::write(at(cache.path(), &pin, "part"), came).expect("a file");
+            let error = keep(cache.path(), &[&pin], said.map(str::to_owned));
+            let error = error.expect_err("other bytes").to_string();
+            assert!(error.contains("with the digest"), "{error}");
+            let left = std::fs::read_dir(cache.path()).expect("ours").count();
+            assert_eq!(left, 0, "nothing stays of it");
+        }
+    }
 }

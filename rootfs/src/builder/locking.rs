@@ -1,25 +1,29 @@
 //! `rootfs lock`: from the indexes of a mirror, held against what the archive signs, to locks.
 
-use std::io::Read;
 use std::path::Path;
+use std::time::SystemTime;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 
-use super::{LOCKS, RECIPES, write_whole};
+use super::{LOCKS, RECIPES, TIME_VARIABLE, time_s, write_whole};
 use crate::debian::decompress;
 use crate::debian::release::Release;
 use crate::debian::resolve::Universe;
 use crate::digest::Sha256;
-use crate::fetch::{Fetcher, signature_is_good};
+use crate::fetch::{Fetcher, Wanted};
 use crate::lock::{Archive, Lock, Pin};
 use crate::mirror::Mirrors;
 use crate::recipe::{Book, Recipe};
+use crate::signature::signed_text;
 
 /// The index of what our machines run, below a release.
 const INDEX: &str = "main/binary-amd64/Packages.xz";
 
 /// The keys that Debian's archives sign with, where the package of them has put them.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// How much a release may have; Debian's largest has 200 KB.
+const RELEASE_BYTES_MAX: u64 = 4 << 20;
 
 /// How much an index may unpack to; Debian's has 50 MB.
 const INDEX_BYTES_MAX: u64 = 1 << 30;
@@ -95,39 +99,53 @@ fn fetch_indexes_into(
     let mut newest_s = 0;
     for (archive, ending, may_be_missing) in SUITES {
         let address = format!("{}/dists/{suite}{ending}", mirrors.address(archive, suite)?);
+        let name = format!("{suite}{ending}");
         let signed = scratch.join(format!("InRelease{ending}"));
-        match fetcher.fetch(&format!("{address}/InRelease"), &signed) {
+        let (from, bytes_max) = (format!("{address}/InRelease"), RELEASE_BYTES_MAX);
+        match fetcher.fetch(Wanted { address: from, to: signed.clone(), bytes_max }) {
             Err(error) if may_be_missing => {
-                say(&format!("going on without {suite}{ending}: {error}"));
+                say(&format!("going on without {name}: {error}"));
                 continue;
             }
             result => result?,
         }
-        match signature_is_good(Path::new(KEYRING), &signed) {
-            Some(true) => {}
-            Some(false) => bail!("no good signature of Debian's on {address}/InRelease"),
-            None => say(&format!(
-                "the signature of {suite}{ending} is not checked: that needs gpgv and {KEYRING}"
-            )),
-        }
-        let release = Release::parse(&std::fs::read_to_string(&signed)?)?;
+        let release = release(&signed, &name, say).with_context(|| address.clone())?;
         let (bytes, sha256) = release.file(INDEX)?;
         let index = scratch.join(format!("Packages{ending}.xz"));
-        fetcher.fetch(&format!("{address}/{INDEX}"), &index)?;
+        let from = format!("{address}/{INDEX}");
+        fetcher.fetch(Wanted { address: from, to: index.clone(), bytes_max: bytes })?;
         let (found, found_bytes) = Sha256::of_file(&index)?;
-        if found != sha256 {
-            return Err(anyhow!(
-                "the index of {suite}{ending} has {found_bytes} bytes with the digest {found}; its \
-                 release says {bytes} bytes with {sha256}. A mirror in the middle of an update does \
-                 that: try again later"
-            ));
+        if (found, found_bytes) != (sha256, bytes) {
+            bail!(
+                "the index of {name} has {found_bytes} bytes with the digest {found}; its release \
+                 says {bytes} bytes with {sha256}. A mirror in the middle of an update does that: \
+                 try again later"
+            );
         }
-        let mut text = String::new();
-        decompress::reader(INDEX, std::fs::File::open(&index)?)?
-            .take(INDEX_BYTES_MAX)
-            .read_to_string(&mut text)?;
+        let reader = decompress::reader(INDEX, std::fs::File::open(&index)?)?;
+        let text = decompress::read_whole(reader, INDEX_BYTES_MAX)
+            .with_context(|| format!("the index of {name}"))?;
+        let text = String::from_utf8(text)?;
         universe.add(archive.name(), &text)?;
         newest_s = newest_s.max(release.date_s);
     }
     Ok((universe, newest_s))
+}
+
+/// The release in a file that was fetched, as far as anybody here can vouch for it.
+fn release(signed: &Path, name: &str, say: &mut dyn FnMut(&str)) -> Result<Release> {
+    let vouched = signed_text(Path::new(KEYRING), signed, RELEASE_BYTES_MAX)?;
+    let text = if let Some(text) = vouched {
+        text
+    } else {
+        say(&format!("the signature of {name} is not checked: that needs gpgv and {KEYRING}"));
+        std::fs::read_to_string(signed)?
+    };
+    let release = Release::parse(&text)?;
+    // A mirror that keeps an old state on purpose is asked as of that time.
+    let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    release.check(name, time_s(now_s)?).with_context(|| {
+        format!("a mirror that lags, or one of an old state: {TIME_VARIABLE} says its time")
+    })?;
+    Ok(release)
 }

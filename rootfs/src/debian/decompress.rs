@@ -25,6 +25,23 @@ pub fn reader<'a>(
     })
 }
 
+/// Why a reader was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum WholeError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it has more than {0} bytes")]
+    TooLarge(u64),
+}
+
+/// All that a reader gives, which may be so much and no more.
+pub fn read_whole(reader: impl Read, bytes_max: u64) -> Result<Vec<u8>, WholeError> {
+    let mut all = Vec::new();
+    // One byte more tells the end from a cut.
+    reader.take(bytes_max.saturating_add(1)).read_to_end(&mut all)?;
+    if all.len() as u64 > bytes_max { Err(WholeError::TooLarge(bytes_max)) } else { Ok(all) }
+}
+
 /// The decoder of zstd reads its first bytes when it is made, which must not fail before a read.
 enum LazyZstd<R: Read> {
     Waiting(Option<R>),
@@ -43,5 +60,17 @@ impl<R: Read> Read for LazyZstd<R> {
             Self::Open(decoder) => decoder.read(buffer),
             Self::Waiting(_) => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_gives_all_or_nothing() {
+        assert_eq!(read_whole(&b"four"[..], 4).expect("all"), b"four");
+        assert!(matches!(read_whole(&b"four"[..], 3), Err(WholeError::TooLarge(3))));
+        assert_eq!(read_whole(io::empty(), 0).expect("all"), b"");
     }
 }

@@ -5,8 +5,12 @@ use crate::digest::Sha256;
 /// What is taken from a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Seconds since 1970.
+    /// When it was made, in seconds since 1970.
     pub date_s: u64,
+    /// Until when it is to be believed, if it says so.
+    valid_until_s: Option<u64>,
+    /// What it calls itself: `bookworm-updates`, `oldstable-updates`.
+    names: Vec<String>,
     files: Vec<(String, u64, Sha256)>,
 }
 
@@ -17,13 +21,21 @@ pub enum ReleaseError {
     Date,
     #[error("the release has no SHA-256 of {0}")]
     NoDigest(String),
+    #[error("the release is that of {found}, not of {wanted}")]
+    Other { wanted: String, found: String },
+    #[error("the release was valid until {until_s} seconds after 1970, and it is {now_s}")]
+    Expired { until_s: u64, now_s: u64 },
 }
 
 impl Release {
     /// Reads the text, whose signature is not judged here.
     pub fn parse(text: &str) -> Result<Self, ReleaseError> {
-        let date = text.lines().find_map(|line| line.strip_prefix("Date:"));
-        let date_s = date.and_then(parse_date).ok_or(ReleaseError::Date)?;
+        let field = |name| text.lines().find_map(|line: &str| line.strip_prefix(name));
+        let date = |text| parse_date(text).ok_or(ReleaseError::Date);
+        let date_s = field("Date:").ok_or(ReleaseError::Date).and_then(date)?;
+        let valid_until_s = field("Valid-Until:").map(date).transpose()?;
+        let names = [field("Codename:"), field("Suite:")];
+        let names = names.into_iter().flatten().map(|name| name.trim().to_owned()).collect();
         let files = text
             .lines()
             .skip_while(|line| *line != "SHA256:")
@@ -36,7 +48,20 @@ impl Release {
                 Some((columns.next()?.to_owned(), bytes, digest))
             })
             .collect();
-        Ok(Self { date_s, files })
+        Ok(Self { date_s, valid_until_s, names, files })
+    }
+
+    /// Whether it is what was asked for, and still holds: an old or another signed release is a way to
+    /// keep what has been mended since from whoever locks.
+    pub fn check(&self, wanted: &str, now_s: u64) -> Result<(), ReleaseError> {
+        if !self.names.iter().any(|name| name == wanted) {
+            let found = self.names.join(", ");
+            return Err(ReleaseError::Other { wanted: wanted.to_owned(), found });
+        }
+        match self.valid_until_s {
+            Some(until_s) if now_s > until_s => Err(ReleaseError::Expired { until_s, now_s }),
+            _ => Ok(()),
+        }
     }
 
     /// What a file below the release must be.
@@ -67,6 +92,25 @@ fn parse_date(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_release_of_another_name_or_past_its_time_is_refused() {
+        let date = "Date: Thu, 01 Jan 1970 00:00:10 UTC\n";
+        let text = format!(
+            "Suite: stable-updates\nCodename: x-updates\n{date}\
+             Valid-Until: Thu, 01 Jan 1970 00:00:20 UTC\n"
+        );
+        let release = Release::parse(&text).expect("a release");
+        assert_eq!(release.check("x-updates", 20), Ok(()));
+        assert_eq!(release.check("stable-updates", 20), Ok(()));
+        let expired = ReleaseError::Expired { until_s: 20, now_s: 21 };
+        assert_eq!(release.check("x-updates", 21), Err(expired));
+        assert!(matches!(release.check("x", 20), Err(ReleaseError::Other { .. })));
+        let text = format!("Codename: x\n{date}");
+        assert_eq!(Release::parse(&text).expect("a release").check("x", u64::MAX), Ok(()));
+        let text = format!("Codename: x\n{date}Valid-Until: for ever\n");
+        assert_eq!(Release::parse(&text), Err(ReleaseError::Date));
+    }
 
     #[test]
     fn dates_and_digests_are_read_out_of_a_release() {

@@ -1,7 +1,9 @@
 //! The reader: an image becomes a tree again, whose contents point into the image.
 //!
 //! `verify` reads what was built with it. It believes nothing: a place outside of the image, a
-//! directory that is its own parent, a name out of order, or a number that disagrees is an error.
+//! directory that is its own parent, a name out of order, or a number that disagrees is an error. What
+//! reading costs is bounded by the image's size and by [`PATHS_BYTES_MAX`]: contents that share bytes,
+//! which would be read as often as they are named, show in a sum larger than the image, and are refused.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +17,9 @@ use super::inode::{Inode, InodeFormat, Layout, type_bits, type_of, unpack_device
 use super::plan::whole_blocks;
 use super::superblock::{Superblock, SuperblockError};
 use super::xattr::XattrError;
-use super::{BLOCK_BYTES, INODES_MAX, SLOT_BYTES, directory, number, xattr};
+use super::{
+    BLOCK_BYTES, INODES_MAX, PATH_BYTES_MAX, PATHS_BYTES_MAX, SLOT_BYTES, directory, number, xattr,
+};
 use crate::tree::{Content, Kind, MODE_MASK, Metadata, Node, Piece, Tree, TreeError, join, shown};
 
 /// The largest directory that is read: a hundred thousand long names.
@@ -45,10 +49,43 @@ pub enum ReadError {
     Outside { path: String, from: u64, to: u64, bytes: u64 },
     #[error("more than {INODES_MAX} files")]
     TooMany,
+    #[error("the paths have too many bytes together")]
+    TooManyPaths,
+}
+
+/// How much more may be read of an image.
+struct Budget {
+    paths_bytes: usize,
+    content_bytes: u64,
+}
+
+impl Budget {
+    /// Takes a name into account; `walked` is what is walked for it in the tree.
+    fn name(&mut self, path: &[u8], walked: usize) -> Result<(), ReadError> {
+        if path.len() > PATH_BYTES_MAX {
+            return Err(malformed(path, "a path that is too long"));
+        }
+        let left = self.paths_bytes.checked_sub(path.len() + walked);
+        self.paths_bytes = left.ok_or(ReadError::TooManyPaths)?;
+        Ok(())
+    }
+
+    /// Takes what is in a file or in a directory into account.
+    fn content(&mut self, path: &[u8], bytes: u64) -> Result<(), ReadError> {
+        let left = self.content_bytes.checked_sub(bytes);
+        self.content_bytes =
+            left.ok_or_else(|| malformed(path, "the files have more bytes than the image"))?;
+        Ok(())
+    }
 }
 
 /// Opens an image and reads its whole tree; contents are left where they are.
 pub fn read(path: &Path) -> Result<Tree, ReadError> {
+    read_within(path, PATHS_BYTES_MAX)
+}
+
+/// The same with another bound of what its paths may have together.
+pub(super) fn read_within(path: &Path, paths_bytes_max: usize) -> Result<Tree, ReadError> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let mut image = Image { file, path: path.into(), bytes, superblock: None };
@@ -57,7 +94,7 @@ pub fn read(path: &Path) -> Result<Tree, ReadError> {
         return Err(malformed(b"", "the image is cut short"));
     }
     image.superblock = Some(superblock);
-    image.tree(&superblock)
+    image.tree(&superblock, Budget { paths_bytes: paths_bytes_max, content_bytes: bytes })
 }
 
 fn malformed(path: &[u8], what: &'static str) -> ReadError {
@@ -80,9 +117,9 @@ struct Found {
 }
 
 impl Image {
-    fn tree(&self, superblock: &Superblock) -> Result<Tree, ReadError> {
+    fn tree(&self, superblock: &Superblock, mut budget: Budget) -> Result<Tree, ReadError> {
         let root = u64::from(superblock.root);
-        let found = self.find(b"", root, root)?;
+        let found = self.find(b"", root, root, &mut budget)?;
         if found.node.names().is_none() {
             return Err(malformed(b"", "the root is no directory"));
         }
@@ -96,6 +133,7 @@ impl Image {
             for (name, number, file_type) in names {
                 let path = join(&parent, &name);
                 if let Some((first, names, _)) = seen.get_mut(&number) {
+                    budget.name(&path, first.len())?;
                     *names += 1;
                     tree.link(&path, first)?;
                     continue;
@@ -103,7 +141,8 @@ impl Image {
                 if seen.len() == INODES_MAX {
                     return Err(ReadError::TooMany);
                 }
-                let found = self.find(&path, number, parent_number)?;
+                budget.name(&path, 0)?;
+                let found = self.find(&path, number, parent_number, &mut budget)?;
                 if type_of(&found.node.kind).1 != file_type {
                     return Err(malformed(&path, "the directory says another type"));
                 }
@@ -127,7 +166,13 @@ impl Image {
         Ok(tree)
     }
 
-    fn find(&self, path: &[u8], inode_number: u64, parent: u64) -> Result<Found, ReadError> {
+    fn find(
+        &self,
+        path: &[u8],
+        inode_number: u64,
+        parent: u64,
+        budget: &mut Budget,
+    ) -> Result<Found, ReadError> {
         let time_s = self.superblock.map_or(0, |superblock| superblock.time_s);
         let start = inode_number
             .checked_mul(SLOT_BYTES)
@@ -142,7 +187,12 @@ impl Image {
             .map_err(|source| ReadError::Xattr { path: shown(path), source })?;
         let tail = start + header + area_bytes;
         let mut names = Vec::new();
-        let kind = match type_bits(inode.mode) {
+        let type_bits = type_bits(inode.mode);
+        // Of devices the field says something else, or nothing.
+        let content_bytes =
+            if matches!(type_bits, 0o040_000 | 0o100_000 | 0o120_000) { inode.bytes } else { 0 };
+        budget.content(path, area_bytes.saturating_add(content_bytes))?;
+        let kind = match type_bits {
             0o010_000 => Kind::Fifo,
             0o020_000 => Kind::CharDevice(unpack_device(inode.place)),
             0o040_000 => {

@@ -151,6 +151,75 @@ fn images_that_lie_are_refused_and_never_a_panic() {
     assert!(matches!(result, Err(ReadError::Superblock(SuperblockError::Checksum { .. }))));
 }
 
+/// A file behind so many directories with names of `name_bytes` bytes each.
+fn deep(directories: usize, name_bytes: usize) -> Tree {
+    let mut tree = Tree::new(Metadata::root(0o755, 5));
+    let path = format!("{}/", "d".repeat(name_bytes)).repeat(directories) + "file";
+    tree.insert(path.as_bytes(), file(1)).expect("a proper path");
+    tree
+}
+
+#[test]
+fn a_path_may_be_as_long_as_the_kernel_takes_it_and_no_longer() {
+    let whole = deep(15, 255);
+    let (_directory, read) = reopened(&image(&whole));
+    assert_eq!(lines(&read.expect("an image")), lines(&whole));
+    for tree in [deep(16, 255), deep(2047, 1)] {
+        let result = reopened(&image(&tree)).1;
+        assert!(
+            matches!(result, Err(ReadError::Malformed { what: "a path that is too long", .. })),
+            "{:?}",
+            result.err()
+        );
+    }
+}
+
+#[test]
+fn more_paths_than_are_read_are_refused() {
+    // One file of many names far down: few bytes of an image, and each name has its whole path.
+    let parent = format!("{}/", "d".repeat(255)).repeat(15);
+    let mut tree = deep(15, 255);
+    for name in 0..100 {
+        let path = format!("{parent}{name}");
+        tree.link(path.as_bytes(), format!("{parent}file").as_bytes()).expect("a file");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("image");
+    std::fs::write(&path, image(&tree)).expect("a file");
+    assert!(read(&path).is_ok());
+    let result = read::read_within(&path, 100 * parent.len());
+    assert!(matches!(result, Err(ReadError::TooManyPaths)), "{:?}", result.err());
+}
+
+#[test]
+fn contents_that_share_bytes_are_refused() {
+    let mut tree = Tree::new(Metadata::root(0o755, 5));
+    for name in ["a", "b"] {
+        let content = vec![name.as_bytes()[0]; 64 * BLOCK_BYTES as usize];
+        tree.insert(name.as_bytes(), node(0o644, Kind::File(Content::from_bytes(content))))
+            .expect("a proper path");
+    }
+    let mut bytes = image(&tree);
+    assert!(reopened(&bytes).1.is_ok());
+    // Both say that they have everything from the first block on: each is in the image, not both.
+    let blocks = bytes.len() as u64 / BLOCK_BYTES;
+    for slot in bytes[INODES_START as usize..].chunks_exact_mut(SLOT_BYTES as usize) {
+        if slot[8..12] == (64 * BLOCK_BYTES as u32).to_le_bytes() {
+            slot[8..12].copy_from_slice(&((blocks * BLOCK_BYTES) as u32).to_le_bytes());
+            slot[16..20].copy_from_slice(&0_u32.to_le_bytes());
+        }
+    }
+    let result = reopened(&bytes).1;
+    assert!(
+        matches!(
+            result,
+            Err(ReadError::Malformed { what: "the files have more bytes than the image", .. })
+        ),
+        "{:?}",
+        result.err()
+    );
+}
+
 #[test]
 fn attributes_of_no_known_namespace_and_too_large_ones_are_refused() {
     for (name, bytes) in [(&b"other.name"[..], 1), (b"user.large", 5000), (b"user.huge", 70_000)] {

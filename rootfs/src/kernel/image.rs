@@ -1,9 +1,9 @@
 //! The ELF file inside of a `bzImage`: what Firecracker boots, and what QEMU boots sooner.
 
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor};
 
 use super::lz4;
-use crate::debian::decompress;
+use crate::debian::decompress::{self, WholeError};
 
 /// Where the boot protocol of x86 (2.08 and later) states the place of the compressed kernel.
 const SETUP_SECTORS_AT: usize = 0x1f1;
@@ -13,6 +13,9 @@ const PAYLOAD_OFFSET_AT: usize = 0x248;
 const PAYLOAD_BYTES_AT: usize = 0x24c;
 const VERSION_MIN: u16 = 0x0208;
 const SECTOR_BYTES: usize = 512;
+
+/// What a gzip stream begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// How many bytes a kernel may unpack to.
 const KERNEL_BYTES_MAX: u64 = 512 << 20;
@@ -26,6 +29,10 @@ pub enum ImageError {
     Compression(String),
     #[error("the kernel does not decompress: {0}")]
     Decompress(#[from] io::Error),
+    #[error("the image says that its kernel has {said} bytes; what is read here may have {max}")]
+    TooLarge { said: u64, max: u64 },
+    #[error("the image says that its kernel has {0} bytes, and it has others")]
+    OtherSize(u64),
     #[error("what the image holds is no ELF file")]
     NotElf,
 }
@@ -49,9 +56,17 @@ pub fn extract(image: &[u8]) -> Result<Vec<u8>, ImageError> {
     let payload = payload.get(..number(PAYLOAD_BYTES_AT, 4)?).ok_or(ImageError::NotAnImage)?;
     let (stream, size) =
         payload.split_at_checked(payload.len().wrapping_sub(4)).ok_or(ImageError::NotAnImage)?;
-    // Behind the stream stands its unpacked size, for the code that unpacks it when it boots.
-    let size = u64::from(u32::from_le_bytes(size.try_into().expect("four bytes")));
-    let kernel = decompressed(stream, size.min(KERNEL_BYTES_MAX))?;
+    // Behind the stream stands its unpacked size, for the code that unpacks it when it boots; gzip's
+    // own last field is that size.
+    let said = u64::from(u32::from_le_bytes(size.try_into().expect("four bytes")));
+    if said > KERNEL_BYTES_MAX {
+        return Err(ImageError::TooLarge { said, max: KERNEL_BYTES_MAX });
+    }
+    let stream = if payload.starts_with(&GZIP) { payload } else { stream };
+    let kernel = decompressed(stream, said)?;
+    if kernel.len() as u64 != said {
+        return Err(ImageError::OtherSize(said));
+    }
     if !kernel.starts_with(b"\x7fELF") {
         return Err(ImageError::NotElf);
     }
@@ -63,7 +78,7 @@ fn decompressed(stream: &[u8], bytes_max: u64) -> Result<Vec<u8>, ImageError> {
     let form = match stream {
         [0xfd, b'7', b'z', ..] => ".xz",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => ".zst",
-        [0x1f, 0x8b, ..] => ".gz",
+        stream if stream.starts_with(&GZIP) => ".gz",
         stream if stream.starts_with(&lz4::MAGIC) => {
             return Ok(lz4::decompress(stream, bytes_max)?);
         }
@@ -72,10 +87,11 @@ fn decompressed(stream: &[u8], bytes_max: u64) -> Result<Vec<u8>, ImageError> {
             return Err(ImageError::Compression(start.escape_ascii().to_string()));
         }
     };
-    let mut kernel = Vec::new();
     let reader = decompress::reader(form, Cursor::new(stream)).expect("a form that is known");
-    reader.take(bytes_max).read_to_end(&mut kernel)?;
-    Ok(kernel)
+    decompress::read_whole(reader, bytes_max).map_err(|error| match error {
+        WholeError::Io(error) => error.into(),
+        WholeError::TooLarge(bytes) => ImageError::OtherSize(bytes),
+    })
 }
 
 #[cfg(test)]
@@ -87,8 +103,10 @@ mod tests {
     fn image(kernel: &[u8]) -> Vec<u8> {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(kernel).expect("a vector takes all");
-        let mut payload = packed.finish().expect("a vector takes all");
-        payload.extend((kernel.len() as u32).to_le_bytes());
+        packed_image(packed.finish().expect("a vector takes all"))
+    }
+
+    fn packed_image(payload: Vec<u8>) -> Vec<u8> {
         let mut image = vec![0; 2 * SECTOR_BYTES + 16];
         image[SETUP_SECTORS_AT] = 1;
         image[MAGIC_AT..MAGIC_AT + 4].copy_from_slice(b"HdrS");
@@ -104,6 +122,26 @@ mod tests {
     fn the_kernel_in_an_image_is_found_by_its_header() {
         let kernel = b"\x7fELF and the rest of it".repeat(100);
         assert_eq!(extract(&image(&kernel)).expect("a kernel"), kernel);
+    }
+
+    #[test]
+    fn a_kernel_that_is_larger_or_smaller_than_the_image_says_is_refused() {
+        let kernel = b"\x7fELF and the rest of it";
+        // A legacy LZ4 stream of one block of literals, and the size behind it.
+        let block = [&[0xf0, (kernel.len() - 15) as u8][..], kernel].concat();
+        let lz4 = [&lz4::MAGIC[..], &(block.len() as u32).to_le_bytes(), &block].concat();
+        let of_said =
+            |said: usize| extract(&packed_image([&lz4[..], &(said as u32).to_le_bytes()].concat()));
+        assert_eq!(of_said(kernel.len()).expect("a kernel"), kernel);
+        assert!(matches!(of_said(kernel.len() + 1), Err(ImageError::OtherSize(_))));
+        assert!(of_said(kernel.len() - 1).is_err());
+        let huge = KERNEL_BYTES_MAX as usize + 1;
+        assert!(matches!(of_said(huge), Err(ImageError::TooLarge { .. })));
+        // gzip holds its own field against what it has unpacked, once all of it is asked for.
+        let mut image = image(kernel);
+        let last = image.len() - 4;
+        image[last] -= 1;
+        assert!(extract(&image).is_err());
     }
 
     #[test]

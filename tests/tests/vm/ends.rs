@@ -61,6 +61,23 @@ fn what_was_written_before_an_orderly_stop_is_on_the_disk() {
 }
 
 #[test]
+fn an_idle_machine_stops_at_once_however_long_its_grace() {
+    if !machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::serving();
+    start(&burrow, "idle", &["--memory", "128"]);
+    burrow.ok(&["exec", "idle", "--", "true"]);
+    let began = Instant::now();
+    burrow.ok(&["stop", "--grace", "20s", "idle"]);
+    let took = began.elapsed();
+    // Fractions of a second, but where ten other machines are emulated beside it.
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    burrow.ok(&["rm", "idle"]);
+    assert_eq!(leftovers(&burrow), Vec::<String>::new());
+}
+
+#[test]
 fn every_session_of_a_machine_that_dies_ends_within_a_second_and_says_why() {
     if !machines_or_skip() {
         return;
@@ -110,13 +127,13 @@ fn a_new_bridge_finds_the_machine_and_nothing_is_lost_meanwhile() {
     }
     let mut burrow = Burrow::serving();
     start(&burrow, "kept", &[]);
-    let script = "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.02; done";
+    let script = "i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); sleep 0.02; done";
     burrow.ok(&["exec", "--detach", "kept", "--", "sh", "-c", script]);
     burrow.kill_daemon();
     burrow.serve();
     assert_eq!(burrow.ok(&["exec", "kept", "--", "echo", "again"]), "again\n");
-    let whole = tests::lines("line ", 0..300);
-    eventually("all lines are logged", || burrow.ok(&["logs", "kept"]).contains("line 299"));
+    let whole = tests::lines("line ", 0..100);
+    eventually("all lines are logged", || burrow.ok(&["logs", "kept"]).contains("line 99\n"));
     let logged = burrow.ok(&["logs", "kept"]);
     let ours = logged.lines().filter(|line| line.starts_with("line "));
     let lines = ours.fold(String::new(), |text, line| text + line + "\n");
@@ -160,4 +177,45 @@ fn a_machine_that_is_switched_off_from_within_has_stopped() {
     start(&burrow, "panic", &["--memory", "128"]);
     burrow.run(&["exec", "panic", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 100"]);
     eventually("it has died", || shown(&burrow, "panic").contains("Kernel panic"));
+}
+
+#[test]
+fn a_machine_whose_shell_is_killed_goes_with_it() {
+    if !machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::serving();
+    let record = start(&burrow, "shell", &["--memory", "128"]);
+    let shell = Pid::from_raw(supervisor(&record) as i32);
+    let below = tests::children(shell);
+    assert!(below.len() >= 2, "a machine and its relay: {below:?}");
+    kill(shell, Signal::SIGKILL).expect("it is ours");
+    eventually("the box has stopped", || shown(&burrow, "shell").contains("stopped"));
+    eventually("its processes are gone", || below.iter().all(|pid| kill(*pid, None).is_err()));
+    burrow.ok(&["rm", "shell"]);
+    assert_eq!(leftovers(&burrow), Vec::<String>::new());
+}
+
+#[test]
+fn a_bridge_that_is_killed_while_a_machine_comes_up_leaves_nothing() {
+    if !machines_or_skip() {
+        return;
+    }
+    let mut burrow = Burrow::serving();
+    // The moments are those of its shell, of its relay, of its monitor, and of its kernel.
+    for wait_ms in [0, 30, 100, 700] {
+        let command = [&["start", "--name", "cut"], &MACHINE[..]].concat();
+        let mut starting =
+            burrow.command(&command).stderr(Stdio::null()).spawn().expect("it starts");
+        let boxes = burrow.runtime().join("boxes");
+        eventually("it is being started", || {
+            std::fs::read_dir(&boxes).is_ok_and(|mut boxes| boxes.next().is_some())
+        });
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        burrow.kill_daemon();
+        starting.wait().expect("it is ours");
+        burrow.serve();
+        eventually("it is gone", || leftovers(&burrow).is_empty());
+        assert_eq!(burrow.ok(&["ps", "--all", "--quiet"]), "");
+    }
 }

@@ -15,7 +15,10 @@ use nix::mount::MsFlags;
 use nix::sys::stat::Mode;
 use nix::unistd::{chdir, chroot};
 
-use super::super::root::{DIRECTORIES, RUN, SHARED_MEMORY, TMP, make_directory};
+use super::super::root::{
+    self, DIRECTORIES, MOMENTARY_MOUNT_POINTS, RUN, SCRATCH_FLAGS, SHARED_MEMORY, TMP,
+    make_directory, relative,
+};
 use super::super::{BootError, Outcome, Stage};
 use super::modules;
 use crate::sys::mount;
@@ -69,36 +72,38 @@ fn open_directory(path: &str) -> Result<OwnedFd, BootError> {
     open(path, flags, Mode::empty()).map_err(BootError::path("opening", path))
 }
 
+/// Mounts the writable layer, on the device that the line names or in memory, and enters it.
+fn mount_writable(stage: &mut Stage, point: &'static str) -> Result<(), BootError> {
+    let Some(device) = stage.facts().line.scratch.clone() else {
+        root::mount_memory(stage.config.scratch_bytes, Path::new(point))
+            .map_err(BootError::path("mounting", point))?;
+        return chdir(point).map_err(BootError::path("entering", point));
+    };
+    mount_any(&device, &SCRATCH_KINDS, Path::new(point), SCRATCH_FLAGS)?;
+    stage.facts().written = Some(open_directory(point)?);
+    chdir(point).map_err(BootError::path("entering", point))?;
+    // What a machine left there in an earlier life is not to be there in this one.
+    for directory in [RUN, TMP, SHARED_MEMORY] {
+        fs::remove_dir_all(relative(directory)).ok();
+    }
+    Ok(())
+}
+
+/// Over a root that the kernel has mounted and that nothing can be made in.
+pub(super) fn mount_scratch_over_root(stage: &mut Stage) -> Result<Outcome, BootError> {
+    let is_there = |point: &&str| Path::new(*point).is_dir();
+    let point = MOMENTARY_MOUNT_POINTS.into_iter().find(is_there);
+    mount_writable(stage, point.unwrap_or(MOMENTARY_MOUNT_POINTS[0]))?;
+    root::enter_scratch(stage)
+}
+
 pub(super) fn mount_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
-    let bytes = stage.config.scratch_bytes;
-    let device = stage.facts().line.scratch.clone();
-    let new = Path::new(NEW);
-    make_directory(new, 0o755)?;
-    let flags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
-    if let Some(device) = &device {
-        mount_any(device, &SCRATCH_KINDS, new, flags)?;
-        stage.facts().written = Some(open_directory(NEW)?);
-    } else {
-        let size = if bytes == 0 { String::new() } else { format!("size={bytes},") };
-        mount::fresh("tmpfs", new, flags, &format!("{size}mode=755"))
-            .map_err(BootError::path("mounting", new))?;
-    }
-    chdir(new).map_err(BootError::path("entering", new))?;
-    if device.is_some() {
-        // What a machine left there in an earlier life is not to be there in this one.
-        for directory in [RUN, TMP, SHARED_MEMORY] {
-            fs::remove_dir_all(relative(directory)).ok();
-        }
-    }
+    make_directory(Path::new(NEW), 0o755)?;
+    mount_writable(stage, NEW)?;
     for (directory, mode) in DIRECTORIES.into_iter().chain([(LOWER, 0o755)]) {
         make_directory(relative(directory), mode)?;
     }
     Ok(Outcome::Done)
-}
-
-/// Seen from the scratch file system while it is not the root.
-fn relative(directory: &str) -> &Path {
-    Path::new(directory.trim_start_matches('/'))
 }
 
 pub(super) fn mount_image(stage: &mut Stage) -> Result<Outcome, BootError> {
@@ -124,14 +129,14 @@ pub(super) fn leave_initramfs(stage: &mut Stage) -> Result<Outcome, BootError> {
     chdir("/").map_err(BootError::path("entering", "/"))?;
     stage.lower = Some(open_directory(LOWER)?);
     stage.lower_path = LOWER.into();
-    stage.root = super::super::root::ROOT.into();
+    stage.root = root::ROOT.into();
     Ok(Outcome::Done)
 }
 
 /// A machine without an image has the empty directory as its lower layer, and needs no overlay.
 pub(super) fn mount_overlay(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.facts().line.root.is_some() {
-        return super::super::root::mount_overlay(stage);
+        return root::mount_overlay(stage);
     }
     mount::bind(&stage.root, &stage.root).map_err(BootError::path("binding", &stage.root))?;
     Ok(Outcome::Skipped("there is no image to put it over"))

@@ -76,7 +76,7 @@ pub(super) fn mount_cgroup(stage: &mut Stage) -> Result<Outcome, BootError> {
 
 /// A root that is used as it is has directories of its own for these.
 pub(super) fn mount_run_in_place(stage: &mut Stage) -> Result<Outcome, BootError> {
-    if !stage.facts().line.writable_root {
+    if !stage.facts().in_place {
         return Ok(Outcome::Skipped("they are in the scratch file system"));
     }
     let flags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);

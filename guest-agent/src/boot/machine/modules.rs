@@ -23,8 +23,8 @@ fn is_there(number: &str) -> bool {
     })
 }
 
-/// Loads all of them that this machine has a use for. One that does not load is one that this machine has no use for, or one whose
-/// absence the step that needs it will tell better.
+/// Loads those whose device there is, or that are listed without one. What a failure comes to, the
+/// step that needs the driver tells better.
 #[expect(clippy::unnecessary_wraps, reason = "all steps have one signature")]
 pub(super) fn load_all(_: &mut Stage) -> Result<Outcome, BootError> {
     let Ok(order) = fs::read_to_string(ORDER) else {

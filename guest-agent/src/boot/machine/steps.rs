@@ -32,7 +32,7 @@ pub(super) const IMAGE: &[Step] = &[
 /// The overlay over what the kernel has mounted, read-only, as the root.
 pub(super) const MOUNTED: &[Step] = &[
     Step { name: "open-root", need: Fatal, run: root::open_lower },
-    Step { name: "scratch", need: Fatal, run: root::mount_scratch },
+    Step { name: "scratch", need: Fatal, run: disk::mount_scratch_over_root },
     Step { name: "overlay", need: Fatal, run: root::mount_overlay },
     Step { name: "run-and-tmp", need: Fatal, run: root::mount_run_and_tmp },
 ];

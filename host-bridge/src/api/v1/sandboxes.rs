@@ -95,7 +95,8 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = NAME))]
     pub snapshot: Option<Name>,
-    /// What it runs in: `process`, which is no security boundary.
+    /// What it runs in; the server's configuration says what without it. `process` is no security
+    /// boundary, and `external` cannot be asked for here.
     #[serde(default)]
     pub machine: Option<Machine>,
     #[serde(default)]
@@ -115,7 +116,7 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(regex(pattern = NAME))]
     pub hostname: Option<String>,
-    /// Bytes of its private writable layer.
+    /// Bytes of its private writable layer; of a virtual machine at most 64 GiB.
     #[serde(default)]
     #[schemars(range(min = SCRATCH_BYTES_MIN))]
     pub scratch_bytes: Option<u64>,

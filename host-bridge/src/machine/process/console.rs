@@ -20,8 +20,8 @@ pub const CONSOLE_FILE: &str = "console.log";
 pub struct Console(File);
 
 impl Console {
-    pub fn in_directory(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(CONSOLE_FILE);
+    /// A file, which goes on where it ends.
+    pub fn at(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(PRIVATE_FILE);
         Ok(Self(options.open(path)?))

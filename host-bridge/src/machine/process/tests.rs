@@ -3,6 +3,7 @@ use protocol::frame::{HEADER_BYTES, Kind};
 use protocol::limits::FRAME_BYTES_MAX;
 
 use super::*;
+use crate::machine::ProcessIdentity;
 
 fn spec() -> MachineSpec {
     MachineSpec {
@@ -94,7 +95,7 @@ async fn a_start_that_is_given_up_leaves_no_process() {
     let spec = MachineSpec { directories: Some(directories), ..spec() };
     let machine = ProcessMachine::new(agent.clone());
     let mut start = machine.start(spec);
-    let console = directory.join(console::CONSOLE_FILE);
+    let console = directory.join(CONSOLE_FILE);
     let pid: u32 = tokio::select! {
         _ = &mut start => panic!("an agent that says nothing has started"),
         pid = async {
@@ -119,16 +120,4 @@ async fn a_start_that_is_given_up_leaves_no_process() {
     assert!(!directory.join(DOOR).exists());
     fs::remove_dir_all(directory).unwrap();
     fs::remove_file(agent).unwrap();
-}
-
-#[tokio::test]
-async fn a_supervisor_of_an_earlier_bridge_is_found_and_its_end_noticed() {
-    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    let identity = ProcessIdentity::of(child.id()).unwrap();
-    let found = Supervisor::find(&identity).unwrap().unwrap();
-    assert_eq!(found.exited_within(Duration::from_millis(10)).await, None);
-    found.kill();
-    assert_eq!(found.exited_within(KILL_DEADLINE).await, Some(MachineExit::Gone));
-    child.wait().unwrap();
-    assert!(Supervisor::find(&identity).unwrap().is_none());
 }

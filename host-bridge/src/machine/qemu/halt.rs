@@ -92,14 +92,18 @@ impl Halt for Qemu {
         })
     }
 
+    fn check(&self, directory: &Path) -> Result<(), MachineError> {
+        if has_vsock(directory) {
+            return Ok(());
+        }
+        let (kind, what) = (MachineKind::Qemu, "be written down");
+        let reason = "it has a serial port instead of a vsock";
+        Err(MachineError::CannotSuspend { kind, what, reason })
+    }
+
     fn save<'a>(&'a self, saving: &'a Saving) -> BoxFuture<'a, Result<(), MachineError>> {
         Box::pin(async move {
             let failed = |error: io::Error| MachineError::Monitor { reason: error.to_string() };
-            if !has_vsock(&saving.directory) {
-                let (kind, what) = (MachineKind::Qemu, "be written down");
-                let reason = "it has a serial port instead of a vsock";
-                return Err(MachineError::CannotSuspend { kind, what, reason });
-            }
             let mut qmp = connect(&saving.directory).await.map_err(failed)?;
             let saved = save(&mut qmp, saving).await;
             let _ = std::fs::remove_file(saving.directory.join(MIGRATION));
@@ -151,9 +155,7 @@ async fn born(directory: &Path) -> io::Result<Qmp> {
 
 async fn order(directory: &Path, command: &'static str) -> Result<(), MachineError> {
     let ordered = async { connect(directory).await?.execute(command, json!({})).await };
-    let ordered = timeout(MONITOR_ORDER_DEADLINE, ordered).await;
-    let ordered = ordered.unwrap_or_else(|_| Err(late(command)));
-    ordered.map(drop).map_err(|error| MachineError::Monitor { reason: error.to_string() })
+    ordered.await.map(drop).map_err(|error| MachineError::Monitor { reason: error.to_string() })
 }
 
 fn late(what: &str) -> io::Error {

@@ -37,6 +37,21 @@ const KEPT: &str = "accelerator.json";
 const PROBE_MAX: Duration = Duration::from_secs(5);
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
+/// A shell that kills what it runs when its stdin closes, which the kernel sees to whatever becomes of
+/// the bridge: a guest on a broken hypervisor never ends.
+const TIED: &str = r#"
+exec 3<&0 </dev/null
+"$@" 3<&- &
+machine=$!
+{ read -r _; kill -KILL "$machine"; } <&3 2>/dev/null &
+tie=$!
+exec 3<&-
+wait "$machine"
+status=$?
+kill -KILL "$tie" 2>/dev/null
+exit "$status"
+"#;
+
 /// Found out once in the life of a bridge.
 static FOUND: OnceLock<Probe> = OnceLock::new();
 
@@ -115,9 +130,10 @@ fn boot(program: &Path, plan: &Plan) -> Result<(), String> {
 fn run(program: &Path, plan: &Plan) -> Result<(), String> {
     let words = arguments::basics(program.to_owned(), Accelerator::Kvm, plan)
         .map_err(|error| error.to_string())?;
-    let mut child = std::process::Command::new(program)
-        .args(&words[1..])
-        .stdin(Stdio::null())
+    let mut child = std::process::Command::new("/bin/sh")
+        .args(["-c", TIED, "burrow-probe"])
+        .args(&words)
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -132,7 +148,7 @@ fn run(program: &Path, plan: &Plan) -> Result<(), String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    let _ = child.kill();
+    drop(child.stdin.take());
     let _ = child.wait();
     Err(format!("a guest on it did not come up within {} s", PROBE_MAX.as_secs()))
 }

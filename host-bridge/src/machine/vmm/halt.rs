@@ -30,6 +30,11 @@ pub trait Halt: Send + Sync {
     /// still if it was `paused`, and runs otherwise.
     fn mend<'a>(&'a self, directory: &'a Path, paused: bool) -> BoxFuture<'a, Standing>;
 
+    /// Refuses a machine that cannot be written down.
+    fn check(&self, _directory: &Path) -> Result<(), MachineError> {
+        Ok(())
+    }
+
     /// Writes the machine down and lets it go on. Its links may be cut by that.
     fn save<'a>(&'a self, saving: &'a Saving) -> BoxFuture<'a, Result<(), MachineError>>;
 

@@ -1,7 +1,7 @@
 //! What one machine is to be, decided before anything is started: its files, its resources, its
 //! kernel command line.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,25 +10,27 @@ use super::made::MADE;
 use super::{PORT, Supervisor, copy, scratch};
 use crate::config::make_private_directory;
 use crate::limits::{
-    KILL_DEADLINE, VIRTUAL_CPUS_MAX, VIRTUAL_MEMORY_BYTES_DEFAULT, VIRTUAL_MEMORY_BYTES_MIN,
+    VIRTUAL_CPUS_MAX, VIRTUAL_MEMORY_BYTES_DEFAULT, VIRTUAL_MEMORY_BYTES_MIN,
     VIRTUAL_SCRATCH_PART_OF_MEMORY,
 };
-use crate::machine::process::identity::ProcessIdentity;
+use crate::machine::process::cgroup;
 use crate::machine::{BoxId, Directories, MachineError, MachineKind, MachineSpec};
 
 /// The file that says which process the supervisor is.
 const NOTE: &str = "machine.json";
 /// The disk of a machine whose writable layer does not fit its memory.
 pub const SCRATCH: &str = "scratch.img";
-/// The sockets of the machine's console, of the monitor itself, and for further orders to it, where
-/// it takes one connection per socket.
+/// The socket of the machine's console.
 pub const CONSOLE: &str = "console";
 /// The socket of the virtio-serial port at which an agent without a vsock is.
 pub const SERIAL: &str = "serial";
+/// The socket of the monitor itself, and one for further orders to it, where it takes one connection
+/// per socket.
 pub const MONITOR: &str = "monitor";
 pub const ORDERS: &str = "orders";
-/// What a monitor sees that is kept from the rest, and a snapshot as one machine restores it.
+/// What a monitor sees that is kept from the rest.
 pub const JAIL: &str = "jail";
+/// A snapshot as one machine restores it.
 pub const RESTORED: &str = "restored";
 
 /// A disk of the machine.
@@ -49,13 +51,24 @@ pub struct Plan {
     pub kit: Kit,
     /// In the order in which the guest sees them.
     pub disks: Vec<Disk>,
+    pub layer: Option<Layer>,
     pub memory_bytes: u64,
     pub cpus: u32,
     /// What the agent is asked on the kernel command line.
     pub words: Vec<String>,
 }
 
+/// The disk of a writable layer that does not fit a machine's memory.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// The disk that it is a copy of.
+    pub from: Option<PathBuf>,
+}
+
 impl Plan {
+    /// Changes nothing: see [`Plan::furnish`].
     pub fn make(kind: MachineKind, spec: &MachineSpec) -> Result<Self, MachineError> {
         if spec.address.is_some() {
             return Err(MachineError::UselessAddress { kind });
@@ -67,27 +80,20 @@ impl Plan {
             let bytes_min = VIRTUAL_MEMORY_BYTES_MIN;
             return Err(MachineError::Memory { bytes: memory_bytes, bytes_min });
         }
-        // A share of a processor is not a processor; what remains of it is the machine's bounds'.
+        // A share of a processor is not a processor: what remains is held by a control group.
         let cpus = spec.bounds.cpu_millis.map_or(1, |millis| millis.div_ceil(1000));
         let (directory, temporary) = match &spec.directories {
             Some(directories) => (directories.runtime.clone(), false),
             None => (temporary(&spec.id), true),
         };
-        if temporary {
-            make_private_directory(&directory)
-                .map_err(|source| MachineError::Host { action: "make a directory", source })?;
-        }
         let mut words = vec!["burrow.root=/dev/vda", "burrow.ask", "burrow.dial"];
         let mut disks = vec![Disk { path: image, read_only: true }];
+        let mut layer = None;
         if spec.scratch_bytes > memory_bytes / VIRTUAL_SCRATCH_PART_OF_MEMORY {
             let kept = spec.directories.as_ref().map_or(&directory, |found| &found.state);
             let path = kept.join(SCRATCH);
-            if let Some(snapshot) = &spec.restore {
-                copy::sparse(&snapshot.join(SCRATCH), &path).map_err(|source| {
-                    MachineError::Host { action: "copy the disk of the writable layer", source }
-                })?;
-            }
-            scratch::make(&path, spec.scratch_bytes)?;
+            let from = spec.restore.as_ref().map(|snapshot| snapshot.join(SCRATCH));
+            layer = Some(Layer { path: path.clone(), bytes: spec.scratch_bytes, from });
             disks.push(Disk { path, read_only: false });
             words.push("burrow.scratch=/dev/vdb");
         }
@@ -97,10 +103,25 @@ impl Plan {
             temporary,
             kit,
             disks,
+            layer,
             memory_bytes,
             cpus: cpus.clamp(1, VIRTUAL_CPUS_MAX),
             words: words.into_iter().map(str::to_owned).collect(),
         })
+    }
+
+    /// Makes what it needs on disk, which may take its time.
+    pub fn furnish(&self) -> Result<(), MachineError> {
+        let host = |action| move |source| MachineError::Host { action, source };
+        if self.temporary {
+            make_private_directory(&self.directory).map_err(host("make a directory"))?;
+        }
+        let Some(Layer { path, bytes, from }) = &self.layer else { return Ok(()) };
+        if let Some(from) = from {
+            let copied = copy::sparse(from, path);
+            copied.map_err(host("copy the disk of the writable layer"))?;
+        }
+        scratch::make(path, *bytes)
     }
 
     /// The socket that leads to the guest's ports.
@@ -130,8 +151,8 @@ impl Plan {
 
     /// Notes who the supervisor is, before anything can be lost: a bridge that comes after one that
     /// was cut off finds it by this.
-    pub fn note(&self, identity: &ProcessIdentity) -> io::Result<()> {
-        fs::write(self.directory.join(NOTE), serde_json::to_vec(identity)?)
+    pub fn note(&self, supervisor: &Supervisor) -> io::Result<()> {
+        supervisor.note(&self.directory.join(NOTE))
     }
 
     /// Removes what the machine had here.
@@ -164,13 +185,7 @@ pub async fn clean(id: &BoxId, directories: Option<Directories>) {
         Some(directories) => (directories.runtime, false),
         None => (temporary(id), true),
     };
-    let noted = File::open(directory.join(NOTE)).ok().and_then(|file| {
-        let identity = serde_json::from_reader::<_, ProcessIdentity>(file).ok()?;
-        Supervisor::find(&identity).ok().flatten()
-    });
-    if let Some(supervisor) = noted {
-        supervisor.kill();
-        supervisor.exited_within(KILL_DEADLINE).await;
-    }
+    Supervisor::end_noted(&directory.join(NOTE)).await;
+    cgroup::remove(id).await;
     remove(&directory, is_temporary);
 }

@@ -3,17 +3,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, PipeWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tokio::net::unix::pipe::{self, Receiver};
-use tokio::process::{ChildStdin, Command};
+use tokio::process::Command;
 
 use super::{Plan, Supervisor};
 use crate::machine::{MachineError, MachineExit};
@@ -48,12 +47,16 @@ pub struct Relay {
 /// The supervisor: relay, its option and value, its socket, a directory to remove at the end, and
 /// then the words of the machine. What there is not is empty.
 ///
+/// Nothing is started before the bridge says a word, which it does when it has put down who this is:
+/// one that is cut off before leaves nothing.
+///
 /// One that is tied ends when our end of the shell's stdin closes, which the kernel sees to whatever
 /// becomes of the bridge. It is killed then and not asked: nobody is left who would want an answer.
 const SUPERVISOR: &str = r#"
 relay=$1 option=$2 value=$3 socket=$4 directory=$5 tied=$6
 shift 6
 exec 3<&0 </dev/null
+read -r _ <&3 || exit 1
 others=
 if [ -n "$relay" ]; then
     "$relay" "$option" "$value" 3<&- >&2 &
@@ -63,12 +66,17 @@ if [ -n "$relay" ]; then
         sleep 0.01
         tries=$((tries + 1))
     done
+    if ! [ -S "$socket" ] || ! kill -0 "$others" 2>/dev/null; then
+        echo "$relay does not come up" >&2
+        kill -KILL "$others" 2>/dev/null
+        exit 1
+    fi
 fi
 "$@" 3<&- &
 machine=$!
 exec >&2
 if [ -n "$tied" ]; then
-    { read -r _; kill -KILL "$machine"; } <&3 >/dev/null 2>&1 &
+    { read -r _; kill -KILL "$machine" $others; } <&3 >/dev/null 2>&1 &
     others="$others $!"
 fi
 exec 3<&-
@@ -82,9 +90,20 @@ exit "$status"
 /// A started supervisor, and what ties it to us if anything does.
 pub struct Started {
     pub supervisor: Supervisor,
-    pub tie: Option<ChildStdin>,
+    /// Its stdin. Closed, it ends a machine that is tied to us.
+    tie: PipeWriter,
+    is_tied: bool,
     /// Where the console is read, if that is the machine's stdout.
     pub console: Option<Receiver>,
+}
+
+impl Started {
+    /// Lets it start what it is for. What is returned is what a machine is tied to us by.
+    pub fn go(self) -> io::Result<Option<PipeWriter>> {
+        let mut tie = self.tie;
+        tie.write_all(b"go\n")?;
+        Ok(self.is_tied.then_some(tie))
+    }
 }
 
 /// How the machine's own process has ended, of which the shell tells by its own exit code.
@@ -128,7 +147,10 @@ impl Programs {
         command.arg(if plan.temporary { plan.directory.as_os_str() } else { none });
         command.arg(if tied { "tied" } else { "" }).args(&self.machine);
         let also = log.try_clone().map_err(host("open the machine's log"))?;
-        command.stdin(if tied { Stdio::piped() } else { Stdio::null() });
+        let (stdin, tie) = io::pipe().map_err(host("make a pipe"))?;
+        command.stdin(stdin);
+        // What the bridge knows is not for a machine, which shows it to all who may read `/proc`.
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         let (console, stdout) = if self.console_is_stdout {
             let pipe = make_pipe(&plan.console()).map_err(host("make a pipe for the console"))?;
             (Some(pipe.0), pipe.1)
@@ -139,11 +161,10 @@ impl Programs {
         // A group of its own, so that an interrupt from the terminal of whoever runs the bridge does
         // not end the machines with it.
         command.process_group(0).current_dir("/");
-        let mut child = command.spawn().map_err(host("start a shell for the machine"))?;
-        let tie = child.stdin.take();
+        let child = command.spawn().map_err(host("start a shell for the machine"))?;
         let supervisor = Supervisor::of_child(child).map_err(host("watch the machine"))?;
-        plan.note(supervisor.identity()).map_err(host("note the machine's process"))?;
-        Ok(Started { supervisor, tie, console })
+        plan.note(&supervisor).map_err(host("note the machine's process"))?;
+        Ok(Started { supervisor, tie, is_tied: tied, console })
     }
 }
 

@@ -1,33 +1,47 @@
 //! A virtual machine that runs.
 
-use std::path::PathBuf;
+use std::fs;
+use std::future::pending;
+use std::io::PipeWriter;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::limits::STOP_MARGIN_HOST;
-use tokio::process::ChildStdin;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
-use super::programs::{RELAY, outlived};
-use super::{Monitor, Tape};
-use crate::guest::{Guest, GuestError};
-use crate::limits::{KILL_DEADLINE, STOP_GRACE_MAX};
+use super::programs::{RELAY, from_shell, outlived};
+use super::{MONITOR_LOG, Monitor, Tape};
+use crate::guest::Guest;
+use crate::limits::{CONSOLE_BYTES_MAX, MONITOR_LOG_LOOK_PAUSE, SET_RIGHT_MAX};
 use crate::link::Address;
-use crate::machine::process::supervisor::Supervisor;
-use crate::machine::{BoxFuture, MachineExit, Running, Suspend, Trace};
+use crate::machine::process::cgroup;
+use crate::machine::supervisor::Supervisor;
+use crate::machine::{BoxFuture, BoxId, Directories, MachineExit, Running, Suspend, Trace};
+
+/// Where a machine is on this host.
+pub struct At {
+    /// Where its sockets are.
+    pub directory: PathBuf,
+    /// Where it keeps what outlives a bridge.
+    pub directories: Option<Directories>,
+    /// Control groups of this name hold it, and go with it.
+    pub held: Option<BoxId>,
+}
 
 /// See the module's description.
 pub struct Virtual {
     pub(super) monitor: Arc<dyn Monitor>,
-    /// Where its sockets are.
     pub(super) directory: PathBuf,
     /// Absent as long as its agent has not answered this bridge.
     guest: Mutex<Option<Guest>>,
     pub(super) paused: AtomicBool,
+    /// Something is being done with its time, or was given up half-way.
+    pub(super) disturbed: AtomicBool,
     pub(super) supervisor: Supervisor,
     /// Dropped with the machine of a bridge that shall not outlive it.
-    pub(super) tie: Option<ChildStdin>,
+    pub(super) tie: Option<PipeWriter>,
     pub(super) address: Option<Address>,
     pub(super) warnings: Vec<String>,
     tape: Option<Tape>,
@@ -41,21 +55,23 @@ const REASON_MAX: Duration = Duration::from_millis(100);
 impl Virtual {
     pub(super) fn new(
         monitor: Arc<dyn Monitor>,
-        directory: PathBuf,
+        place: At,
         guest: Option<Guest>,
         supervisor: Supervisor,
         address: Option<Address>,
         tape: Tape,
         follow: Option<BoxFuture<'static, Option<String>>>,
     ) -> Self {
-        let reason = watch_over(&supervisor, follow);
+        let log = place.directories.map(|kept| kept.state.join(MONITOR_LOG));
+        let reason = watch_over(&supervisor, follow, log, place.held);
         let (warnings, tape) = (Vec::new(), Some(tape));
-        let (guest, paused) = (Mutex::new(guest), AtomicBool::new(false));
+        let [paused, disturbed] = [(); 2].map(|()| AtomicBool::new(false));
         Self {
             monitor,
-            directory,
-            guest,
+            directory: place.directory,
+            guest: Mutex::new(guest),
             paused,
+            disturbed,
             supervisor,
             tie: None,
             address,
@@ -75,60 +91,69 @@ impl Virtual {
     }
 
     async fn stop_in_order(&self, grace: Duration) {
-        let grace = grace.min(STOP_GRACE_MAX);
         if !grace.is_zero() {
-            self.go_on_if_paused().await;
+            // A machine that does not go on is killed for it.
+            let _ = timeout(SET_RIGHT_MAX, self.go_on_if_halted()).await;
         }
-        if let Some(guest) = self.known_guest().filter(|_| !grace.is_zero()) {
-            let asked = async {
-                // An agent that stops may cut the link before its answer is through.
-                match guest.shutdown(Some(grace)).await {
-                    Ok(()) | Err(GuestError::Link(_)) => drop(self.supervisor.exited().await),
-                    // It refuses to stop: no need to wait for it.
-                    Err(_) => {}
-                }
-            };
-            let _ = tokio::time::timeout(grace + STOP_MARGIN_HOST, asked).await;
-        }
-        for _ in 0..KILLS {
-            if self.supervisor.exited_within(Duration::ZERO).await.is_some() {
-                return;
-            }
-            self.supervisor.kill();
-            self.supervisor.exited_within(KILL_DEADLINE / KILLS).await;
-        }
+        self.supervisor.stop(self.known_guest(), grace).await;
     }
 }
 
-/// Learns from the monitor why the machine ends, and ends one whose relay is gone: nobody could
-/// reach it any more.
+/// Learns from the monitor why the machine ends, ends one whose relay is gone, because nobody could
+/// reach it any more, and keeps what they say of themselves short.
 fn watch_over(
     supervisor: &Supervisor,
     follow: Option<BoxFuture<'static, Option<String>>>,
+    log: Option<PathBuf>,
+    held: Option<BoxId>,
 ) -> watch::Receiver<Option<String>> {
     let (told, reason) = watch::channel(None);
     let supervisor = supervisor.clone();
     tokio::spawn(async move {
-        let follow = async {
-            match follow {
-                Some(follow) => follow.await,
-                None => std::future::pending().await,
+        let mut has_followed = follow.is_none();
+        let mut followed = follow.unwrap_or_else(|| Box::pin(pending()));
+        let mut relay = Box::pin(outlived(supervisor.clone(), RELAY));
+        let mut look = tokio::time::interval(MONITOR_LOG_LOOK_PAUSE);
+        loop {
+            tokio::select! {
+                word = &mut followed, if !has_followed => {
+                    has_followed = true;
+                    told.send_replace(word);
+                }
+                () = &mut relay => {
+                    told.send_replace(Some("the relay of its vsock has ended".to_owned()));
+                    supervisor.kill();
+                    break;
+                }
+                _ = supervisor.exited() => break,
+                _ = look.tick() => log.iter().for_each(|log| cut_short(log)),
             }
-        };
-        tokio::select! {
-            word = follow => drop(told.send_replace(word)),
-            () = outlived(supervisor.clone(), RELAY) => {
-                told.send_replace(Some("the relay of its vsock has ended".to_owned()));
-                supervisor.kill();
-            }
-            _ = supervisor.exited() => {}
+        }
+        if !has_followed && let Ok(word @ Some(_)) = timeout(REASON_MAX, followed).await {
+            told.send_if_modified(|told| {
+                let is_first = told.is_none();
+                *told = told.take().or(word);
+                is_first
+            });
+        }
+        drop(told);
+        if let Some(id) = held {
+            supervisor.exited().await;
+            cgroup::remove(&id).await;
         }
     });
     reason
 }
 
-/// First the machine is killed, then its supervisor.
-const KILLS: u32 = 2;
+/// Empties a log that has grown beyond all use. Its writers append, so they go on at its beginning.
+fn cut_short(log: &Path) {
+    if fs::metadata(log).is_ok_and(|found| found.len() > CONSOLE_BYTES_MAX)
+        && let Ok(file) = fs::File::options().write(true).open(log)
+    {
+        // What does not work now works the next time.
+        let _ = file.set_len(0);
+    }
+}
 
 impl Running for Virtual {
     fn guest(&self) -> Option<Guest> {
@@ -166,7 +191,7 @@ impl Running for Virtual {
         let tape = self.tape.clone();
         Box::pin(async move {
             let exit = supervisor.exited().await;
-            let told = tokio::time::timeout(REASON_MAX, reason.wait_for(Option::is_some)).await;
+            let told = timeout(REASON_MAX, reason.wait_for(Option::is_some)).await;
             let told = told.ok().and_then(Result::ok).and_then(|reason| reason.clone());
             let panic = match &tape {
                 Some(tape) => last_panic(&tape.settled().await),
@@ -178,11 +203,7 @@ impl Running for Virtual {
                     MachineExit::Unreachable { reason: told.unwrap_or_default() }
                 }
                 (None, MachineExit::Exited { code: 0 }) => MachineExit::PoweredOff { reason: told },
-                // The shell says so of a child that a signal has ended.
-                (None, MachineExit::Exited { code: code @ 129..=192 }) => {
-                    MachineExit::Signaled { signal: code - 128 }
-                }
-                (None, exit) => exit,
+                (None, exit) => from_shell(exit),
             }
         })
     }

@@ -31,6 +31,7 @@ impl Virtual {
 
     async fn stand_still(&self) -> Result<(), MachineError> {
         let halt = self.halt()?;
+        self.disturbed.store(true, Ordering::Relaxed);
         let guest = self.known_guest();
         if let Some(guest) = &guest {
             guest.hold();
@@ -42,6 +43,7 @@ impl Virtual {
             guest.go_on(false);
         }
         self.paused.store(paused.is_ok(), Ordering::Relaxed);
+        self.disturbed.store(false, Ordering::Relaxed);
         paused
     }
 
@@ -80,16 +82,27 @@ impl Virtual {
         bound.map_err(|source| MachineError::Host { action, source })
     }
 
-    pub(super) async fn go_on_if_paused(&self) {
+    pub(super) async fn go_on_if_halted(&self) {
+        self.go_on_if_disturbed().await;
         if self.paused.load(Ordering::Relaxed) {
             // A machine that does not go on is killed by whoever wants it to end.
             let _ = self.go_on().await;
         }
     }
 
+    async fn go_on_if_disturbed(&self) {
+        if !self.disturbed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let Ok(halt) = self.halt() else { return };
+        halt.mend(&self.directory, false).await;
+        self.paused.store(false, Ordering::Relaxed);
+        let _ = self.wake_again(true).await;
+    }
+
     async fn meet(&self) -> Result<Guest, MachineError> {
         let met = match self.address.clone() {
-            Some(address) => super::super::process::return_to(address, &self.supervisor).await,
+            Some(address) => self.supervisor.return_to(address).await,
             None => None,
         };
         let deadline = WAKE_DEADLINE;
@@ -100,6 +113,8 @@ impl Virtual {
 
     async fn write_down(&self, into: &Path) -> Result<(), MachineError> {
         let halt = self.halt()?;
+        // What cannot be is refused before anybody has to stand still for it.
+        halt.check(&self.directory)?;
         let host = |action| move |source| MachineError::Host { action, source };
         let made =
             Made::noted(&self.directory).map_err(host("read what the machine is made of"))?;
@@ -112,15 +127,21 @@ impl Virtual {
         // A machine that ends meanwhile takes nothing with it: what is here is of no use without
         // its description, which is written last.
         let awaited = self.await_call()?;
-        let freezing = guest.freeze(SNAPSHOT_WATCHDOG).await;
-        match freezing {
-            Ok(_) => {}
+        // An agent that never answers must not keep the snapshot's place for ever.
+        match timeout(WAKE_DEADLINE, guest.freeze(SNAPSHOT_WATCHDOG)).await {
+            Ok(Ok(_)) => {}
             // Nothing can be frozen in a guest without control groups; its processors stop anyway.
-            Err(GuestError::Fault(fault)) if fault.code == protocol::FaultCode::Unsupported => {}
-            Err(source) => {
+            Ok(Err(GuestError::Fault(fault))) if fault.code == protocol::FaultCode::Unsupported => {
+            }
+            Ok(Err(source)) => {
                 return Err(MachineError::Asked { action: "freeze the programs", source });
             }
+            Err(_) => {
+                let deadline = WAKE_DEADLINE;
+                return Err(MachineError::Silent { deadline, console: String::new() });
+            }
         }
+        self.disturbed.store(true, Ordering::Relaxed);
         guest.hold();
         let saving = Saving {
             directory: self.directory.clone(),
@@ -130,11 +151,13 @@ impl Virtual {
         };
         let saved = halt.save(&saving).await;
         // The agent calls when it has found out that its links are gone, and can be dialled then.
-        // One that does not is dialled all the same.
-        let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+        // One that does not is dialled all the same, and a failure may have cut none.
+        let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { RESUME_PATIENCE };
+        let _ = timeout(patience, awaited.called()).await;
         drop(awaited);
         guest.go_on(true);
         let woken = wake(&guest).await;
+        self.disturbed.store(false, Ordering::Relaxed);
         saved?;
         woken?;
         let written = serde_json::to_vec_pretty(&manifest).map_err(std::io::Error::from);
@@ -189,6 +212,10 @@ impl Suspend for Virtual {
 
     fn resume(&self) -> BoxFuture<'_, Result<Resumed, MachineError>> {
         Box::pin(self.go_on())
+    }
+
+    fn set_right(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.go_on_if_disturbed())
     }
 
     fn snapshot<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {

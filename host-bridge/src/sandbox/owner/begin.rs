@@ -97,7 +97,8 @@ impl Owner {
             | State::Stopping
             | State::Lost { .. }) => {
                 self.open_log();
-                match self.place.machine.adopt(id, self.kept.trace.clone()).await {
+                let (kept, trace) = (self.place.directories.clone(), self.kept.trace.clone());
+                match self.place.machine.adopt(id, kept, trace).await {
                     Adoption::Alive(running) => {
                         self.trace(&running);
                         self.enliven(running);

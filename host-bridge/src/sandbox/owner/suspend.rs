@@ -115,7 +115,7 @@ impl Owner {
         }
         match errand {
             Errand::Paused(done, reply) => {
-                // A stop that came meanwhile has let it go on.
+                // A machine that was lost meanwhile is not.
                 if done.is_ok() && self.kept.record.state == State::Running {
                     self.expiry.pauses();
                     self.stand(State::Paused { since_ms: now_ms() }).await;

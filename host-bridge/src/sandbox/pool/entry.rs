@@ -65,7 +65,7 @@ pub struct Entry {
     /// What people call it: the image's name in the configuration.
     pub name: String,
     pub machine: MachineKind,
-    /// The root; the host's own when absent.
+    /// The root, or a virtual machine's image; the usual one when absent.
     pub image: Option<String>,
     pub memory_mib: Option<u64>,
     pub cpu_millis: Option<u32>,
@@ -77,7 +77,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Machines of the host's root, without bounds or contexts.
+    /// Process machines of the host's root, without bounds or contexts.
     pub fn new(name: impl Into<String>, count: usize) -> Self {
         Self {
             name: name.into(),

@@ -1,6 +1,8 @@
 //! What makes a pooled machine somebody's own.
 
-use protocol::ContextName;
+use std::pin::pin;
+
+use protocol::{ContextName, Fault};
 
 use crate::guest::contexts::open;
 use crate::guest::{Adoption, Guest, GuestError};
@@ -20,7 +22,8 @@ pub struct Personal {
 /// Interpreters that were started ahead have the environment and the directory of the pool. Given an
 /// environment, the agent replaces those that nobody has used; for another directory they are closed
 /// and opened anew here. Either way the first run waits for an interpreter's start as in a machine
-/// that was not pooled, and only that wait is lost.
+/// that was not pooled, and only that wait is lost. The contexts are there when this returns, so that
+/// nobody else can be the first to ask for one by their name.
 ///
 /// Returns what of it this machine cannot have.
 pub(super) async fn personalise(
@@ -33,14 +36,40 @@ pub(super) async fn personalise(
     let (hostname, env) = (Some(hostname.clone()), env.collect());
     // It has never been in a snapshot: what its interpreters know is nobody else's.
     let adopted = guest.adopt(Adoption { hostname, env, restored: false }).await?;
-    let Some(workdir) = workdir else { return Ok(adopted.warnings) };
+    let mut warnings = adopted.warnings;
+    let Some(workdir) = workdir else { return Ok(warnings) };
     for context in contexts {
         guest.close_context(context).await?;
-        let mut ask = open(context.clone(), context.as_str());
-        ask.cwd = Some(workdir.as_str().into());
-        let guest = guest.clone();
-        // Nobody waits for it: whoever runs something in it meets the same context.
-        tokio::spawn(async move { guest.open_context(&ask).await });
+        if let Some(refusal) = reopen(guest, context, workdir).await? {
+            warnings.push(format!("no interpreter for {context} in {workdir:?}: {refusal}"));
+        }
     }
-    Ok(adopted.warnings)
+    Ok(warnings)
+}
+
+/// Opens a context in another directory, and waits until it is there, but not until its interpreter
+/// is warm. Returns why the agent does not open it, if it says so at once; what befalls the
+/// interpreter later is told to the first run.
+async fn reopen(
+    guest: &Guest,
+    context: &ContextName,
+    workdir: &str,
+) -> Result<Option<Fault>, GuestError> {
+    let mut ask = open(context.clone(), context.as_str());
+    ask.cwd = Some(workdir.into());
+    let refusal = |opened| match opened {
+        Ok(_) => Ok(None),
+        Err(GuestError::Fault(fault)) => Ok(Some(fault)),
+        Err(error) => Err(error),
+    };
+    let mut opened = pin!(guest.open_context(&ask));
+    // The agent takes requests in the order in which they are made: when it answers the second one,
+    // it has made the context or refused to, even where the answer to the first is still on its way.
+    let contexts = tokio::select! {
+        biased;
+        opened = &mut opened => return refusal(opened),
+        contexts = guest.contexts() => contexts?,
+    };
+    let is_there = contexts.iter().any(|found| found.context == *context);
+    if is_there { Ok(None) } else { refusal(opened.await) }
 }

@@ -89,8 +89,9 @@ mod tests {
     fn pooled() -> Pooled {
         let shape = Shape {
             machine: MachineKind::Process,
-            root: "/".into(),
+            root: Some("/".into()),
             image: None,
+            file: None,
             scratch_bytes: 1,
             memory_bytes: Some(2),
             cpu_millis: None,

@@ -1,9 +1,14 @@
-//! What of a machine cannot be changed once it runs, and so must be what is asked for. Pure.
+//! What of a machine cannot be changed once it runs, and so must be what is asked for. Pure but for the
+//! look at the image's file.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::vmm::Kit;
+use crate::machine::vmm::kit::IMAGE_DEFAULT;
 use crate::machine::{MachineKind, MachineSpec};
 use crate::sandbox::Spec;
 
@@ -11,16 +16,53 @@ use crate::sandbox::Spec;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     pub machine: MachineKind,
-    pub root: PathBuf,
-    /// Of a virtual machine, by the name that its kit has for it.
+    /// The directory that is the root of a process machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
+    /// Of a virtual machine, by the name that its kit has for it, or by its path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The file that this was when the shape was taken; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<ImageFile>,
     pub scratch_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u32>,
     pub hide: Vec<String>,
+}
+
+/// What tells the file of an image from the one that takes its place, or from what is written into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ImageFile {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_s: i64,
+    modified_ns: i64,
+}
+
+impl ImageFile {
+    fn of(image: &str) -> Option<Self> {
+        let path = if image.contains('/') {
+            PathBuf::from(image)
+        } else {
+            Kit::find().ok()?.image(image).ok()?
+        };
+        Self::at(&path)
+    }
+
+    fn at(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        Some(Self {
+            device: found.dev(),
+            inode: found.ino(),
+            bytes: found.len(),
+            modified_s: found.mtime(),
+            modified_ns: found.mtime_nsec(),
+        })
+    }
 }
 
 impl Shape {
@@ -46,10 +88,16 @@ impl Shape {
             address: _,
             restore,
         } = machine;
-        (!special && restore.is_none()).then(|| Self {
+        if special || restore.is_some() {
+            return None;
+        }
+        let is_virtual = spec.machine.is_virtual();
+        let image = is_virtual.then(|| image.as_deref().unwrap_or(IMAGE_DEFAULT));
+        Some(Self {
             machine: spec.machine,
-            root: root.clone(),
-            image: image.clone().filter(|_| spec.machine != MachineKind::Process),
+            root: (!is_virtual).then(|| root.clone()),
+            image: image.map(str::to_owned),
+            file: image.and_then(ImageFile::of),
             scratch_bytes: *scratch_bytes,
             memory_bytes: bounds.memory_bytes,
             cpu_millis: bounds.cpu_millis,
@@ -99,5 +147,57 @@ mod tests {
             assert_ne!(shape(change).unwrap(), plain);
         }
         assert_eq!(shape(|spec| spec.egress = vec!["example.org".to_owned()]), None);
+    }
+
+    #[test]
+    fn a_virtual_machine_without_an_image_has_the_usual_one_and_nothing_of_the_host() {
+        for kind in MachineKind::ALL.into_iter().filter(|kind| kind.is_virtual()) {
+            let plain = shape(|spec| spec.machine = kind).unwrap();
+            let named = shape(|spec| {
+                (spec.machine, spec.image) = (kind, Some(IMAGE_DEFAULT.to_owned()));
+            });
+            assert_eq!(named.as_ref(), Some(&plain));
+            assert_eq!((plain.root, plain.image.as_deref()), (None, Some(IMAGE_DEFAULT)));
+            assert_eq!(plain.hide, [""; 0]);
+            let changes: [fn(&mut Spec); 2] = [
+                |spec| spec.image = Some("python".to_owned()),
+                |spec| spec.hide = Some(vec!["/opt".to_owned()]),
+            ];
+            for change in changes {
+                let other = shape(|spec| {
+                    spec.machine = kind;
+                    change(spec);
+                });
+                assert_ne!(other, named);
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_that_is_built_anew_makes_another_shape() {
+        let path = std::env::temp_dir().join(format!("burrow-image-{}", std::process::id()));
+        let shape = || {
+            shape(|spec| {
+                spec.machine = MachineKind::Qemu;
+                spec.image = Some(path.to_string_lossy().into_owned());
+            })
+        };
+        let absent = shape();
+        fs::write(&path, b"one").unwrap();
+        let first = shape();
+        assert_ne!(first, absent);
+        assert_eq!(shape(), first);
+        let text = serde_json::to_string(&first).unwrap();
+        assert_eq!(serde_json::from_str::<Option<Shape>>(&text).unwrap(), first);
+        fs::write(&path, b"another").unwrap();
+        let second = shape();
+        assert_ne!(second, first, "it was written over");
+        let new = path.with_extension("new");
+        fs::write(&new, b"another").unwrap();
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::File::options().write(true).open(&new).unwrap().set_modified(modified).unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert_ne!(shape(), second, "another file took its place");
+        fs::remove_file(path).unwrap();
     }
 }

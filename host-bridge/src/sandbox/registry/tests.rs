@@ -59,7 +59,7 @@ impl Machine for Fake {
         })
     }
 
-    fn adopt(&self, _: BoxId, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: BoxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             assert!(trace.process.is_some(), "the trace was not kept");
             if self.lives.load(Ordering::Relaxed) {

@@ -34,7 +34,7 @@ const PORTS: Missing = Missing {
 };
 const EGRESS: Missing = Missing {
     what: "egress",
-    why: "a process machine has a loopback interface and no other network, so nothing can be reached",
+    why: "a sandbox has a loopback interface and no other network, so nothing can be reached",
     hint: "leave it out: then the sandbox reaches nothing, which is what it will do",
 };
 const EGRESS_ELSEWHERE: Missing = Missing {

@@ -1,28 +1,49 @@
 //! The supervisor: the one process of a sandbox that the bridge can see.
 //!
-//! It is the agent's `launch` before it enters the namespaces. It lives exactly as long as the
+//! It is the agent's `launch` before it enters the namespaces, or the parent of a virtual machine's
+//! monitor and relay. It lives exactly as long as the
 //! sandbox: it ends when the sandbox ends, and the kernel kills the sandbox when it is killed. It
 //! is held by a pidfd, because a pid could be another process's by the time it is signalled.
 //!
-//! To kill a sandbox its *init* is killed: the supervisor then removes the control group and ends.
-//! Only when there is no init, or that did not help, the supervisor itself is killed.
+//! To kill a sandbox its *children* are killed: the supervisor then cleans up and ends. Only when
+//! there are none, or that did not help, the supervisor itself is killed.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use protocol::limits::STOP_MARGIN_HOST;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::Child;
 use tokio::sync::watch;
 
+use super::MachineExit;
 use super::identity::{ProcessIdentity, parent_of};
-use crate::machine::MachineExit;
+use crate::guest::{Guest, GuestError};
+use crate::limits::{ADOPT_DEADLINE, KILL_DEADLINE, STOP_GRACE_MAX};
+use crate::link::Address;
+
+/// First its children are killed, then it itself.
+const KILLS: u32 = 2;
+
+/// What is written down of one.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    #[serde(flatten)]
+    supervisor: ProcessIdentity,
+    /// They outlive it where it is killed from outside, and are a machine all the same.
+    #[serde(default)]
+    children: Vec<ProcessIdentity>,
+}
 
 /// A handle on a supervisor. Clones are the same process; dropping all of them leaves it alone.
 #[derive(Clone, Debug)]
@@ -83,7 +104,8 @@ impl Supervisor {
     /// fault.
     pub fn kill(&self) {
         let again = self.killed.swap(true, Ordering::Relaxed);
-        if again || !self.kill_init() {
+        let had_children = self.kill_children();
+        if again || !had_children {
             let _ = pidfd_send_signal(self.descriptor.as_fd(), Signal::KILL);
         }
     }
@@ -95,7 +117,7 @@ impl Supervisor {
 
     /// Kills the supervisor's children: the sandbox's init, or a virtual machine and its relay; false
     /// when none is found.
-    fn kill_init(&self) -> bool {
+    fn kill_children(&self) -> bool {
         // All are opened before the first is killed: its end may be that of the supervisor, and then the
         // others are nobody's children that we know.
         let supervisor = self.identity.pid;
@@ -120,8 +142,62 @@ impl Supervisor {
         let supervisor = self.identity.pid;
         // It has one thread.
         let path = format!("/proc/{supervisor}/task/{supervisor}/children");
-        let children = std::fs::read_to_string(path).unwrap_or_default();
+        let children = fs::read_to_string(path).unwrap_or_default();
         children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// Writes down who it is, before anything can be lost: a bridge that comes after one that was
+    /// cut off finds it by this.
+    pub fn note(&self, path: &Path) -> io::Result<()> {
+        let note = Note { supervisor: self.identity.clone(), children: self.children() };
+        // Whole or not at all: half a note would be a machine that nobody finds.
+        let new = path.with_extension("new");
+        fs::write(&new, serde_json::to_vec(&note)?)?;
+        fs::rename(new, path)
+    }
+
+    /// Kills the one that was written down there, and what it had started by then, if they live.
+    pub async fn end_noted(path: &Path) {
+        let noted = fs::read(path).ok().and_then(|note| serde_json::from_slice(&note).ok());
+        let Some(Note { supervisor, children }) = noted else { return };
+        for identity in [supervisor].into_iter().chain(children) {
+            if let Ok(Some(process)) = Self::find(&identity) {
+                process.stop(None, Duration::ZERO).await;
+            }
+        }
+    }
+
+    /// Dials the agent of a machine that an earlier bridge has started.
+    pub async fn return_to(&self, address: Address) -> Option<Guest> {
+        let mut options = super::guest_options();
+        options.connect_deadline = ADOPT_DEADLINE;
+        tokio::select! {
+            guest = Guest::connect(address, options) => guest.ok(),
+            _ = self.exited() => None,
+        }
+    }
+
+    /// Lets the agent stop what it has within `grace`, and kills what is there after that.
+    pub async fn stop(&self, guest: Option<Guest>, grace: Duration) {
+        let grace = grace.min(STOP_GRACE_MAX);
+        if let Some(guest) = guest.filter(|_| !grace.is_zero()) {
+            let asked = async {
+                // An agent that stops may cut the link before its answer is through.
+                match guest.shutdown(Some(grace)).await {
+                    Ok(()) | Err(GuestError::Link(_)) => drop(self.exited().await),
+                    // It refuses to stop: no need to wait for it.
+                    Err(_) => {}
+                }
+            };
+            let _ = tokio::time::timeout(grace + STOP_MARGIN_HOST, asked).await;
+        }
+        for _ in 0..KILLS {
+            if self.exited_within(Duration::ZERO).await.is_some() {
+                return;
+            }
+            self.kill();
+            self.exited_within(KILL_DEADLINE / KILLS).await;
+        }
     }
 
     /// Resolves when it has ended.
@@ -173,3 +249,6 @@ fn from_status(status: ExitStatus) -> MachineExit {
         (None, None) => MachineExit::Gone,
     }
 }
+
+#[cfg(test)]
+mod tests;
