@@ -209,10 +209,11 @@ fn the_deadline_of_the_call_is_the_programs_too() {
 fn what_a_program_leaves_behind_does_not_hold_up_its_result() {
     let (_server, client) = open();
     let begun = Instant::now();
-    let told = shell(&client, "sleep 20 & echo hi");
+    // Until it is the shell no more, and has arguments.
+    let told =
+        shell(&client, "sleep 20 & until grep -qa ^sleep /proc/$!/cmdline; do :; done; echo hi");
     assert!(begun.elapsed() < Duration::from_secs(3));
     assert_eq!((&told["stdout"], &told["left_behind_count"]), (&json!("hi\n"), &json!(1)));
-    // It may still be the shell that is about to become it, or have no arguments for a moment.
     let command = told["left_behind"][0]["command"].as_str().expect("a command");
     assert!(command.contains("sleep"), "{command}");
 }

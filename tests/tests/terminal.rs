@@ -210,7 +210,8 @@ fn leave(tmux: &Tmux) {
 fn ctrl_c_reaches_the_program_and_leaves_its_shell_alone() {
     let burrow = Burrow::new();
     let Some(tmux) = in_a_box(&burrow) else { return };
-    tmux.line("echo sleeping=$((1+1)); sleep 1000");
+    // Said by what has the terminal: its shell is between two programs after each.
+    tmux.line("sh -c 'echo sleeping=$((1+1)); exec sleep 1000'");
     tmux.wait_for("sleeping=2");
     tmux.keys(&["C-c"]);
     tmux.line("echo interrupted=$?");

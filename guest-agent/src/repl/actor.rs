@@ -155,9 +155,7 @@ impl Actor {
     /// Runs until the context is closed.
     pub async fn run(mut self) {
         while !self.over {
-            while let Some(order) = self.context.take_order() {
-                self.obey(order);
-            }
+            self.obey_all();
             // Not only when nothing else happens: a flood must not put a deadline off.
             self.due();
             self.advance().await;
@@ -172,6 +170,12 @@ impl Actor {
                     self.climb(RunEnd::Interrupted { by }, repl::Grace::default());
                 }
             }
+        }
+    }
+
+    fn obey_all(&mut self) {
+        while let Some(order) = self.context.take_order() {
+            self.obey(order);
         }
     }
 
@@ -222,9 +226,13 @@ impl Actor {
         if !self.prepared {
             // What the last run has said is on its way first.
             tokio::task::yield_now().await;
-            self.prepare();
+            // Whoever has asked for a run meanwhile may have ordered something before.
+            self.obey_all();
+            if self.phase == Phase::Ready && self.closing.is_none() {
+                self.prepare();
+            }
         }
-        if self.phase == Phase::Ready && self.context.has_queued() {
+        if self.phase == Phase::Ready && self.closing.is_none() && self.context.has_queued() {
             self.begin();
         }
     }

@@ -48,6 +48,8 @@ pub enum MachineError {
     Memory { bytes: u64, bytes_min: u64 },
     #[error("a {kind} machine needs a hypervisor that runs guests, and {source}: {remedy}")]
     NoHypervisor { kind: MachineKind, source: kvm::NoKvm, remedy: &'static str },
+    #[error("{variable} is {asked:?}, and the boards that there are are pc, q35 and microvm")]
+    Board { variable: &'static str, asked: String },
     #[error(transparent)]
     Api(#[from] ApiError),
     #[error("the machine's monitor did not do as it was told: {reason}")]
@@ -98,6 +100,7 @@ impl MachineError {
             | Self::Memory { .. }
             | Self::Kit(KitError::NoImage { .. })
             | Self::NoAddress
+            | Self::Board { .. }
             | Self::UselessAddress { .. } => Blame::Asked,
             Self::TooLarge { .. } => Blame::AskedTooMuch,
             Self::CannotSuspend { .. }

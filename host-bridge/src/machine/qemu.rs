@@ -6,6 +6,7 @@
 //! needs no rights and no kernel of a certain kind on the host.
 
 mod arguments;
+mod board;
 mod halt;
 mod probe;
 mod qmp;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use board::Board;
 pub use probe::{Accelerator, Probe, probe};
 
 use super::vmm::{Halt, Monitor, Plan, Programs, RELAY, find_program};
@@ -31,6 +33,8 @@ pub struct Qemu {
     pub accelerator: Option<Accelerator>,
     /// How the agent is reached.
     pub transport: Transport,
+    /// What the machine is made of; what the environment asks for when it is not said.
+    pub board: Option<Board>,
 }
 
 /// How the agent in the guest is reached.
@@ -58,7 +62,8 @@ impl Monitor for Qemu {
             Some(accelerator) => accelerator,
             None => probe::known(&program, plan),
         };
-        arguments::programs(program, relay, accelerator, plan)
+        let board = self.board.map_or_else(Board::asked_for, Ok)?;
+        arguments::programs(program, relay, accelerator, board, plan)
     }
 
     fn begin<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>> {

@@ -1,5 +1,7 @@
 //! How machines come up, in company and in vain.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tests::Burrow;
@@ -116,5 +118,44 @@ fn a_machine_that_cannot_come_up_says_how_far_it_came_and_leaves_nothing() {
     let mut command = burrow.command(&[&["run"], &MACHINE[..], &["--", "true"]].concat());
     let ran = command.env("BURROW_IMAGES", burrow.scratch()).output().expect("it runs");
     assert!(stderr(&ran).contains("just images"), "{}", stderr(&ran));
+    assert_eq!(leftovers(&burrow), Vec::<String>::new());
+}
+
+#[test]
+fn a_machine_runs_on_every_board_and_its_clock_is_right() {
+    if !machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::new();
+    // A second of the guest's beside one of the host's, as the guest counts it itself.
+    let script = "cat /sys/block/vda/ro /sys/block/vdb/ro | tr -d '\\n'; echo; \
+                  read -r up _ < /proc/uptime; echo $up; read -r _; \
+                  read -r up _ < /proc/uptime; echo $up";
+    for board in ["q35", "microvm"] {
+        let words =
+            [&["run"], &MACHINE[..], &["--scratch", "400M", "-i", "--", "sh", "-c", script]]
+                .concat();
+        let mut command = burrow.command(&words);
+        command.env("BURROW_QEMU_BOARD", board).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut ran = command.spawn().expect("it starts");
+        let mut lines = BufReader::new(ran.stdout.take().expect("piped")).lines();
+        let mut line = || lines.next().expect("a line").expect("UTF-8");
+        let read_only = line();
+        let mut seconds = || line().parse::<f64>().expect("seconds");
+        let first = seconds();
+        let began = Instant::now();
+        std::thread::sleep(Duration::from_secs(2));
+        ran.stdin.take().expect("piped").write_all(b"\n").expect("it reads");
+        let passed = seconds() - first;
+        let took = began.elapsed().as_secs_f64();
+        assert!(ran.wait().expect("it is ours").success());
+        assert_eq!(read_only, "10", "{board}: the image, and the disk that is written");
+        assert!((passed / took - 1.0).abs() < 0.2, "{board}: {passed} s of {took} s");
+    }
+    let words = [&["run"], &MACHINE[..], &["--", "true"]].concat();
+    let refused =
+        burrow.command(&words).env("BURROW_QEMU_BOARD", "virt").output().expect("it runs");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("pc, q35 and microvm"), "{told}");
     assert_eq!(leftovers(&burrow), Vec::<String>::new());
 }

@@ -17,6 +17,7 @@ use protocol::message::Channel;
 use protocol::requests::{Origin, Resize, Role, Signal, Target, TerminalSize};
 use protocol::{ExitRecord, SessionId};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 use super::super::output::{self, Sink, printable};
 use super::show::{Shown, goal_of, show};
@@ -63,6 +64,9 @@ impl Keyboard {
         matches!(self, Self::IfFree | Self::Take)
     }
 }
+
+/// How long the screen may take for what it is being given when we leave.
+const LAST_PIECE_MAX: Duration = Duration::from_secs(1);
 
 /// Why we are no longer in front of the session.
 #[derive(Debug)]
@@ -130,6 +134,22 @@ impl<'a> Screen<'a> {
     ) -> Result<Left> {
         let (goal, goal_seen) = watch::channel(None);
         let mut show = tokio::spawn(show(stream, from, goal_seen, Sink::stdout()?));
+        let left = self.stay(&goal, &mut show, notices, raw).await;
+        if !show.is_finished() {
+            // What is on its way to the screen comes before what is said by us, and nothing after it.
+            let _ = goal.send(Some(0));
+            let _ = tokio::time::timeout(LAST_PIECE_MAX, show).await;
+        }
+        left
+    }
+
+    async fn stay(
+        &mut self,
+        goal: &watch::Sender<Option<u64>>,
+        show: &mut JoinHandle<Result<Shown>>,
+        notices: &mut Notices,
+        raw: Option<&RawMode>,
+    ) -> Result<Left> {
         let mut ending = self.guest.wait_now(&self.session)?;
         let mut input = self.interactive.then(keyboard::listen);
         if self.keyboard.may_type() {
@@ -147,7 +167,7 @@ impl<'a> Screen<'a> {
                         Shown::Unread => Ok(Left::Unread),
                     };
                 }
-                shown = &mut show => match shown.context("the screen failed")?? {
+                shown = &mut *show => match shown.context("the screen failed")?? {
                     Shown::Unread => return Ok(Left::Unread),
                     // The terminal was closed by the last program on it; the record follows.
                     Shown::Everything => {

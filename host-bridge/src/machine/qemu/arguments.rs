@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::Accelerator;
+use super::board::{Board, Slots};
 use crate::machine::MachineError;
 use crate::machine::vmm::{GUEST_CID, ORDERS, Plan, Programs, Relay};
 
 /// The vsock device, and the connection to its relay. Its place on the bus is fixed, so that the
 /// machine that a snapshot of it becomes, which has it later, has all others where they were.
-pub const VSOCK_DEVICE: &str = "vhost-user-vsock-pci";
+pub const VSOCK_DEVICE: &str = "vhost-user-vsock";
 pub const VSOCK: &str = "vsock";
 pub const VHOST: &str = "vhost";
 pub const VSOCK_ADDRESS: &str = "0x1e";
@@ -30,6 +31,7 @@ pub fn programs(
     program: PathBuf,
     relay: Option<PathBuf>,
     accelerator: Accelerator,
+    board: Board,
     plan: &Plan,
 ) -> Result<Programs, MachineError> {
     let vhost = plan.directory.join("vhost");
@@ -37,17 +39,19 @@ pub fn programs(
     if relay.is_none() {
         asked.words.push(format!("burrow.serial={PORT_NAME}"));
     }
-    let mut machine = basics(program, accelerator, &asked)?;
+    let mut machine = basics(program, accelerator, board, &asked)?;
+    let mut slots = Slots::of(board);
     let mut word = |text: String| machine.push(OsString::from(text));
     word("-chardev".to_owned());
     if relay.is_some() {
         word(format!("socket,id={VHOST},path={}", escape(&vhost)));
         word("-device".to_owned());
-        word(format!("{VSOCK_DEVICE},id={VSOCK},chardev={VHOST},addr={VSOCK_ADDRESS}"));
+        let device = slots.device(VSOCK_DEVICE, Some(VSOCK_ADDRESS));
+        word(format!("{device},id={VSOCK},chardev={VHOST}"));
     } else {
         word(format!("socket,id=port,path={},server=on,wait=off", escape(&plan.serial())));
         word("-device".to_owned());
-        word("virtio-serial-pci,max_ports=2".to_owned());
+        word(format!("{},max_ports=2", slots.device("virtio-serial", None)));
         word("-device".to_owned());
         word(format!("virtserialport,chardev=port,name={PORT_NAME}"));
     }
@@ -59,7 +63,7 @@ pub fn programs(
             if disk.read_only { "on" } else { "off" }
         ));
         word("-device".to_owned());
-        word(format!("virtio-blk-pci,drive=disk{number}"));
+        word(format!("{},drive=disk{number}", slots.device("virtio-blk", None)));
     }
     word("-chardev".to_owned());
     word(format!("socket,id=monitor,path={},server=on,wait=off", escape(&plan.monitor())));
@@ -91,7 +95,7 @@ pub fn programs(
 pub fn awaiting(machine: Vec<OsString>) -> Vec<OsString> {
     let mut words = Vec::with_capacity(machine.len() + 2);
     let mut rest = machine.into_iter().peekable();
-    let (chardev, device) = (format!("socket,id={VHOST},"), format!("{VSOCK_DEVICE},"));
+    let (chardev, device) = (format!("socket,id={VHOST},"), format!("{VSOCK_DEVICE}-"));
     while let Some(word) = rest.next() {
         let is_vsocks = |next: &OsString| {
             let next = next.to_string_lossy();
@@ -109,6 +113,7 @@ pub fn awaiting(machine: Vec<OsString>) -> Vec<OsString> {
 pub fn basics(
     program: PathBuf,
     accelerator: Accelerator,
+    board: Board,
     plan: &Plan,
 ) -> Result<Vec<OsString>, MachineError> {
     let memory_mib = plan.memory_bytes.div_ceil(1024 * 1024);
@@ -120,7 +125,7 @@ pub fn basics(
     let mut words = vec![program.into_os_string()];
     let texts = [
         "-M".to_owned(),
-        "pc,memory-backend=memory".to_owned(),
+        format!("{},memory-backend=memory", board.machine()),
         "-object".to_owned(),
         format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on"),
         "-m".to_owned(),
@@ -141,10 +146,16 @@ pub fn basics(
         "-serial".to_owned(),
         "chardev:console".to_owned(),
         "-append".to_owned(),
-        format!("{KERNEL_WORDS} {}", plan.words.join(" ")),
+        [KERNEL_WORDS.to_owned()]
+            .into_iter()
+            .chain(board.kernel_word(accelerator))
+            .chain(plan.words.iter().cloned())
+            .collect::<Vec<_>>()
+            .join(" "),
     ];
     words.extend(texts.map(OsString::from));
-    for (flag, path) in [("-kernel", plan.kit.kernel()?), ("-initrd", plan.kit.initramfs()?)] {
+    for (flag, path) in [("-kernel", board.kernel(&plan.kit)?), ("-initrd", plan.kit.initramfs()?)]
+    {
         words.extend([OsString::from(flag), path.into_os_string()]);
     }
     Ok(words)

@@ -97,7 +97,8 @@ impl Halt for Qemu {
             return Ok(());
         }
         let (kind, what) = (MachineKind::Qemu, "be written down");
-        let reason = "it has a serial port instead of a vsock";
+        let reason =
+            "it has no vsock that could be taken away: a serial port, or a board other than pc";
         Err(MachineError::CannotSuspend { kind, what, reason })
     }
 
@@ -167,10 +168,10 @@ async fn runs(qmp: &mut Qmp) -> io::Result<bool> {
     Ok(status.get("running").and_then(Value::as_bool) == Some(true))
 }
 
-/// Whether the machine was started with a vsock, and not with what takes its place.
+/// Whether the machine was started with a vsock that can be taken away and given back.
 fn has_vsock(directory: &Path) -> bool {
-    let device = format!("{VSOCK_DEVICE},");
-    Made::noted(directory).is_ok_and(|made| made.words.iter().any(|word| word.starts_with(&device)))
+    let place = format!("{VSOCK_DEVICE}-pci,addr={VSOCK_ADDRESS},");
+    Made::noted(directory).is_ok_and(|made| made.words.iter().any(|word| word.starts_with(&place)))
 }
 
 async fn is_reachable(qmp: &mut Qmp, directory: &Path) -> bool {
@@ -318,7 +319,7 @@ async fn plug(qmp: &mut Qmp, directory: &Path) -> io::Result<()> {
     let backend = json!({ "type": "socket", "data": { "addr": address, "server": false } });
     qmp.execute("chardev-add", json!({ "id": VHOST, "backend": backend })).await?;
     let device = json!({
-        "driver": VSOCK_DEVICE, "id": VSOCK, "chardev": VHOST, "addr": VSOCK_ADDRESS
+        "driver": format!("{VSOCK_DEVICE}-pci"), "id": VSOCK, "chardev": VHOST, "addr": VSOCK_ADDRESS
     });
     qmp.execute("device_add", device).await.map(drop)
 }

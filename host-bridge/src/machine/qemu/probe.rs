@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::arguments;
+use super::board::Board;
 use crate::config::Paths;
 use crate::machine::vmm::Plan;
 
@@ -128,7 +129,7 @@ fn boot(program: &Path, plan: &Plan) -> Result<(), String> {
 }
 
 fn run(program: &Path, plan: &Plan) -> Result<(), String> {
-    let words = arguments::basics(program.to_owned(), Accelerator::Kvm, plan)
+    let words = arguments::basics(program.to_owned(), Accelerator::Kvm, Board::Pc, plan)
         .map_err(|error| error.to_string())?;
     let mut child = std::process::Command::new("/bin/sh")
         .args(["-c", TIED, "burrow-probe"])
