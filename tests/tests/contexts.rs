@@ -444,9 +444,9 @@ async fn of_many_readers_that_stand_still_the_oldest_is_given_up_and_told() {
     let sandbox = Sandbox::start_as(|spec| spec.memory_mib = Some(1024)).await;
     let guest = &sandbox.guest;
     let mut stuck = Vec::new();
-    // Each has time to say more than is kept for it.
+    // Each says more than is kept for it, in one breath.
     for _ in 0..36 {
-        let mut ask = RunCode::new(context("python"), "while True: print('x' * 10000)");
+        let mut ask = RunCode::new(context("python"), "while True: print('x' * 1000000)");
         ask.deadline = Some(slowed(Duration::from_millis(40)));
         stuck.push(guest.run_code(ask).await.expect("a run"));
     }

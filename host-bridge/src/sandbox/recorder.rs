@@ -63,6 +63,8 @@ impl Recorder {
         let mut since = 0;
         let mut following = JoinSet::new();
         let mut followed = HashSet::new();
+        // Recorded to their end. A list that was made before the agent knew still says that they wait.
+        let mut finished = HashSet::new();
         let mut first = true;
         // Held while any session runs.
         let mut at_work: Option<Activity> = None;
@@ -72,8 +74,11 @@ impl Recorder {
             let list = tokio::select! {
                 list = &mut listing => list,
                 Some(done) = following.join_next() => {
-                    if let Ok(key) = done {
+                    if let Ok((key, is_finished)) = done {
                         followed.remove(&key);
+                        if is_finished {
+                            finished.insert(key);
+                        }
                     }
                     continue;
                 }
@@ -104,16 +109,20 @@ impl Recorder {
                 let pruned = self.log.with(|log| log.retain(|session| known.contains(session)));
                 self.report(pruned);
             }
+            let key_of = |info: &SessionInfo| (info.session.clone(), run_of(info));
+            let listed: HashSet<_> = list.sessions.iter().map(key_of).collect();
+            finished.retain(|key| listed.contains(key));
             for info in list.sessions.into_iter().take(SESSIONS_MAX) {
-                let key = (info.session.clone(), run_of(&info));
+                let key = key_of(&info);
                 if info.holders.iter().any(|holder| holder == HOLDER)
                     && followed.len() < SESSIONS_MAX
+                    && !finished.contains(&key)
                     && followed.insert(key.clone())
                 {
                     let recorder = self.clone();
                     following.spawn(async move {
-                        recorder.follow(info).await;
-                        key
+                        let is_finished = recorder.follow(info).await;
+                        (key, is_finished)
                     });
                 }
             }
@@ -125,8 +134,8 @@ impl Recorder {
         while following.join_next().await.is_some() {}
     }
 
-    /// Records one session to its end.
-    async fn follow(&self, info: SessionInfo) {
+    /// Records one session, and says whether to its end.
+    async fn follow(&self, info: SessionInfo) -> bool {
         let session = info.session.clone();
         match self.record(info).await {
             Ok(()) => {
@@ -139,7 +148,7 @@ impl Recorder {
                 let _ = self.guest.release(release).await;
             }
             // The next bridge goes on from here.
-            Err(RecordError::Guest(GuestError::Link(_))) => return,
+            Err(RecordError::Guest(GuestError::Link(_))) => return false,
             // Somebody has released it, or the agent has forgotten it for its age.
             Err(RecordError::Guest(GuestError::Fault(fault)))
                 if matches!(fault.code, FaultCode::NotFound | FaultCode::Gone) => {}
@@ -147,10 +156,11 @@ impl Recorder {
             Err(error) => {
                 self.trouble(format!("session {session} is not recorded any more: {error}"));
                 tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
-                return;
+                return false;
             }
         }
         self.report(self.log.with(|log| log.released(&session)));
+        true
     }
 
     async fn record(&self, info: SessionInfo) -> Result<(), RecordError> {
