@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::boot::BootConfig;
+use tokio::time::timeout;
 
 pub use api::{Api, ApiError};
 pub use console::Tape;
@@ -49,7 +50,9 @@ use super::{
     MachineSpec, Running, Trace,
 };
 use crate::guest::Guest;
-use crate::limits::{VIRTUAL_BOOT_DEADLINE, VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE};
+use crate::limits::{
+    SNAPSHOT_CALL_DEADLINE, VIRTUAL_BOOT_DEADLINE, VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE,
+};
 use crate::link::Address;
 
 /// The port that agents listen on, and call at.
@@ -147,7 +150,7 @@ impl<M: Monitor> VirtualMachines<M> {
             None => VIRTUAL_BOOT_DEADLINE,
         };
         let error = tokio::select! {
-            told = tokio::time::timeout(deadline, born) => match told {
+            told = timeout(deadline, born) => match told {
                 Ok(Ok((guest, more))) => {
                     warnings.extend(more);
                     // By now it has all its children. Without them it is found all the same.
@@ -251,10 +254,18 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
             let Some(identity) = &trace.process else { return Adoption::Dead };
             let Ok(Some(supervisor)) = Supervisor::find(identity) else { return Adoption::Dead };
             let directory = kept.runtime.clone();
-            let stands_still = match self.0.halt() {
-                Some(halt) => halt.mend(&directory, trace.paused).await == Standing::StandsStill,
-                None => false,
+            let standing = match self.0.halt() {
+                Some(halt) => {
+                    let awaited = Awaited::bind(&directory.join(format!("vsock_{PORT}")));
+                    let standing = halt.mend(&directory, trace.paused).await;
+                    if let (Standing::RunsAnew, Ok(awaited)) = (standing, &awaited) {
+                        let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+                    }
+                    standing
+                }
+                None => Standing::Runs,
             };
+            let stands_still = standing == Standing::StandsStill;
             let guest = match trace.address.clone().filter(|_| !stands_still) {
                 Some(address) => supervisor.return_to(address).await,
                 None => None,
@@ -264,7 +275,7 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
             }
             if let Some(guest) = guest.as_ref().filter(|_| !stands_still) {
                 // It may have been left frozen, or with an old clock; what fails here is no loss.
-                let _ = tokio::time::timeout(WAKE_DEADLINE, guest.wake()).await;
+                let _ = timeout(WAKE_DEADLINE, guest.wake()).await;
             }
             let tape = Tape::new(Some(kept.state.clone()));
             tape.record(directory.join(plan::CONSOLE));

@@ -84,8 +84,9 @@ impl Halt for Qemu {
                 if paused && is_reachable(&mut qmp, directory).await && !runs(&mut qmp).await? {
                     return Ok::<_, io::Error>(Standing::StandsStill);
                 }
+                let was_reachable = is_reachable(&mut qmp, directory).await;
                 set_right(&mut qmp, directory).await?;
-                Ok(Standing::Runs)
+                Ok(if was_reachable { Standing::Runs } else { Standing::RunsAnew })
             };
             // A machine whose monitor does not answer is one whose agent may.
             mended.await.unwrap_or(Standing::Runs)

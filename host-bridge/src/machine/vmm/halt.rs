@@ -67,5 +67,8 @@ pub struct Saving {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Runs,
+    /// It runs, and the way to its agent was made anew: the agent calls when it has found out, and must
+    /// not be dialled before.
+    RunsAnew,
     StandsStill,
 }

@@ -15,7 +15,7 @@ use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::Command;
 
 use super::{Plan, Supervisor};
-use crate::machine::{MachineError, MachineExit};
+use crate::machine::{MachineError, MachineExit, ProcessIdentity};
 
 /// The relay's name, by which distributions and its own installer know it.
 pub const RELAY: &str = "vhost-device-vsock";
@@ -120,15 +120,28 @@ pub fn from_shell(exit: MachineExit) -> MachineExit {
 /// is none.
 pub async fn outlived(supervisor: Supervisor, name: &str) {
     let found = supervisor.children().into_iter().find_map(|identity| {
-        let command = std::fs::read_to_string(format!("/proc/{}/comm", identity.pid)).ok()?;
-        // The kernel keeps fifteen letters of a name.
-        let is_it = name.starts_with(command.trim_end()) && !command.trim_end().is_empty();
-        is_it.then(|| Supervisor::find(&identity).ok().flatten()).flatten()
+        is_called(&identity, name).then(|| Supervisor::find(&identity).ok().flatten()).flatten()
     });
     match found {
         Some(process) => drop(process.exited().await),
         None => std::future::pending().await,
     }
+}
+
+/// Whether the machine itself is there: a child of the supervisor that is neither the relay nor the
+/// shell that watches the tie.
+pub fn has_machine(supervisor: &Supervisor) -> bool {
+    let children = supervisor.children();
+    children.iter().any(|child| !is_called(child, RELAY) && !is_called(child, "sh"))
+}
+
+fn is_called(process: &ProcessIdentity, name: &str) -> bool {
+    let command = std::fs::read_to_string(format!("/proc/{}/comm", process.pid));
+    // The kernel keeps fifteen letters of a name.
+    command.is_ok_and(|command| {
+        let command = command.trim_end();
+        !command.is_empty() && name.starts_with(command)
+    })
 }
 
 impl Programs {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::programs::{RELAY, from_shell, outlived};
+use super::programs::{RELAY, from_shell, has_machine, outlived};
 use super::{MONITOR_LOG, Monitor, Tape};
 use crate::guest::Guest;
 use crate::limits::{CONSOLE_BYTES_MAX, MONITOR_LOG_LOOK_PAUSE, SET_RIGHT_MAX};
@@ -113,6 +113,7 @@ fn watch_over(
         let mut has_followed = follow.is_none();
         let mut followed = follow.unwrap_or_else(|| Box::pin(pending()));
         let mut relay = Box::pin(outlived(supervisor.clone(), RELAY));
+        let mut has_relay = true;
         let mut look = tokio::time::interval(MONITOR_LOG_LOOK_PAUSE);
         loop {
             tokio::select! {
@@ -120,7 +121,12 @@ fn watch_over(
                     has_followed = true;
                     told.send_replace(word);
                 }
-                () = &mut relay => {
+                // The shell ends it when the machine has ended, and then itself.
+                () = &mut relay, if has_relay => {
+                    has_relay = false;
+                    if !has_machine(&supervisor) {
+                        continue;
+                    }
                     told.send_replace(Some("the relay of its vsock has ended".to_owned()));
                     supervisor.kill();
                     break;

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::PORT;
 use super::awaited::Awaited;
 use super::made::{MANIFEST, Made, Manifest};
-use super::{Halt, Saving, Virtual};
+use super::{Halt, Saving, Standing, Virtual};
 use crate::guest::{Adoption, Guest, GuestError};
 use crate::limits::{RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, WAKE_DEADLINE};
 use crate::machine::{BoxFuture, MachineError, MachineSpec, Resumed, Suspend};
@@ -94,8 +94,11 @@ impl Virtual {
         if !self.disturbed.swap(false, Ordering::Relaxed) {
             return;
         }
-        let Ok(halt) = self.halt() else { return };
-        halt.mend(&self.directory, false).await;
+        let (Ok(halt), Ok(awaited)) = (self.halt(), self.await_call()) else { return };
+        if halt.mend(&self.directory, false).await == Standing::RunsAnew {
+            let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+        }
+        drop(awaited);
         self.paused.store(false, Ordering::Relaxed);
         let _ = self.wake_again(true).await;
     }
