@@ -6,10 +6,10 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::limits::SOCKET_PATH_BYTES_MAX;
@@ -18,6 +18,9 @@ use crate::limits::SOCKET_PATH_BYTES_MAX;
 pub const PRIVATE_DIRECTORY: u32 = 0o700;
 /// The mode of every file that the bridge makes for itself.
 pub const PRIVATE_FILE: u32 = 0o600;
+
+/// What a file is called that is to become one.
+const NEW_SUFFIX: &str = ".new";
 
 /// The longest name below the runtime directory that a socket is bound to.
 const SOCKET_NAME_LONGEST: &str = "/boxes/0123456789ab/agent.sock";
@@ -137,6 +140,18 @@ fn absolute(variable: &'static str, path: PathBuf) -> Result<PathBuf, PathsError
 /// Makes one private directory with those above it.
 pub fn make_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path)
+}
+
+/// Writes a file of a directory so that a reader and a crash find the old one or the new.
+pub fn write_durably(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = directory.join(format!("{name}{NEW_SUFFIX}"));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+    let mut file = options.open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, directory.join(name))?;
+    File::open(directory)?.sync_all()
 }
 
 fn prepare_private(variable: &'static str, path: &Path) -> Result<(), PathsError> {

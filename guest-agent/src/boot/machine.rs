@@ -106,10 +106,9 @@ fn boot(
     stage: &mut Stage,
     report: &mut Vec<StepReport>,
 ) -> Result<(), BootError> {
+    run(steps::HEAR, stage, report)?;
     if in_initramfs {
         run(steps::INITRAMFS, stage, report)?;
-    } else {
-        run(steps::DISK, stage, report)?;
     }
     if in_place {
         disk::keep_root(stage);

@@ -91,7 +91,8 @@ impl Guest {
 
 const _: () = assert!(ADOPTION_ENTROPY_BYTES <= ENTROPY_BYTES_MAX);
 
-fn now_us() -> u64 {
+/// Microseconds since 1970; zero on a host whose clock stands before that.
+pub fn now_us() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since_1970.map_or(0, |since| since.as_micros() as u64)
 }

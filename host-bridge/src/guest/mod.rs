@@ -27,6 +27,7 @@ use std::os::unix::net::UnixStream;
 use protocol::AgentId;
 use protocol::hello::AgentInfo;
 
+pub(crate) use adoption::now_us;
 pub use adoption::{Adoption, Frozen, Thawed};
 pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;

@@ -49,10 +49,8 @@ use super::{
     Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineKind,
     MachineSpec, Running, Trace,
 };
-use crate::guest::Guest;
-use crate::limits::{
-    SNAPSHOT_CALL_DEADLINE, VIRTUAL_BOOT_DEADLINE, VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE,
-};
+use crate::guest::{Guest, now_us};
+use crate::limits::{VIRTUAL_BOOT_DEADLINE, VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE};
 use crate::link::Address;
 
 /// The port that agents listen on, and call at.
@@ -158,8 +156,13 @@ impl<M: Monitor> VirtualMachines<M> {
                         warnings.push(format!("its processes are not written down: {error}"));
                     }
                     half_made.kept = true;
-                    let held = cpu_millis.is_some().then(|| spec.id.clone());
-                    let place = At { directory: plan.directory.clone(), directories: spec.directories, held };
+                    // Of one that is kept, whoever removes it removes that too.
+                    let is_held = cpu_millis.is_some() && spec.directories.is_none();
+                    let place = At {
+                        directory: plan.directory.clone(),
+                        directories: spec.directories,
+                        held: is_held.then_some(spec.id),
+                    };
                     let mut running = self.at(place, Some(guest), supervisor, Some(address), tape);
                     running.warnings = warnings;
                     running.tie = tie;
@@ -181,7 +184,6 @@ impl<M: Monitor> VirtualMachines<M> {
         // What the kernel said last says more than how its machine went.
         let console = [own.tail(), tape.settled().await].join("\n");
         half_made.end().await;
-        cgroup::remove(&spec.id).await;
         Err(error.with_console(console.trim()))
     }
 }
@@ -249,20 +251,13 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
         Box::pin(self.launch(spec))
     }
 
-    fn adopt(&self, id: BoxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: BoxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = &trace.process else { return Adoption::Dead };
             let Ok(Some(supervisor)) = Supervisor::find(identity) else { return Adoption::Dead };
             let directory = kept.runtime.clone();
             let standing = match self.0.halt() {
-                Some(halt) => {
-                    let awaited = Awaited::bind(&directory.join(format!("vsock_{PORT}")));
-                    let standing = halt.mend(&directory, trace.paused).await;
-                    if let (Standing::RunsAnew, Ok(awaited)) = (standing, &awaited) {
-                        let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
-                    }
-                    standing
-                }
+                Some(halt) => suspend::mend(halt, &directory, trace.paused).await,
                 None => Standing::Runs,
             };
             let stands_still = standing == Standing::StandsStill;
@@ -279,7 +274,7 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
             }
             let tape = Tape::new(Some(kept.state.clone()));
             tape.record(directory.join(plan::CONSOLE));
-            let place = At { directory, directories: Some(kept), held: Some(id) };
+            let place = At { directory, directories: Some(kept), held: None };
             let found = self.at(place, guest, supervisor, trace.address, tape);
             found.paused.store(stands_still, std::sync::atomic::Ordering::Relaxed);
             Adoption::Alive(Arc::new(found))
@@ -307,9 +302,7 @@ fn boot_config(spec: &MachineSpec) -> BootConfig {
 
 /// The frame that says so, with the time as it is now: a machine takes seconds to come up.
 fn frame_now(config: BootConfig) -> Result<Vec<u8>, MachineError> {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let time_us = since.map_or(0, |since| since.as_micros() as u64);
-    super::boot::frame(&BootConfig { time_us, ..config })
+    super::boot::frame(&BootConfig { time_us: now_us(), ..config })
 }
 
 /// What monitor, relay and shell say themselves, in a sandbox's state directory.
@@ -344,6 +337,7 @@ async fn end(supervisor: Option<Supervisor>, plan: Arc<Plan>) {
             return;
         }
     }
+    cgroup::remove(&plan.id).await;
     plan.remove();
 }
 

@@ -462,7 +462,7 @@ async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>
 }
 
 /// Waits for a point in time, and for ever for none.
-async fn reached(at: Option<Instant>) {
+pub(super) async fn reached(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => pending().await,

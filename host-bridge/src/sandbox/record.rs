@@ -4,24 +4,21 @@
 //! an fsync, so a reader and a crash find the old or the new. (The store in `SQLite`, with history
 //! and audit, comes with a later issue; then these files become its rows.)
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::label::Labels;
 use super::{Name, SandboxRef, Spec, State};
-use crate::config::PRIVATE_FILE;
+use crate::config::write_durably;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::link::Address;
 use crate::machine::{BoxId, MachineKind, Trace};
 
 /// The name of the file in a sandbox's state directory.
 pub const RECORD_FILE: &str = "box.json";
-/// What a file is called that is to become one.
-const NEW_SUFFIX: &str = ".new";
 
 /// A sandbox as people and programs are told of it. It holds no value of the environment, because
 /// those may be secrets.
@@ -143,18 +140,6 @@ impl Kept {
     }
 }
 
-/// Writes a file of a directory so that a reader and a crash find the old one or the new.
-pub(super) fn write_durably(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let new = directory.join(format!("{name}{NEW_SUFFIX}"));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
-    let mut file = options.open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, directory.join(name))?;
-    File::open(directory)?.sync_all()
-}
-
 /// Milliseconds since 1970; zero on a host whose clock stands before that.
 pub(super) fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -163,6 +148,8 @@ pub(super) fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::sandbox::{ExpiryKind, Why};
 

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{now_ms, write_durably};
+use super::record::now_ms;
 use super::{MachineKind, Name, Record, SandboxError, SandboxRef, Spec};
-use crate::config::make_private_directory;
+use crate::config::{make_private_directory, write_durably};
 use crate::limits::{
     RECORD_BYTES_MAX, SNAPSHOT_MARGIN_BYTES, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX,
     VIRTUAL_MEMORY_BYTES_DEFAULT,

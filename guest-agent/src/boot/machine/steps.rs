@@ -5,22 +5,19 @@ use super::super::Need::{BestEffort, Fatal};
 use super::super::{Step, devices, network, privileges, root};
 use super::{disk, host, kernel, modules, net};
 
-/// In an initramfs: drivers, the word of the host, and the two layers of the root to be. The scratch
-/// file system is the root afterwards, as it is on the process machine.
-pub(super) const INITRAMFS: &[Step] = &[
+/// Drivers, and the word of the host.
+pub(super) const HEAR: &[Step] = &[
     Step { name: "modules", need: BestEffort, run: modules::load_all },
     Step { name: "host", need: Fatal, run: host::hear },
     Step { name: "clock", need: BestEffort, run: kernel::set_clock },
+];
+
+/// In an initramfs: the two layers of the root to be. The scratch file system is the root afterwards,
+/// as it is on the process machine.
+pub(super) const INITRAMFS: &[Step] = &[
     Step { name: "scratch", need: Fatal, run: disk::mount_scratch },
     Step { name: "image", need: Fatal, run: disk::mount_image },
     Step { name: "leave-initramfs", need: Fatal, run: disk::leave_initramfs },
-];
-
-/// On a disk that the kernel has mounted.
-pub(super) const DISK: &[Step] = &[
-    Step { name: "modules", need: BestEffort, run: modules::load_all },
-    Step { name: "host", need: Fatal, run: host::hear },
-    Step { name: "clock", need: BestEffort, run: kernel::set_clock },
 ];
 
 /// The overlay over an image that the initramfs has found.

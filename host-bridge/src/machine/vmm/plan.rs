@@ -131,7 +131,7 @@ impl Plan {
 
     /// The socket on which the guest's calls arrive.
     pub fn calls(&self) -> PathBuf {
-        self.directory.join(format!("vsock_{PORT}"))
+        calls(&self.directory)
     }
 
     /// The machine's console: a socket, or a pipe where the monitor has it as its stdout.
@@ -161,6 +161,11 @@ impl Plan {
     }
 }
 
+/// The socket on which the guest of a machine with its sockets there calls.
+pub fn calls(directory: &Path) -> PathBuf {
+    directory.join(format!("vsock_{PORT}"))
+}
+
 fn temporary(id: &BoxId) -> PathBuf {
     std::env::temp_dir().join(format!("burrow-{id}"))
 }
@@ -170,8 +175,8 @@ fn remove(directory: &Path, temporary: bool) {
         fs::remove_dir_all(directory).ok();
         return;
     }
-    let calls = format!("vsock_{PORT}");
-    for name in ["vsock", &calls, "vhost", CONSOLE, SERIAL, MONITOR, ORDERS, MADE, NOTE] {
+    fs::remove_file(calls(directory)).ok();
+    for name in ["vsock", "vhost", CONSOLE, SERIAL, MONITOR, ORDERS, MADE, NOTE] {
         fs::remove_file(directory.join(name)).ok();
     }
     for name in [JAIL, RESTORED] {

@@ -26,7 +26,7 @@ pub struct At {
     pub directory: PathBuf,
     /// Where it keeps what outlives a bridge.
     pub directories: Option<Directories>,
-    /// Control groups of this name hold it, and go with it.
+    /// Control groups of this name hold it, and go with it: nobody else knows of them.
     pub held: Option<BoxId>,
 }
 

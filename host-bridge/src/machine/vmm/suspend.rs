@@ -10,15 +10,14 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::timeout;
 
-use super::PORT;
 use super::awaited::Awaited;
 use super::made::{MANIFEST, Made, Manifest};
-use super::{Halt, Saving, Standing, Virtual};
-use crate::guest::{Adoption, Guest, GuestError};
+use super::{Halt, Saving, Standing, Virtual, plan};
+use crate::config::write_durably;
+use crate::guest::{Adoption, Guest, GuestError, now_us};
 use crate::limits::{RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, WAKE_DEADLINE};
 use crate::machine::{BoxFuture, MachineError, MachineSpec, Resumed, Suspend};
 
@@ -77,7 +76,7 @@ impl Virtual {
     }
 
     fn await_call(&self) -> Result<Awaited, MachineError> {
-        let bound = Awaited::bind(&self.directory.join(format!("vsock_{PORT}")));
+        let bound = Awaited::bind(&plan::calls(&self.directory));
         let action = "bind the socket that the agent calls";
         bound.map_err(|source| MachineError::Host { action, source })
     }
@@ -94,11 +93,8 @@ impl Virtual {
         if !self.disturbed.swap(false, Ordering::Relaxed) {
             return;
         }
-        let (Ok(halt), Ok(awaited)) = (self.halt(), self.await_call()) else { return };
-        if halt.mend(&self.directory, false).await == Standing::RunsAnew {
-            let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
-        }
-        drop(awaited);
+        let Ok(halt) = self.halt() else { return };
+        mend(halt, &self.directory, false).await;
         self.paused.store(false, Ordering::Relaxed);
         let _ = self.wake_again(true).await;
     }
@@ -164,27 +160,30 @@ impl Virtual {
         saved?;
         woken?;
         let written = serde_json::to_vec_pretty(&manifest).map_err(std::io::Error::from);
-        let written = written.and_then(|bytes| write_durably(&into.join(MANIFEST), &bytes));
+        let written = written.and_then(|bytes| write_durably(into, MANIFEST, &bytes));
         written.map_err(host("write the snapshot's description"))
     }
 }
 
+/// Brings a machine back into order, and waits for its agent where that must not be dialled before.
+pub(super) async fn mend(halt: &dyn Halt, directory: &Path, paused: bool) -> Standing {
+    // Before the agent can call: one that finds nobody takes its time for the next try.
+    let awaited = Awaited::bind(&plan::calls(directory));
+    let standing = halt.mend(directory, paused).await;
+    if let (Standing::RunsAnew, Ok(awaited)) = (standing, awaited) {
+        let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+    }
+    standing
+}
+
 /// Counting digests of some hundred megabytes is nothing for a thread that others need.
 async fn digested(made: Made, version: String, agent: String) -> Result<Manifest, MachineError> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now_ms = since.map_or(0, |since| since.as_millis() as u64);
+    let now_ms = now_us() / 1000;
     let digested = tokio::task::spawn_blocking(move || made.manifest(version, agent, now_ms));
     digested.await.unwrap_or_else(|error| {
         let source = std::io::Error::other(error);
         Err(MachineError::Host { action: "count digests", source })
     })
-}
-
-fn write_durably(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut file = std::fs::File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 /// Tells an agent whose machine stood still what time it is, and to let everything go on.

@@ -12,6 +12,7 @@ use crate::guest::GuestError;
 use crate::limits::POOL_CHECK_DEADLINE;
 use crate::link::LinkError;
 use crate::machine::{BoxId, MachineExit, Running};
+use crate::sandbox::owner::reached;
 
 /// Why a machine that was ready cannot be given to anybody.
 #[derive(Debug, thiserror::Error)]
@@ -97,13 +98,6 @@ async fn until_gone(
             return Some(Gone::Outdated);
         }
         shelf.stock().has_proved_good();
-    }
-}
-
-async fn reached(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 
