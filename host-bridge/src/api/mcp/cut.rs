@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::KEPT_BYTES_MAX;
+use crate::api::budget::Share;
 
 /// One of the two outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -41,10 +42,16 @@ pub struct Page {
 }
 
 impl Output {
-    pub fn add(&mut self, bytes: &[u8]) {
+    /// Takes in what comes next. What `memory` has no room for is counted alone, and so is all that
+    /// follows.
+    pub fn add(&mut self, bytes: &[u8], memory: &Share) {
+        let is_whole = self.total_bytes == self.bytes.len() as u64;
         self.total_bytes += bytes.len() as u64;
-        let room = KEPT_BYTES_MAX - self.bytes.len();
-        self.bytes.extend_from_slice(&bytes[..room.min(bytes.len())]);
+        let room = if is_whole { KEPT_BYTES_MAX - self.bytes.len() } else { 0 };
+        let kept = room.min(bytes.len());
+        if memory.try_grow(kept) {
+            self.bytes.extend_from_slice(&bytes[..kept]);
+        }
     }
 
     /// Bytes that were lost before they came here.
@@ -97,6 +104,8 @@ pub struct Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::budget::Budget;
+    use crate::api::limits::MEMORY_STEP_BYTES;
 
     #[test]
     fn pages_end_between_characters_and_join_to_the_whole() {
@@ -128,12 +137,24 @@ mod tests {
 
     #[test]
     fn an_output_keeps_its_beginning_and_counts_the_rest() {
+        let memory = Budget::new(u64::MAX).share();
         let mut output = Output::default();
-        output.add(&vec![b'a'; KEPT_BYTES_MAX - 1]);
-        output.add(b"bcd");
+        output.add(&vec![b'a'; KEPT_BYTES_MAX - 1], &memory);
+        output.add(b"bcd", &memory);
         output.lose(2);
         assert_eq!(output.kept_bytes(), KEPT_BYTES_MAX);
         assert_eq!(output.total_bytes(), KEPT_BYTES_MAX as u64 + 4);
         assert_eq!(output.page(KEPT_BYTES_MAX - 1, 9).text, "b");
+    }
+
+    #[test]
+    fn nothing_is_kept_behind_what_there_was_no_memory_for() {
+        let memory = Budget::new(0).share();
+        let mut output = Output::default();
+        output.add(b"first", &memory);
+        output.add(&vec![b'x'; MEMORY_STEP_BYTES as usize], &memory);
+        output.add(b"last", &memory);
+        assert_eq!(output.page(0, 99), Page { text: "first".to_owned(), next: None });
+        assert_eq!(output.total_bytes(), 9 + MEMORY_STEP_BYTES);
     }
 }

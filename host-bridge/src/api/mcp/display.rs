@@ -11,6 +11,7 @@ use rmcp::model::{ContentBlock, ResourceContents};
 
 use super::limits::{DISPLAYS_BYTES_MAX, DISPLAYS_MAX, IMAGE_BYTES_MAX};
 use super::mime::is_picture;
+use crate::api::budget::Share;
 
 /// The displays of a run that is under way, each as it was last updated.
 #[derive(Debug, Default)]
@@ -22,17 +23,20 @@ pub struct Displays {
 }
 
 impl Displays {
-    pub fn take(&mut self, display: Display) {
+    /// Takes in what comes next, if there is room for it, also in `memory`.
+    pub fn take(&mut self, display: Display, memory: &Share) {
         let before = (display.role == DisplayRole::Update && display.id.is_some())
             .then(|| self.shown.iter().position(|known| known.id == display.id))
             .flatten();
         let freed = before.map_or(0, |at| bytes_of(&self.shown[at]));
         let bytes = bytes_of(&display);
         let has_place = before.is_some() || self.shown.len() < DISPLAYS_MAX;
-        if !has_place || self.bytes - freed + bytes > DISPLAYS_BYTES_MAX {
+        let has_room = has_place && self.bytes - freed + bytes <= DISPLAYS_BYTES_MAX;
+        if !has_room || !memory.try_grow(bytes) {
             self.left_out += 1;
             return;
         }
+        memory.shrink(freed);
         self.bytes = self.bytes - freed + bytes;
         match before {
             Some(at) => self.shown[at] = display,
@@ -115,6 +119,7 @@ fn is_plain(mime: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::budget::Budget;
 
     fn display(role: DisplayRole, id: Option<&str>, forms: &[(&str, &[u8])]) -> Display {
         let data = forms
@@ -151,12 +156,14 @@ mod tests {
     #[test]
     fn an_update_takes_the_place_of_what_it_updates_and_too_many_are_counted() {
         let mut displays = Displays::default();
-        displays.take(display(DisplayRole::Shown, Some("bar"), &[("text/plain", b"1 %")]));
-        displays.take(display(DisplayRole::Update, Some("bar"), &[("text/plain", b"99 %")]));
+        let memory = Budget::new(u64::MAX).share();
+        let mut take = |shown| displays.take(shown, &memory);
+        take(display(DisplayRole::Shown, Some("bar"), &[("text/plain", b"1 %")]));
+        take(display(DisplayRole::Update, Some("bar"), &[("text/plain", b"99 %")]));
         for _ in 0..DISPLAYS_MAX {
-            displays.take(display(DisplayRole::Shown, None, &[("text/plain", b"x")]));
+            take(display(DisplayRole::Shown, None, &[("text/plain", b"x")]));
         }
-        displays.take(display(DisplayRole::Shown, None, &[("image/png", &vec![0; 9_000_000])]));
+        take(display(DisplayRole::Shown, None, &[("image/png", &vec![0; 9_000_000])]));
         let content = displays.into_content("burrow://x");
         assert_eq!(content[0].as_text().expect("text").text, "99 %");
         assert_eq!(content.len(), DISPLAYS_MAX + 1);

@@ -33,9 +33,9 @@ pub const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 /// the person who reads what it has done.
 pub const OWN_SANDBOX_IDLE: Duration = Duration::from_secs(30 * 60);
 /// Sessions over HTTP, of all keys. Each keeps some megabytes at most.
-pub const SESSIONS_MAX: usize = 256;
+pub const SESSIONS_MAX: usize = 128;
 /// The same of one key; a new one takes the place of the one that is idle longest.
-pub const SESSIONS_PER_KEY_MAX: usize = 64;
+pub const SESSIONS_PER_KEY_MAX: usize = 32;
 /// A session over HTTP without a call under way for so long is ended. No longer than its sandbox
 /// lives.
 pub const SESSION_IDLE_MAX: Duration = OWN_SANDBOX_IDLE;

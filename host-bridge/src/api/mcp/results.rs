@@ -107,11 +107,13 @@ impl Results {
 mod tests {
     use super::super::limits::KEPT_BYTES_MAX;
     use super::*;
+    use crate::api::budget::Budget;
 
     fn outputs(stdout: usize, stderr: usize) -> Outputs {
         let mut outputs = Outputs::default();
-        outputs.stdout.add(&vec![b'o'; stdout]);
-        outputs.stderr.add(&vec![b'e'; stderr]);
+        let memory = Budget::new(u64::MAX).share();
+        outputs.stdout.add(&vec![b'o'; stdout], &memory);
+        outputs.stderr.add(&vec![b'e'; stderr], &memory);
         outputs
     }
 

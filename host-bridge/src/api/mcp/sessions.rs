@@ -27,7 +27,6 @@ use crate::api::{Api, Inner};
 pub type Service = StreamableHttpService<Server, LocalSessionManager>;
 
 /// See the module's description.
-#[derive(Default)]
 pub struct Sessions {
     config: OnceLock<StreamableHttpServerConfig>,
     service: OnceLock<Service>,
@@ -56,6 +55,22 @@ struct Owned {
 pub struct Busy {
     table: Arc<Mutex<Table>>,
     name: String,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let mut manager = LocalSessionManager::default();
+        // A run that says nothing for long is no reason to end its session; when there is one is known
+        // here.
+        manager.session_config.keep_alive = None;
+        Self {
+            config: OnceLock::new(),
+            service: OnceLock::new(),
+            manager: Arc::new(manager),
+            table: Arc::default(),
+            is_swept: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Sessions {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::output::{notes, shown_outputs};
+use crate::api::budget::Share;
 use crate::api::call::{Inside, passed};
 use crate::api::mcp::cut::{Output, Rest, page};
 use crate::api::mcp::display::Displays;
@@ -128,7 +129,7 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let (context, language) = (ask.context.context.clone(), ask.context.language.clone());
     let progress = Progress::begin(&work.context, limit);
     let run = inside.guest.run_code_now(ask)?;
-    let mut told = Told::default();
+    let mut told = Told::new(work.api.budget().share());
     let (finished, is_given_up) = follow(&work, run, give_up_at, &progress, &mut told).await?;
     drop(progress);
     let over = Ended { finished, given_up: is_given_up.then_some(limit) };
@@ -215,8 +216,9 @@ async fn follow(
 }
 
 /// What a run says, on its way into an answer.
-#[derive(Default)]
 struct Told {
+    /// Of all calls.
+    memory: Share,
     outputs: Outputs,
     displays: Displays,
     error: Option<ErrorReport>,
@@ -225,21 +227,32 @@ struct Told {
 }
 
 impl Told {
+    fn new(memory: Share) -> Self {
+        Self {
+            memory,
+            outputs: Outputs::default(),
+            displays: Displays::default(),
+            error: None,
+            lost: None,
+            late: Output::default(),
+        }
+    }
+
     fn hear(&mut self, what: Happening, progress: &Progress) -> Option<Finished> {
         match what {
             Happening::Stdout { bytes } => {
                 progress.count(bytes.as_bytes().len());
-                self.outputs.stdout.add(bytes.as_bytes());
+                self.outputs.stdout.add(bytes.as_bytes(), &self.memory);
             }
             Happening::Stderr { bytes } => {
                 progress.count(bytes.as_bytes().len());
-                self.outputs.stderr.add(bytes.as_bytes());
+                self.outputs.stderr.add(bytes.as_bytes(), &self.memory);
             }
-            Happening::Display(display) => self.displays.take(display),
+            Happening::Display(display) => self.displays.take(display, &self.memory),
             Happening::Error(report) => self.error = Some(report),
             Happening::Started(started) => self.lost = started.lost.or(self.lost.take()),
             Happening::Lost { reason } => self.lost = Some(reason),
-            Happening::Late(late) => self.late.add(late.bytes.as_bytes()),
+            Happening::Late(late) => self.late.add(late.bytes.as_bytes(), &self.memory),
             Happening::Finished(finished) => return Some(finished),
             Happening::Artifact(_) | Happening::InputRequest { .. } | Happening::Gap { .. } => {}
         }

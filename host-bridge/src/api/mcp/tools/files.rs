@@ -94,6 +94,8 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
     let mut is_over = fill(&mut output, &mut bytes, mime::HEAD_BYTES).await?;
     let is_picture = offset == 0 && mime::is_picture(mime::of(&path, &bytes, false));
     let wanted = if is_picture { IMAGE_BYTES_MAX + 1 } else { limit };
+    let memory = work.api.budget().share();
+    memory.grow(wanted)?;
     is_over = is_over || fill(&mut output, &mut bytes, wanted).await?;
     if is_picture && bytes.len() > IMAGE_BYTES_MAX {
         let message = format!("{path} is a picture of more than {IMAGE_BYTES_MAX} bytes");

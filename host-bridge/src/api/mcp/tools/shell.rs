@@ -105,7 +105,7 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
         limits: GroupLimits::default(),
     };
     let progress = Progress::begin(&work.context, limit);
-    let mut outputs = Outputs::default();
+    let (mut outputs, memory) = (Outputs::default(), work.api.budget().share());
     let mut execution = Execution::begin(&inside.guest, &start)?;
     // Whatever ends this call before the command has ended, ends the command.
     let mut leash = Leash::new(inside.guest.clone(), start.session.clone(), OnDisconnect::Cancel);
@@ -120,7 +120,7 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
             Some(Event::Started(_)) => {}
             Some(Event::Output { channel, bytes, .. }) => {
                 progress.count(bytes.len());
-                of(&mut outputs, channel).add(&bytes);
+                of(&mut outputs, channel).add(&bytes, &memory);
             }
             Some(Event::Gap { channel, from, to }) => {
                 of(&mut outputs, channel).lose(to.saturating_sub(from));
