@@ -20,6 +20,9 @@ use crate::api::{Api, Inner};
 /// What models are told of all tools together.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
+/// The longest name that is repeated to whoever asked for it.
+const NAME_CHARS_SHOWN: usize = 64;
+
 /// See the module's description.
 pub struct Server {
     /// A session shall not keep the door: the door keeps the sessions.
@@ -87,10 +90,9 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let entry = tools::find(&request.name).ok_or_else(|| {
-            let message = format!(
-                "there is no tool {:?}; tools/list lists those that there are",
-                request.name
-            );
+            let name: String = request.name.chars().take(NAME_CHARS_SHOWN).collect();
+            let message =
+                format!("there is no tool {name:?}; tools/list lists those that there are");
             ErrorData::invalid_params(message, None)
         })?;
         let work = self.work(context)?;

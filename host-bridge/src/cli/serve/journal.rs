@@ -81,9 +81,9 @@ pub fn open(log: Log) -> Journal {
 }
 
 /// What others say here of their doings quotes whole requests, and those carry code and environments:
-/// only their troubles are written.
+/// only their faults are written, and not what a client does wrong.
 fn discretion() -> FilterFn {
-    filter_fn(|what| !what.target().starts_with(SDK) || *what.level() <= Level::WARN)
+    filter_fn(|what| !what.target().starts_with(SDK) || *what.level() == Level::ERROR)
 }
 
 impl Drop for Journal {
