@@ -137,6 +137,11 @@ soak-server RUNS="1000": build _sdk
 contract EXAMPLES="60" SEED="1": build
     BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run -p tests --test api_contract --no-capture
 
+# What others test MCP with: the conformance suite over HTTP, and the inspector over both ways. Some
+# packages come from npm, Node 22 among them; a minute at first.
+mcp: build
+    tests/mcp/run target/mcp {{bridge}}
+
 # Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, server, or all.
 bench WHICH="": build (_jupyter WHICH)
     cargo build --release -p guest-agent --example floor --target {{musl}}

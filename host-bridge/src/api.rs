@@ -3,6 +3,7 @@
 //! ```text
 //!  server ─▶ dispatch ─▶ rpc   JSON-RPC as the first SDKs speak it
 //!   (connections)    ├─▶ v1    the native API: one file per resource
+//!                    ├─▶ mcp   tools for agents, also over the control socket
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
 //!
@@ -22,6 +23,7 @@ mod idempotency;
 mod images;
 pub mod limits;
 mod listen;
+pub mod mcp;
 mod origin;
 mod pace;
 mod pages;
@@ -78,6 +80,19 @@ pub struct Options {
     pub defaults: Defaults,
 }
 
+impl Options {
+    /// For those who are on this machine and may do everything, with nothing configured.
+    pub fn local() -> Self {
+        Self {
+            keyring: None,
+            rate: None,
+            origins: Origins::default(),
+            limits: Limits::default(),
+            defaults: Defaults::default(),
+        }
+    }
+}
+
 /// What a sandbox gets of which its maker says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
@@ -109,6 +124,7 @@ struct Inner {
     places: Places,
     starts: v1::Starts,
     forwards: Forwards,
+    mcp: mcp::Sessions,
     /// What sets this process's request ids apart from others'.
     epoch: u64,
     requests: AtomicU64,
@@ -140,6 +156,7 @@ impl Api {
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
             forwards: Forwards::default(),
+            mcp: mcp::Sessions::default(),
             counters: Counters::default(),
             epoch: since.as_millis() as u64,
             requests: AtomicU64::new(1),
@@ -164,6 +181,7 @@ impl Api {
     /// Says that the server ends: whoever balances loads shall look elsewhere.
     pub fn end(&self) {
         self.0.ready.store(false, Ordering::Relaxed);
+        self.0.mcp.end();
     }
 
     fn door(&self) -> &Door {
@@ -203,6 +221,11 @@ impl Api {
         &self.0.forwards
     }
 
+    /// The sessions of clients of MCP over HTTP.
+    fn mcp(&self) -> &mcp::Sessions {
+        &self.0.mcp
+    }
+
     fn counters(&self) -> &Counters {
         &self.0.counters
     }
@@ -237,8 +260,14 @@ impl Api {
 
 /// Every operation there is.
 fn operations() -> Vec<route::Operation> {
-    [pages::operations(), prometheus::operations(), rpc::operations(), v1::operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        pages::operations(),
+        prometheus::operations(),
+        rpc::operations(),
+        mcp::operations(),
+        v1::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

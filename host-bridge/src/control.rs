@@ -9,11 +9,13 @@
 //! {"start":{"name":"web"}}
 //! {"ok":{"sandbox":{"id":"4f…","name":"web","state":"running",…}}}
 //! {"stop":{"sandbox":"web","grace_ms":1000}}
+//! {"mcp":{}}                 (behind its answer, the connection says lines of MCP)
 //! {"error":{"code":"not_found","message":"there is no sandbox web","hint":"`host-bridge ps` …"}}
 //! ```
 
 mod client;
 mod door;
+mod embedded;
 mod line;
 mod lock;
 pub mod message;
@@ -24,6 +26,7 @@ mod server;
 
 pub use client::{Client, ClientError};
 pub use door::DoorError;
+pub use embedded::{Embedded, EmbeddedError};
 pub use lock::{LockError, Locks};
 pub use message::{Code, Dialled, List, Refusal, Version};
 pub use pool::{PoolError, pool_options};

@@ -11,6 +11,7 @@ mod place;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use host_bridge::api;
 use host_bridge::control::{Client, Server};
 use host_bridge::guest::contexts::open;
 use host_bridge::guest::exec::collect;
@@ -117,8 +118,8 @@ async fn a_client_of_the_control_socket_that_is_at_work_keeps_a_sandbox() {
     let registry = place.registry().await;
     let server = Server::bind(&place.0.control_socket()).unwrap();
     let serving = tokio::spawn({
-        let registry = registry.clone();
-        async move { server.run(registry).await }
+        let api = api::Api::new(registry.clone(), api::Options::local());
+        async move { server.run(api).await }
     });
     registry.create(idling("web")).await.unwrap();
     let mut client = Client::connect(&place.0).await.unwrap();

@@ -7,6 +7,7 @@ pub mod contexts;
 pub mod door;
 pub mod http;
 pub mod machines;
+pub mod mcp;
 pub mod sandbox;
 pub mod served;
 pub mod server;

@@ -35,7 +35,7 @@ pub const DEADLINE: HeaderName = HeaderName::from_static("burrow-deadline-ms");
 
 /// What a web page may read of an answer, beside the few headers that every page may.
 const SHOWN_TO_PAGES: &str = "x-request-id, retry-after, idempotency-replayed, allow, etag, \
-    accept-ranges, content-range, burrow-file-bytes";
+    accept-ranges, content-range, burrow-file-bytes, mcp-session-id";
 
 /// Answers a request.
 pub async fn dispatch(
@@ -231,7 +231,8 @@ fn preflight() -> Response {
     let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     let names = "authorization, content-type, content-digest, idempotency-key, \
-        burrow-deadline-ms, x-request-id, range, if-range";
+        burrow-deadline-ms, x-request-id, range, if-range, mcp-session-id, mcp-protocol-version, \
+        mcp-method, mcp-name, last-event-id";
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
     response
 }

@@ -47,7 +47,7 @@ pub fn document(operations: &[Operation]) -> Value {
     let mut schemas = settings.into_generator();
     schemas.subschema_for::<ProblemBody>();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for operation in operations {
+    for operation in operations.iter().filter(|operation| operation.is_documented) {
         let described = describe(operation, &mut schemas);
         let method = operation.method.as_str().to_ascii_lowercase();
         paths.entry(operation.path).or_default().insert(method, Value::Object(described));

@@ -38,6 +38,9 @@ pub struct Operation {
     pub idempotent: bool,
     /// Whether it counts among the runs that a key may have at once.
     pub is_run: bool,
+    /// Whether it is in the OpenAPI document: not where the path speaks a protocol of its own, which
+    /// has a specification of its own.
+    pub is_documented: bool,
     /// Refusals beyond those that every operation has.
     pub problems: &'static [Code],
     /// How its refusals are said.
@@ -117,6 +120,7 @@ where
         access: Some(Access::Read),
         idempotent: false,
         is_run: false,
+        is_documented: true,
         problems: &[],
         refusals: Refusals::default(),
         describe: |document| {
@@ -146,6 +150,12 @@ impl Operation {
     pub fn counted(mut self) -> Self {
         self.is_run = true;
         self.run()
+    }
+
+    #[must_use]
+    pub fn undocumented(mut self) -> Self {
+        self.is_documented = false;
+        self
     }
 
     #[must_use]

@@ -45,6 +45,8 @@ use limits::{BATCH_AT_ONCE_MAX, OUTPUT_BYTES_MAX};
 use params::{Params, shown};
 use written::Written;
 
+pub use repl::ended;
+
 const METHODS: [&str; 5] = [
     "sandbox.start",
     "sandbox.stop",

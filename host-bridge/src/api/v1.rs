@@ -15,7 +15,13 @@ mod snapshots;
 mod starts;
 mod value;
 
+pub use contexts::OpenedContext;
 pub use exec::limits::DEADLINE_MARGIN;
+pub use exec::{Leash, OnDisconnect, draw_session};
+pub use files::{FileEntry, refused};
+pub use metrics::MetricsPage;
+pub use ports::{ForwardedPort, ForwardedPorts};
+pub use sandboxes::{CreateSandbox, Sandbox, spec_of};
 pub use starts::Starts;
 
 use super::route::Operation;

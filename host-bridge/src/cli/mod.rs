@@ -21,6 +21,7 @@ mod keys;
 mod kill;
 mod logs;
 mod machine_config;
+mod mcp;
 mod output;
 mod pause;
 mod pool;
@@ -96,6 +97,7 @@ enum Verb {
     Stop(stop::Stop),
     Rm(rm::Rm),
     Serve(serve::Serve),
+    Mcp(mcp::Mcp),
     MachineConfig(machine_config::MachineConfig),
     Keygen(keygen::Keygen),
     Keys(keys::Keys),
@@ -168,6 +170,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Stop(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
+        Verb::Mcp(verb) => verb.run(&context).await,
         Verb::MachineConfig(verb) => verb.run(),
         Verb::Keygen(verb) => verb.run(&context),
         Verb::Keys(verb) => verb.run(&context),
@@ -234,6 +237,7 @@ mod tests {
             "host-bridge cp -q - box:/tmp/x",
             "host-bridge port-forward box 8080:80 0:443",
             "host-bridge kill -s HUP box abc",
+            "host-bridge mcp --namespace team --machine qemu --image full",
             "host-bridge keygen --namespace * --expire never --scope read,admin --name ci --json",
             "host-bridge keys ls -aq",
             "host-bridge keys revoke 0123456789ab ba9876543210",
@@ -269,6 +273,8 @@ mod tests {
             "host-bridge context",
             "host-bridge context ls",
             "host-bridge context open work",
+            "host-bridge mcp work",
+            "host-bridge mcp --namespace a/b",
             "host-bridge logs --stdout --stderr box",
             "host-bridge cp onlyone",
             "host-bridge keygen --scope write",

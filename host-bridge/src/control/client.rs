@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::io::BufReader;
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Dialled, List, Refusal, Reply, Request, Version};
+use crate::api::mcp::Wishes;
 use crate::config::Paths;
 use crate::limits::{
     CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE, SNAPSHOT_WRITE_DEADLINE, STOP_GRACE_DEFAULT,
@@ -166,6 +167,18 @@ impl Client {
     pub async fn pool(&mut self) -> Result<Vec<ShelfStatus>, ClientError> {
         match self.ask(&Request::Pool {}).await? {
             Reply::Pool(shelves) => Ok(shelves),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes a session of MCP of this connection: its two ends, which say lines of it from here on.
+    pub async fn mcp(
+        mut self,
+        wishes: Wishes,
+    ) -> Result<(impl AsyncRead + Unpin + use<>, impl AsyncWrite + Unpin + use<>), ClientError>
+    {
+        match self.ask(&Request::Mcp(wishes)).await? {
+            Reply::Mcp {} => Ok((self.reader, self.writer)),
             other => Err(unexpected(&other)),
         }
     }

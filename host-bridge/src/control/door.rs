@@ -64,6 +64,11 @@ impl Door {
         Ok(Self { api, addresses, ending, servers, grace: server.shutdown_grace })
     }
 
+    /// What answers at it.
+    pub(super) fn api(&self) -> &Api {
+        &self.api
+    }
+
     /// Where it is reached.
     pub(super) fn addresses(&self) -> &[String] {
         &self.addresses

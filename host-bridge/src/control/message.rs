@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::mcp::Wishes;
 use crate::link::Address;
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
@@ -60,6 +61,8 @@ pub enum Request {
     },
     /// Asks what is kept ready.
     Pool {},
+    /// Turns this connection into a session of MCP: behind the answer, both ends say lines of it.
+    Mcp(Wishes),
 }
 
 /// Which sandboxes are listed.
@@ -96,6 +99,7 @@ pub enum Reply {
     Pool(Vec<ShelfStatus>),
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
+    Mcp {},
 }
 
 impl Reply {
@@ -109,6 +113,7 @@ impl Reply {
             Self::Pool(_) => "pool",
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
+            Self::Mcp {} => "mcp",
         }
     }
 }

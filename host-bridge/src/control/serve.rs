@@ -79,7 +79,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let manager = Notifier::from_environment();
     manager.ready(&format!("listening on {}", door.addresses().join(" and ")));
     tokio::select! {
-        () = server.run(registry.clone()) => {}
+        () = server.run(door.api().clone()) => {}
         () = manager.keep_alive() => {}
         () = signals.next() => {}
     }

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Code, Dialled, List, Refusal, Reply, Request, Version};
+use crate::api::{Api, mcp};
 use crate::config::PRIVATE_FILE;
 use crate::limits::{
     CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
@@ -45,8 +46,9 @@ impl Server {
         Ok(Self { listener, socket: socket.to_owned() })
     }
 
-    /// Answers for ever. Dropping the future drops the connections; what was ordered goes on.
-    pub async fn run(&self, registry: Registry) {
+    /// Answers for ever, from the registry that the door has. Dropping the future drops the
+    /// connections; what was ordered goes on.
+    pub async fn run(&self, api: Api) {
         let places = Arc::new(Semaphore::new(CONTROL_CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
         loop {
@@ -54,10 +56,10 @@ impl Server {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         let place = Arc::clone(&places).try_acquire_owned().ok();
-                        let registry = registry.clone();
+                        let api = api.clone();
                         connections.spawn(async move {
                             match place {
-                                Some(_place) => attend(stream, &registry).await,
+                                Some(_place) => attend(stream, &api).await,
                                 None => turn_away(stream).await,
                             }
                         });
@@ -83,7 +85,8 @@ async fn turn_away(mut stream: UnixStream) {
 }
 
 /// Answers one connection until its end. What is wrong with one costs that one alone.
-async fn attend(stream: UnixStream, registry: &Registry) {
+async fn attend(stream: UnixStream, api: &Api) {
+    let registry = api.registry();
     // The directory and the socket keep others out already; this holds when their modes do not.
     if !is_ours(&stream) {
         return;
@@ -104,6 +107,14 @@ async fn attend(stream: UnixStream, registry: &Registry) {
             Ok(Some(Request::Work { sandbox })) => {
                 at_work = registry.activity(&sandbox);
                 (look(&sandbox, registry).into(), true)
+            }
+            Ok(Some(Request::Mcp(wishes))) => {
+                let answer = Answer::Ok(Reply::Mcp {});
+                let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer));
+                if matches!(written.await, Ok(Ok(()))) {
+                    mcp::serve(api, wishes, reader, writer).await;
+                }
+                return;
             }
             Ok(Some(request)) => (carry_out(request, registry).await.into(), true),
             Ok(None) | Err(LineError::Io(_) | LineError::Cut) => return,
@@ -166,6 +177,8 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
             Ok(Reply::Snapshot(Box::new(registry.remove_snapshot(&snapshot).await?)))
         }
         Request::Pool {} => Ok(Reply::Pool(registry.pool())),
+        // That this connection is no longer ours is the connection's to remember.
+        Request::Mcp(_) => Ok(Reply::Mcp {}),
         Request::Kill { sandbox: which } => sandbox(registry.kill(&which).await),
         Request::Remove { sandbox: which, force } => sandbox(registry.remove(&which, force).await),
     }

@@ -10,6 +10,7 @@ use tokio::net::UnixStream;
 use super::lock::{LockError, Locks};
 use super::message::{Answer, Reply, Request};
 use super::*;
+use crate::api::{Api, Options};
 use crate::config::Paths;
 use crate::limits::{CONTROL_CONNECTIONS_MAX, CONTROL_LINE_BYTES_MAX};
 use crate::machine::Machines;
@@ -31,7 +32,8 @@ impl Place {
         let machines = Machines::default();
         let registry = Registry::open(self.0.clone(), machines, event::nobody()).await.unwrap();
         let server = Server::bind(&self.0.control_socket()).unwrap();
-        tokio::spawn(async move { server.run(registry).await })
+        let api = Api::new(registry, Options::local());
+        tokio::spawn(async move { server.run(api).await })
     }
 
     async fn connect(&self) -> BufReader<UnixStream> {

@@ -34,6 +34,9 @@ pub struct Registry(Arc<Inner>);
 
 struct Inner {
     paths: Paths,
+    /// Whose sandboxes end with this process: no door, no next bridge. What is hidden from them is
+    /// these, which hold the others.
+    hidden_of_alone: Option<Paths>,
     machines: Machines,
     events: EventSink,
     pool: Arc<Pool>,
@@ -118,10 +121,32 @@ impl Registry {
         events: EventSink,
         pool: pool::Options,
     ) -> Result<Self, SandboxError> {
+        Self::open_inner(paths, None, machines, events, pool).await
+    }
+
+    /// A registry whose sandboxes are this process's alone, and end with it however it ends. `paths`
+    /// are below those of `outer`, which are hidden from them.
+    pub async fn open_alone(
+        paths: Paths,
+        outer: Paths,
+        machines: Machines,
+        events: EventSink,
+    ) -> Result<Self, SandboxError> {
+        Self::open_inner(paths, Some(outer), machines, events, pool::Options::none()).await
+    }
+
+    async fn open_inner(
+        paths: Paths,
+        hidden_of_alone: Option<Paths>,
+        machines: Machines,
+        events: EventSink,
+        pool: pool::Options,
+    ) -> Result<Self, SandboxError> {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, pool)?);
-        let registry = Self(Arc::new(Inner { paths, machines, events, pool, snapshots, seats }));
+        let inner = Inner { paths, hidden_of_alone, machines, events, pool, snapshots, seats };
+        let registry = Self(Arc::new(inner));
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
         for directory in subdirectories(&inner.paths.state_boxes())? {
@@ -177,7 +202,10 @@ impl Registry {
         };
         let owner = self.seat(kept)?;
         let directories = self.0.directories(&id);
-        let machine_spec = spec.machine_spec(id, &self.0.paths, Some(directories));
+        let machine_spec = match &self.0.hidden_of_alone {
+            Some(outer) => spec.machine_spec(id, outer, None),
+            None => spec.machine_spec(id, &self.0.paths, Some(directories)),
+        };
         let ahead = Shape::of(&spec, &machine_spec).map(|shape| {
             let hostname = machine_spec.hostname.clone();
             let personal = Personal { hostname, env: spec.env, workdir: spec.workdir };

@@ -218,7 +218,7 @@ fn traceback(report: ErrorReport) -> String {
 }
 
 /// How a process ended, as the end of a sentence.
-fn ended(cause: &Cause) -> String {
+pub fn ended(cause: &Cause) -> String {
     match cause {
         Cause::Exited { code } => format!("exited with {code}"),
         Cause::Signaled { signal, .. } => format!("died of signal {signal}"),

@@ -25,6 +25,9 @@ mod watch;
 
 use hyper::Method;
 
+pub use refusal::refused;
+pub use shape::FileEntry;
+
 use super::super::problem::Code;
 use super::super::route::{Operation, operation};
 

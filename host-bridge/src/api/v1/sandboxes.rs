@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::super::Api;
 use super::super::call::Call;
+use super::super::caller::Caller;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
@@ -145,6 +147,32 @@ pub struct CreateSandbox {
     /// Logical names of secrets. An unknown one is refused.
     #[serde(default)]
     pub secrets: Vec<String>,
+}
+
+impl CreateSandbox {
+    /// Of which nothing is said but its name.
+    pub fn named(name: Name) -> Self {
+        Self {
+            name,
+            namespace: None,
+            image: None,
+            snapshot: None,
+            machine: None,
+            memory_mib: None,
+            cpus: None,
+            env: BTreeMap::new(),
+            workdir: None,
+            hostname: None,
+            scratch_bytes: None,
+            labels: BTreeMap::new(),
+            ttl_ms: None,
+            idle_ttl_ms: None,
+            keep_stopped_ms: None,
+            egress: Vec::new(),
+            workspace: None,
+            secrets: Vec::new(),
+        }
+    }
 }
 
 /// What a sandbox runs in.
@@ -341,19 +369,19 @@ async fn create(
     _: Nothing,
     Json(asked): Json<CreateSandbox>,
 ) -> Result<Created<Sandbox>, Problem> {
-    let spec = spec(&call, asked)?;
+    let spec = spec_of(&call.api, &call.caller, asked)?;
     call.reaches(&spec.namespace)?;
     Ok(Created(call.api.registry().create(spec).await?.into()))
 }
 
 /// What is asked for, with the defaults of this server for what is not.
-fn spec(call: &Call, asked: CreateSandbox) -> Result<Spec, Problem> {
-    let namespace = match (asked.namespace, call.caller.only_namespace()) {
+pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec, Problem> {
+    let namespace = match (asked.namespace, caller.only_namespace()) {
         (Some(namespace), _) => namespace,
         (None, Some(own)) => own.clone(),
         (None, None) => Name::default_namespace(),
     };
-    let defaults = call.api.defaults();
+    let defaults = api.defaults();
     let mut spec = Spec::new(SandboxRef { namespace, name: asked.name });
     spec.machine = match asked.machine {
         Some(Machine::External) => {
@@ -367,7 +395,7 @@ fn spec(call: &Call, asked: CreateSandbox) -> Result<Spec, Problem> {
         Some(Machine::Firecracker) => MachineKind::Firecracker,
         Some(Machine::CloudHypervisor) => MachineKind::CloudHypervisor,
     };
-    let root = |image: String| call.api.root_of(&call.caller, spec.machine, &image);
+    let root = |image: String| api.root_of(caller, spec.machine, &image);
     spec.image = asked.image.map(root).transpose()?;
     // A snapshot has decided on these, and another wish is refused there.
     let is_restored = asked.snapshot.is_some();

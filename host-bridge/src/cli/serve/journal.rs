@@ -16,9 +16,11 @@ use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{FilterFn, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::super::output;
@@ -27,6 +29,9 @@ use crate::settings::{Log, LogFormat, LogLevel};
 
 /// Where sandboxes' events come from.
 const SANDBOX: &str = "burrow::sandbox";
+
+/// Where the words of the SDK of MCP come from.
+const SDK: &str = "rmcp";
 
 /// Lines that wait to be written: about a megabyte of them.
 const LINES_WAITING_MAX: usize = 4096;
@@ -65,13 +70,20 @@ pub fn open(log: Log) -> Journal {
     // Only this process's first server opens a journal; a second one would be a test's.
     let _ = match log.format {
         LogFormat::Json => tracing::subscriber::set_global_default(
-            builder.json().flatten_event(true).with_current_span(false).finish(),
+            builder.json().flatten_event(true).with_current_span(false).finish().with(discretion()),
         ),
         LogFormat::Text => {
-            tracing::subscriber::set_global_default(builder.event_format(Plain).finish())
+            let plain = builder.event_format(Plain).finish();
+            tracing::subscriber::set_global_default(plain.with(discretion()))
         }
     };
     Journal { done, lines }
+}
+
+/// What others say here of their doings quotes whole requests, and those carry code and environments:
+/// only their faults are written, and not what a client does wrong.
+fn discretion() -> FilterFn {
+    filter_fn(|what| !what.target().starts_with(SDK) || *what.level() == Level::ERROR)
 }
 
 impl Drop for Journal {

@@ -1,0 +1,60 @@
+//! Notices of progress while something runs, for clients that have asked for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::ProgressNotificationParam;
+use rmcp::service::RequestContext;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::limits::PROGRESS_PAUSE;
+
+/// Tells the client from time to time how far it is. Dropping it ends that.
+#[derive(Debug)]
+pub struct Progress {
+    bytes: Arc<AtomicU64>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Progress is the seconds gone by, of those that there are at most.
+    pub fn begin(context: &RequestContext<RoleServer>, limit: Duration) -> Self {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let task = context.meta.get_progress_token().map(|token| {
+            let (peer, bytes) = (context.peer.clone(), Arc::clone(&bytes));
+            tokio::spawn(async move {
+                let begun = Instant::now();
+                let mut ticks = interval_at(begun + PROGRESS_PAUSE, PROGRESS_PAUSE);
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                loop {
+                    ticks.tick().await;
+                    let seconds = begun.elapsed().as_secs_f64();
+                    let mut notice = ProgressNotificationParam::new(token.clone(), seconds);
+                    notice.total = Some(limit.as_secs_f64().max(seconds));
+                    let bytes = bytes.load(Ordering::Relaxed);
+                    notice.message = Some(format!("{seconds:.0} s, {bytes} bytes of output"));
+                    if peer.notify_progress(notice).await.is_err() {
+                        return;
+                    }
+                }
+            })
+        });
+        Self { bytes, task }
+    }
+
+    /// So much more has been said.
+    pub fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a client has from its first call to its last: a sandbox of its own, and the results that were
+//! cut.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::OWN_SANDBOX_IDLE;
+use super::results::Results;
+use crate::api::Api;
+use crate::api::caller::Caller;
+use crate::api::problem::{Code, Problem};
+use crate::api::v1::{CreateSandbox, spec_of};
+use crate::machine::{BoxId, MachineKind};
+use crate::sandbox::{Name, Registry, SandboxError, SandboxRef, State};
+
+/// What a client's person has said of its own sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wishes {
+    /// That of the key, or the default one, when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Name>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineKind>,
+    /// As a client of the API names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+/// See the module's description. Dropping it removes its own sandbox; [`Session::end`] also waits
+/// until it is gone.
+pub struct Session {
+    registry: Registry,
+    wishes: Wishes,
+    own: tokio::sync::Mutex<Option<SandboxRef>>,
+    results: Mutex<Results>,
+}
+
+impl Session {
+    pub fn new(registry: Registry, wishes: Wishes) -> Self {
+        Self { registry, wishes, own: tokio::sync::Mutex::default(), results: Mutex::default() }
+    }
+
+    /// Where sandboxes are that are named without a namespace.
+    pub fn namespace(&self, caller: &Caller) -> Name {
+        let wished = self.wishes.namespace.as_ref().or(caller.only_namespace());
+        wished.cloned().unwrap_or_else(Name::default_namespace)
+    }
+
+    /// Its own sandbox, if it has one.
+    pub async fn own(&self) -> Option<SandboxRef> {
+        self.own.lock().await.clone()
+    }
+
+    /// Its own sandbox, and what there is to say of it. The first call makes it, and so does one that
+    /// finds it gone.
+    pub async fn own_or_make(
+        &self,
+        api: &Api,
+        caller: &Caller,
+    ) -> Result<(SandboxRef, Option<String>), Problem> {
+        let mut own = self.own.lock().await;
+        let mut note = None;
+        if let Some(which) = own.as_ref() {
+            // The record of what has stopped by itself goes in a moment, and its name is not used again.
+            match self.registry.get(which).map(|record| record.state) {
+                Err(SandboxError::NotFound { .. })
+                | Ok(State::Stopped { .. } | State::Stopping) => {}
+                // Whatever else it is in, the call says.
+                Ok(_) | Err(_) => return Ok((which.clone(), None)),
+            }
+            note = Some(format!(
+                "this session's sandbox {which} has ended, and its files and variables are gone; \
+                 this is another"
+            ));
+        }
+        let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
+        let name: Name = format!("mcp-{drawn}").parse().map_err(|_| {
+            Problem::new(Code::Internal, "hexadecimal digits behind letters are no name")
+        })?;
+        let namespace = self.namespace(caller);
+        let which = SandboxRef { namespace: namespace.clone(), name: name.clone() };
+        if !caller.covers(&namespace) {
+            let message = format!("this key is not for the namespace {namespace}");
+            return Err(Problem::new(Code::Forbidden, message));
+        }
+        let mut asked = CreateSandbox::named(name);
+        asked.namespace = Some(namespace);
+        asked.image.clone_from(&self.wishes.image);
+        asked.labels.insert("mcp".to_owned(), "session".to_owned());
+        asked.idle_ttl_ms = Some(OWN_SANDBOX_IDLE.as_millis() as u64);
+        asked.keep_stopped_ms = Some(0);
+        asked.machine = self.wishes.machine.map(Into::into);
+        let spec = spec_of(api, caller, asked)?;
+        // It is ours from here on, also when nobody waits for it any more.
+        *own = Some(which.clone());
+        if let Err(error) = self.registry.create(spec).await {
+            *own = None;
+            return Err(error.into());
+        }
+        Ok((which, note))
+    }
+
+    /// The results that were cut.
+    pub fn results(&self) -> MutexGuard<'_, Results> {
+        // Nothing in them is ever half-changed.
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes its own sandbox, and waits until it is gone.
+    pub async fn end(&self) {
+        if let Some(which) = self.own.lock().await.take() {
+            // Whatever is left, its time to live ends.
+            let _ = self.registry.remove(&which, true).await;
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(which) = self.own.get_mut().take() else { return };
+        let registry = self.registry.clone();
+        // Without a runtime there are no sandboxes either.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { registry.remove(&which, true).await });
+        }
+    }
+}

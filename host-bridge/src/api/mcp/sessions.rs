@@ -1,0 +1,279 @@
+//! The sessions of clients over HTTP: whose they are, how many there may be, and when they end.
+//!
+//! The SDK keeps the sessions themselves. What it does not know is kept here: the key that a session
+//! was begun with, without which nobody else gets at it, and whether a call is under way. Clients
+//! whose protocol has no sessions have one for each key, for as long as they come.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{
+    SessionManager, StreamableHttpServerConfig, StreamableHttpService,
+};
+use tokio::time::Instant;
+
+use super::limits::{
+    LINE_BYTES_MAX, SESSION_IDLE_MAX, SESSIONS_LOOK_PAUSE, SESSIONS_MAX, SESSIONS_PER_KEY_MAX,
+};
+use super::server::Server;
+use super::session::{Session, Wishes};
+use crate::api::limits::BUSY_PAUSE;
+use crate::api::problem::{Code, Problem};
+use crate::api::{Api, Inner};
+
+pub type Service = StreamableHttpService<Server, LocalSessionManager>;
+
+/// See the module's description.
+pub struct Sessions {
+    config: OnceLock<StreamableHttpServerConfig>,
+    service: OnceLock<Service>,
+    manager: Arc<LocalSessionManager>,
+    table: Arc<Mutex<Table>>,
+    is_swept: AtomicBool,
+}
+
+#[derive(Default)]
+struct Table {
+    /// By their names in the protocol.
+    named: HashMap<String, Owned>,
+    /// Those of clients without sessions, by the label of their key.
+    nameless: HashMap<String, (Arc<Session>, Instant)>,
+}
+
+struct Owned {
+    /// The label of its key.
+    owner: String,
+    used_at: Instant,
+    /// Calls under way, and streams that are listened to.
+    busy: usize,
+}
+
+/// A call under way in a session. Dropping it makes the session idle from then on.
+pub struct Busy {
+    table: Arc<Mutex<Table>>,
+    name: String,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let mut manager = LocalSessionManager::default();
+        // A run that says nothing for long is no reason to end its session; when there is one is known
+        // here.
+        manager.session_config.keep_alive = None;
+        Self {
+            config: OnceLock::new(),
+            service: OnceLock::new(),
+            manager: Arc::new(manager),
+            table: Arc::default(),
+            is_swept: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Sessions {
+    /// What answers, once somebody has asked.
+    pub fn service(&self, api: &Api) -> &Service {
+        self.begin_sweeping(api);
+        self.service.get_or_init(|| {
+            let weak = Arc::downgrade(&api.0);
+            let make = move || {
+                let api = weak.upgrade().map(Api);
+                let api = api.ok_or_else(|| io::Error::other("the server is stopping"))?;
+                let session = Session::new(api.registry().clone(), Wishes::default());
+                Ok(Server::new(&api, Arc::new(session)))
+            };
+            StreamableHttpService::new(make, Arc::clone(&self.manager), self.config().clone())
+        })
+    }
+
+    /// Hosts and origins are looked at before the SDK sees a request.
+    fn config(&self) -> &StreamableHttpServerConfig {
+        self.config.get_or_init(|| {
+            StreamableHttpServerConfig::default()
+                .disable_allowed_hosts()
+                .disable_allowed_origins()
+                .with_json_response(true)
+                .with_max_request_body_bytes(LINE_BYTES_MAX)
+        })
+    }
+
+    /// Ends all of them.
+    pub fn end(&self) {
+        self.config().cancellation_token.cancel();
+        let nameless = std::mem::take(&mut self.table().nameless);
+        drop(nameless);
+    }
+
+    /// A session that is used by the key of that label; nothing when there is none of that name.
+    pub fn enter(&self, name: &str, label: &str) -> Result<Option<Busy>, Problem> {
+        let mut table = self.table();
+        let Some(owned) = table.named.get_mut(name) else { return Ok(None) };
+        if owned.owner != label {
+            return Err(Problem::not_found("there is no such MCP session")
+                .hint("begin another with `initialize`"));
+        }
+        owned.busy += 1;
+        let busy = Busy { table: Arc::clone(&self.table), name: name.to_owned() };
+        Ok(Some(busy))
+    }
+
+    /// Finds a place for a new session of a key. One of its own gives way, if need be.
+    pub async fn make_room(&self, label: &str) -> Result<(), Problem> {
+        let idle = {
+            let table = self.table();
+            let own = || table.named.iter().filter(|(_, owned)| owned.owner == label);
+            if table.named.len() < SESSIONS_MAX && own().count() < SESSIONS_PER_KEY_MAX {
+                return Ok(());
+            }
+            let idle = own().filter(|(_, owned)| owned.busy == 0);
+            idle.min_by_key(|(_, owned)| owned.used_at).map(|(name, _)| name.clone())
+        };
+        let Some(name) = idle else {
+            let message =
+                format!("{SESSIONS_MAX} MCP sessions are open, or as many as a key may have");
+            return Err(Problem::new(Code::Unavailable, message)
+                .hint("end one with DELETE /mcp, or come again")
+                .retry_after(BUSY_PAUSE));
+        };
+        self.close(&name).await;
+        Ok(())
+    }
+
+    /// A session that has begun, and whose it is.
+    pub fn begun(&self, name: &str, label: String) {
+        let owned = Owned { owner: label, used_at: Instant::now(), busy: 0 };
+        self.table().named.insert(name.to_owned(), owned);
+    }
+
+    /// A session that has ended.
+    pub fn ended(&self, name: &str) {
+        self.table().named.remove(name);
+    }
+
+    /// The one session of a key whose client knows of none.
+    pub fn nameless(&self, api: &Api, label: &str) -> Result<Arc<Session>, Problem> {
+        let mut table = self.table();
+        let is_full = table.nameless.len() >= SESSIONS_MAX;
+        if is_full && !table.nameless.contains_key(label) {
+            let message =
+                format!("{SESSIONS_MAX} keys use MCP without sessions, which is the limit");
+            return Err(Problem::new(Code::Unavailable, message).retry_after(BUSY_PAUSE));
+        }
+        let entry = table.nameless.entry(label.to_owned()).or_insert_with(|| {
+            let session = Session::new(api.registry().clone(), Wishes::default());
+            (Arc::new(session), Instant::now())
+        });
+        entry.1 = Instant::now();
+        Ok(Arc::clone(&entry.0))
+    }
+
+    async fn close(&self, name: &str) {
+        close(&self.manager, &self.table, name).await;
+    }
+
+    /// Looks for sessions that nobody has used for long, as long as the server is there.
+    fn begin_sweeping(&self, api: &Api) {
+        if self.is_swept.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (api, manager) = (Arc::downgrade(&api.0), Arc::clone(&self.manager));
+        let table = Arc::clone(&self.table);
+        tokio::spawn(async move { sweep(&api, &manager, &table).await });
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+}
+
+async fn sweep(api: &Weak<Inner>, manager: &LocalSessionManager, table: &Mutex<Table>) {
+    while api.strong_count() > 0 {
+        tokio::time::sleep(SESSIONS_LOOK_PAUSE).await;
+        let (idle, all): (Vec<String>, Vec<String>) = {
+            let mut table = lock(table);
+            let is_old = |used_at: Instant| used_at.elapsed() > SESSION_IDLE_MAX;
+            // One that a call still has is dropped with the call.
+            table.nameless.retain(|_, (_, used_at)| !is_old(*used_at));
+            let idle = table.named.iter().filter(|(_, one)| one.busy == 0 && is_old(one.used_at));
+            let idle = idle.map(|(name, _)| name.clone()).collect();
+            (idle, table.named.keys().cloned().collect())
+        };
+        for name in idle {
+            close(manager, table, &name).await;
+        }
+        for name in all {
+            // The SDK ends those that never come to an understanding.
+            if !matches!(manager.has_session(&name.as_str().into()).await, Ok(true)) {
+                lock(table).named.remove(&name);
+            }
+        }
+    }
+}
+
+async fn close(manager: &LocalSessionManager, table: &Mutex<Table>, name: &str) {
+    // One that is gone already is as good as closed.
+    let _ = manager.close_session(&name.into()).await;
+    lock(table).named.remove(name);
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    // Nothing in it is ever half-changed.
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(owned) = lock(&self.table).named.get_mut(&self.name) {
+            owned.busy -= 1;
+            owned.used_at = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_is_its_keys_alone() {
+        let sessions = Sessions::default();
+        sessions.begun("s1", "key-a".to_owned());
+        assert!(sessions.enter("s1", "key-a").unwrap().is_some());
+        assert!(sessions.enter("s2", "key-a").unwrap().is_none());
+        let Err(refused) = sessions.enter("s1", "key-b") else { panic!("it was let in") };
+        assert_eq!(refused.code, Code::NotFound);
+        sessions.ended("s1");
+        assert!(sessions.enter("s1", "key-b").unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn the_one_that_is_idle_longest_gives_way_to_a_new_one_of_its_key() {
+        let sessions = Sessions::default();
+        for number in 0..SESSIONS_PER_KEY_MAX {
+            sessions.make_room("key").await.unwrap();
+            sessions.begun(&format!("s{number}"), "key".to_owned());
+        }
+        let busy = sessions.enter("s0", "key").unwrap();
+        sessions.make_room("other").await.unwrap();
+        assert_eq!(sessions.table().named.len(), SESSIONS_PER_KEY_MAX);
+        sessions.make_room("key").await.unwrap();
+        assert_eq!(sessions.table().named.len(), SESSIONS_PER_KEY_MAX - 1);
+        assert!(sessions.table().named.contains_key("s0"), "it is busy");
+        drop(busy);
+    }
+
+    #[tokio::test]
+    async fn nothing_gives_way_that_is_busy() {
+        let sessions = Sessions::default();
+        let mut busy = Vec::new();
+        for number in 0..SESSIONS_PER_KEY_MAX {
+            let name = format!("s{number}");
+            sessions.begun(&name, "key".to_owned());
+            busy.push(sessions.enter(&name, "key").unwrap());
+        }
+        assert_eq!(sessions.make_room("key").await.unwrap_err().code, Code::Unavailable);
+    }
+}

@@ -1,0 +1,98 @@
+//! A bridge for one client, in its own process: for when none serves.
+//!
+//! Its sandboxes are that process's alone, and end with it however it ends. Several of them go on
+//! beside each other, and beside a bridge that serves, because each has directories of its own.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio::task::JoinSet;
+
+use super::lock::{LockError, Locks};
+use crate::api::{Api, Options};
+use crate::config::{Paths, PathsError};
+use crate::machine::{BoxId, Machines};
+use crate::sandbox::{Registry, SandboxError, event};
+
+/// How its directory begins.
+const PREFIX: &str = "mcp-";
+/// A directory younger than this may be of one that has not yet locked it.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// See the module's description.
+pub struct Embedded {
+    api: Api,
+    directory: PathBuf,
+    _locks: Locks,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    #[error(transparent)]
+    Paths(#[from] PathsError),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error("could not draw an id: {0}")]
+    Draw(io::Error),
+}
+
+impl Embedded {
+    /// Nobody is asked for keys: whoever has this may do everything.
+    pub async fn open(outer: &Paths) -> Result<Self, EmbeddedError> {
+        outer.prepare()?;
+        sweep(&outer.runtime);
+        let id = BoxId::draw().map_err(EmbeddedError::Draw)?;
+        let directory = outer.runtime.join(format!("{PREFIX}{id}"));
+        let paths = Paths { runtime: directory.clone(), state: directory.join("state") };
+        paths.prepare()?;
+        let locks = Locks::take(&paths)?;
+        let machines = Machines::default();
+        let registry =
+            Registry::open_alone(paths, outer.clone(), machines, event::nobody()).await?;
+        let api = Api::new(registry, Options::local());
+        Ok(Self { api, directory, _locks: locks })
+    }
+
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Ends all its sandboxes, and leaves nothing.
+    pub async fn close(self) {
+        let registry = self.api.registry();
+        let mut removals = JoinSet::new();
+        for record in registry.list(None) {
+            let (registry, which) = (registry.clone(), record.which());
+            // One that hangs ends with this process.
+            removals.spawn(async move { registry.remove(&which, true).await.is_ok() });
+        }
+        while removals.join_next().await.is_some() {}
+        registry.leave().await;
+        // What is left of it, the next one sweeps.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Removes what others have left who were killed.
+fn sweep(runtime: &Path) {
+    let Ok(entries) = fs::read_dir(runtime) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let age = entry.metadata().and_then(|found| found.modified()).ok();
+        let age = age.and_then(|at| SystemTime::now().duration_since(at).ok());
+        if !is_ours || age.is_none_or(|age| age < SETTLED) {
+            continue;
+        }
+        let runtime = entry.path();
+        let paths = Paths { state: runtime.join("state"), runtime };
+        // Whoever lives holds its locks.
+        if let Ok(_locks) = Locks::take(&paths) {
+            let _ = fs::remove_dir_all(&paths.runtime);
+        }
+    }
+}

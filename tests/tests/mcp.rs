@@ -1,0 +1,9 @@
+//! MCP as agents' clients speak it: on lines with the program that they start, and over HTTP with a
+//! key.
+
+#[path = "mcp/lines.rs"]
+mod lines;
+#[path = "mcp/tools.rs"]
+mod tools;
+#[path = "mcp/web.rs"]
+mod web;

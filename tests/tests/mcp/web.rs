@@ -1,0 +1,175 @@
+//! Sessions over HTTP, behind the keys of every other path.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use tests::eventually;
+use tests::http::Client;
+use tests::mcp::{VERSION, VERSION_WITHOUT_SESSIONS, Web, initialize, messages, text};
+use tests::server::Server;
+
+const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+fn key(server: &Server, options: &[&str]) -> String {
+    server.ok(&[&["keygen"], options].concat()).trim().to_owned()
+}
+
+fn client(server: &Server, key: &str) -> Client {
+    Client::new(server.url()).key(key)
+}
+
+fn boxes(server: &Server) -> Vec<String> {
+    let listed = server.ok(&["ps", "--all", "--quiet"]);
+    listed.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_version_has_its_session_with_a_box_of_its_own() {
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let mut sandboxes = Vec::new();
+    for version in VERSIONS {
+        let mut web = Web::open(client(&server, &key), version);
+        assert!(!web.ask("tools/list", &json!({}))["result"]["tools"].is_null());
+        let ran = web.call("execute", &json!({ "code": "x = 6 * 7" }));
+        assert_eq!(ran["isError"], false, "{version}: {ran}");
+        let again = web.call("execute", &json!({ "code": "x" }));
+        assert_eq!(again["structuredContent"]["value"], "42", "{version}");
+        sandboxes.push(again["structuredContent"]["sandbox"].clone());
+    }
+    sandboxes.dedup();
+    assert_eq!(sandboxes.len(), VERSIONS.len());
+    assert_eq!(boxes(&server).len(), VERSIONS.len());
+}
+
+#[test]
+fn the_version_without_sessions_finds_its_keys_box_again() {
+    let server = Server::with_keys();
+    let (one, two) = (key(&server, &[]), key(&server, &[]));
+    let mut web = Web::new(client(&server, &one), VERSION_WITHOUT_SESSIONS);
+    let ran = web.call("execute", &json!({ "code": "x = 6 * 7" }));
+    assert_eq!(ran["isError"], false, "{ran}");
+    let again = web.call("execute", &json!({ "code": "x" }));
+    assert_eq!(again["structuredContent"]["value"], "42", "{again}");
+    let mut other = Web::new(client(&server, &two), VERSION_WITHOUT_SESSIONS);
+    let apart = other.call("execute", &json!({ "code": "x" }));
+    assert_eq!(apart["structuredContent"]["error"]["type"], "NameError", "{apart}");
+    let cut = web.call("execute", &json!({ "code": "print('x' * 100000)" }));
+    let asked = json!({ "run": cut["structuredContent"]["run"], "offset": 99_990 });
+    assert_eq!(web.call("read_output", &asked)["structuredContent"]["text"], "xxxxxxxxxx\n");
+}
+
+#[test]
+fn keys_hosts_and_origins_are_looked_at_as_everywhere() {
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let begin =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize(VERSION) });
+    for wrong in [Client::new(server.url()), client(&server, "msb_wrong")] {
+        let answer = Web::new(wrong, VERSION).send("POST", &begin);
+        assert_eq!(answer.status, 401, "{}", answer.text());
+        let problem: Value = serde_json::from_str(&answer.text()).expect("a problem");
+        assert_eq!(problem["code"], "unauthenticated");
+        assert_eq!(answer.headers.get("www-authenticate"), Some("Bearer"));
+    }
+    let headers = [
+        ("accept", "application/json, text/event-stream"),
+        ("content-type", "application/json"),
+        ("origin", "https://evil.example"),
+    ];
+    let answer = client(&server, &key).send("POST", "/mcp", &headers, begin.to_string().as_bytes());
+    assert_eq!(answer.status, 421, "{}", answer.text());
+}
+
+#[test]
+fn a_key_does_what_its_scopes_and_namespace_allow() {
+    let server = Server::with_keys();
+    let read = key(&server, &["--scope", "read"]);
+    let mut web = Web::open(client(&server, &read), VERSION);
+    assert_eq!(web.call("sandbox_list", &json!({}))["isError"], false);
+    let refused = web.call("execute", &json!({ "code": "1" }));
+    assert_eq!(refused["isError"], true);
+    assert!(text(&refused).starts_with("forbidden: "), "{refused}");
+    let team = key(&server, &["--namespace", "team"]);
+    let mut web = Web::open(client(&server, &team), VERSION);
+    let ran = web.call("execute", &json!({ "code": "1" }));
+    assert!(ran["structuredContent"]["sandbox"].as_str().unwrap().starts_with("team/"), "{ran}");
+    let refused = web.call("execute", &json!({ "code": "1", "sandbox": "default/x" }));
+    assert!(text(&refused).starts_with("forbidden: "), "{refused}");
+    let listed = web.call("sandbox_list", &json!({}));
+    assert_eq!(listed["structuredContent"]["sandboxes"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_session_is_its_keys_alone_and_ends_with_its_box() {
+    let server = Server::with_keys();
+    let (one, two) = (key(&server, &[]), key(&server, &[]));
+    let mut web = Web::open(client(&server, &one), VERSION);
+    assert_eq!(web.call("execute", &json!({ "code": "1" }))["isError"], false);
+    let mut stranger = Web::new(client(&server, &two), VERSION);
+    stranger.session.clone_from(&web.session);
+    for method in ["POST", "DELETE"] {
+        let asked = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list" });
+        assert_eq!(stranger.send(method, &asked).status, 404);
+    }
+    assert_eq!(boxes(&server).len(), 1);
+    let ended = web.send("DELETE", &Value::Null);
+    assert!(matches!(ended.status, 200 | 202 | 204), "{}", ended.status);
+    eventually("its box is gone", || boxes(&server).is_empty());
+    assert_eq!(web.post("tools/list", &json!({})).status, 404);
+}
+
+#[test]
+fn progress_comes_in_the_stream_of_the_answer() {
+    let server = Server::with_keys();
+    let mut web = Web::open(client(&server, &key(&server, &[])), VERSION);
+    let asked = json!({
+        "name": "shell_execute", "arguments": { "command": "echo x; sleep 2.5" },
+        "_meta": { "progressToken": 7 }
+    });
+    let answer = web.post("tools/call", &asked);
+    let said = messages(&answer);
+    let told: Vec<_> =
+        said.iter().filter(|said| said["method"] == "notifications/progress").collect();
+    assert!(!told.is_empty(), "{said:?}");
+    assert_eq!(told[0]["params"]["progressToken"], 7);
+    assert_eq!(said.last().unwrap()["result"]["structuredContent"]["stdout"], "x\n");
+}
+
+#[test]
+fn two_sessions_at_once_do_not_wait_for_each_other() {
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let mut webs: Vec<_> = (0..2).map(|_| Web::open(client(&server, &key), VERSION)).collect();
+    std::thread::scope(|scope| {
+        for web in &mut webs {
+            scope.spawn(|| {
+                let ran = web.call("shell_execute", &json!({ "command": "sleep 1; hostname" }));
+                assert_eq!(ran["isError"], false, "{ran}");
+            });
+        }
+    });
+    assert_eq!(boxes(&server).len(), 2);
+}
+
+#[test]
+fn a_stream_that_is_listened_to_does_not_hold_up_the_end_of_the_server() {
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let web = Web::open(client(&server, &key), VERSION);
+    let session = web.session.clone().expect("a session");
+    let listener = client(&server, &key);
+    let headers = [
+        ("accept", "text/event-stream"),
+        ("mcp-protocol-version", VERSION),
+        ("mcp-session-id", session.as_str()),
+    ];
+    let stream = listener.open("GET", "/mcp", &headers, &[]);
+    assert_eq!(stream.status, 200);
+    assert_eq!(stream.headers.get("content-type"), Some("text/event-stream"));
+    let begun = Instant::now();
+    kill(server.daemon_pid(), Signal::SIGTERM).expect("it is ours");
+    let _ = stream.whole();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
