@@ -127,6 +127,22 @@ impl Paths {
         self.state.join("snapshots")
     }
 
+    /// Notebooks, history, artifacts: one file of rows.
+    pub fn store(&self) -> PathBuf {
+        self.state.join("burrow.db")
+    }
+
+    /// The bytes of artifacts, by their digests.
+    pub fn artifacts(&self) -> PathBuf {
+        self.state.join("artifacts")
+    }
+
+    /// What the variables of notebooks were, sealed: one directory per namespace, and in it one per
+    /// notebook.
+    pub fn notebooks(&self) -> PathBuf {
+        self.state.join("notebooks")
+    }
+
     /// One directory per sandbox, by its id: record and logs.
     pub fn state_boxes(&self) -> PathBuf {
         self.state.join("boxes")

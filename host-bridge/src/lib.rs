@@ -21,4 +21,5 @@ pub mod notify;
 pub mod sandbox;
 pub mod settings;
 pub mod similar;
+pub mod store;
 pub mod terminal;

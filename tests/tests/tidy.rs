@@ -77,8 +77,12 @@ const BRIDGE: &[Imports] = &[
     ("guest", &["link", "limits"]),
     ("machine", &["guest", "link", "config", "limits"]),
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
+    ("store", &["config"]),
     ("keys", &["sandbox", "config", "limits"]),
-    ("api", &["keys", "settings", "sandbox", "machine", "guest", "link", "config", "limits"]),
+    (
+        "api",
+        &["store", "keys", "settings", "sandbox", "machine", "guest", "link", "config", "limits"],
+    ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
     (
         "control",

@@ -1,0 +1,181 @@
+//! The rows of runs: what ran in notebooks, and how it went.
+
+use rusqlite::{Connection, Row, params};
+use serde::{Deserialize, Serialize};
+
+use super::limits::{
+    HISTORY_CODE_BYTES_MAX, HISTORY_OUTPUT_BYTES_MAX, HISTORY_PAGE_MAX, HISTORY_RUNS_MAX,
+};
+use super::{Store, StoreError, count, number};
+
+/// One run, as it is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRow {
+    pub namespace: String,
+    pub notebook: String,
+    /// Counted by the notebook, from 1 on; given by the store.
+    pub number: u64,
+    pub started_ms: u64,
+    pub duration_us: u64,
+    /// `ok`, `error`, `exited`, `interrupted`, `timed_out`, `died`, `cancelled`.
+    pub status: String,
+    /// Its beginning, if it is long.
+    pub code: String,
+    pub code_bytes: u64,
+    /// SHA-256, in hexadecimal digits.
+    pub code_digest: String,
+    pub cache_key: Option<String>,
+    /// Whether a compiled form was used again; nothing for languages that do not say.
+    pub cache_hit: Option<bool>,
+    pub error_type: Option<String>,
+    pub error_message: Option<String>,
+    /// The beginnings of what it said, and how much it was.
+    pub stdout: String,
+    pub stdout_bytes: u64,
+    pub stderr: String,
+    pub stderr_bytes: u64,
+    /// How many it has left.
+    pub artifacts: u64,
+    pub sandbox: String,
+    /// The key that asked for it.
+    pub by_whom: String,
+}
+
+/// Which runs are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub namespace: Option<String>,
+    pub notebook: Option<String>,
+    /// Only those that did not end well.
+    pub failed: bool,
+    /// Of one notebook, only those before this number.
+    pub before: Option<u64>,
+    pub since_ms: u64,
+    pub limit: u64,
+}
+
+impl Store {
+    /// Writes a run down and gives it its number; `None` when its notebook is no more.
+    pub async fn add_run(&self, run: RunRow) -> Result<Option<u64>, StoreError> {
+        self.call(move |connection| add(connection, &run)).await
+    }
+
+    /// Runs, the newest first.
+    pub async fn history(&self, asked: Asked) -> Result<Vec<RunRow>, StoreError> {
+        self.call(move |connection| history(connection, &asked)).await
+    }
+}
+
+fn add(connection: &Connection, run: &RunRow) -> Result<Option<u64>, StoreError> {
+    let counted = connection
+        .prepare_cached(
+            "UPDATE notebooks SET runs = runs + 1, runs_us = runs_us + ?3, \
+             cache_hits = cache_hits + ?4, cache_misses = cache_misses + ?5, used_ms = ?6 \
+             WHERE namespace = ?1 AND id = ?2 RETURNING runs",
+        )?
+        .query_map(
+            params![
+                run.namespace,
+                run.notebook,
+                number(run.duration_us),
+                run.cache_hit == Some(true),
+                run.cache_hit == Some(false),
+                number(run.started_ms),
+            ],
+            |row| count(row, 0),
+        )?
+        .next()
+        .transpose()?;
+    let Some(count) = counted else { return Ok(None) };
+    connection
+        .prepare_cached(
+            "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
+             ?15, ?16, ?17, ?18, ?19, ?20)",
+        )?
+        .execute(params![
+            run.namespace,
+            run.notebook,
+            number(count),
+            number(run.started_ms),
+            number(run.duration_us),
+            run.status,
+            beginning(&run.code, HISTORY_CODE_BYTES_MAX),
+            number(run.code_bytes),
+            run.code_digest,
+            run.cache_key,
+            run.cache_hit,
+            run.error_type.as_deref().map(|text| beginning(text, HISTORY_OUTPUT_BYTES_MAX)),
+            run.error_message.as_deref().map(|text| beginning(text, HISTORY_OUTPUT_BYTES_MAX)),
+            beginning(&run.stdout, HISTORY_OUTPUT_BYTES_MAX),
+            number(run.stdout_bytes),
+            beginning(&run.stderr, HISTORY_OUTPUT_BYTES_MAX),
+            number(run.stderr_bytes),
+            number(run.artifacts),
+            run.sandbox,
+            run.by_whom,
+        ])?;
+    connection
+        .prepare_cached("DELETE FROM runs WHERE namespace = ?1 AND notebook = ?2 AND number <= ?3")?
+        .execute(params![
+            run.namespace,
+            run.notebook,
+            number(count.saturating_sub(HISTORY_RUNS_MAX))
+        ])?;
+    Ok(Some(count))
+}
+
+/// The same for who has the file open by [`read`](super::read).
+pub fn history(connection: &Connection, asked: &Asked) -> Result<Vec<RunRow>, StoreError> {
+    let mut rows = connection.prepare_cached(
+        "SELECT * FROM runs WHERE (?1 IS NULL OR namespace = ?1) \
+         AND (?2 IS NULL OR notebook = ?2) AND (NOT ?3 OR status <> 'ok') \
+         AND (?4 IS NULL OR number < ?4) AND started_ms >= ?5 \
+         ORDER BY started_ms DESC, number DESC LIMIT ?6",
+    )?;
+    let found = rows.query_map(
+        params![
+            asked.namespace,
+            asked.notebook,
+            asked.failed,
+            asked.before.map(number),
+            number(asked.since_ms),
+            number(asked.limit.min(HISTORY_PAGE_MAX)),
+        ],
+        read,
+    )?;
+    found.map(|row| row.map_err(StoreError::from)).collect()
+}
+
+fn read(row: &Row<'_>) -> Result<RunRow, rusqlite::Error> {
+    Ok(RunRow {
+        namespace: row.get("namespace")?,
+        notebook: row.get("notebook")?,
+        number: count(row, "number")?,
+        started_ms: count(row, "started_ms")?,
+        duration_us: count(row, "duration_us")?,
+        status: row.get("status")?,
+        code: row.get("code")?,
+        code_bytes: count(row, "code_bytes")?,
+        code_digest: row.get("code_digest")?,
+        cache_key: row.get("cache_key")?,
+        cache_hit: row.get("cache_hit")?,
+        error_type: row.get("error_type")?,
+        error_message: row.get("error_message")?,
+        stdout: row.get("stdout")?,
+        stdout_bytes: count(row, "stdout_bytes")?,
+        stderr: row.get("stderr")?,
+        stderr_bytes: count(row, "stderr_bytes")?,
+        artifacts: count(row, "artifacts")?,
+        sandbox: row.get("sandbox")?,
+        by_whom: row.get("by_whom")?,
+    })
+}
+
+/// As much of a text as there is room for, whole characters.
+fn beginning(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

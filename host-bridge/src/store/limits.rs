@@ -1,0 +1,19 @@
+//! The bounds of the store, each with its reason.
+
+use std::time::Duration;
+
+/// Jobs that wait for the store's thread: each takes less than a millisecond, so more than these mean
+/// that the disk stands still.
+pub const JOBS_WAITING_MAX: usize = 1024;
+/// How long another process may have the file.
+pub const BUSY_DEADLINE: Duration = Duration::from_secs(10);
+/// The newest runs of a notebook that its history keeps.
+pub const HISTORY_RUNS_MAX: u64 = 10_000;
+/// What is kept of the code of a run.
+pub const HISTORY_CODE_BYTES_MAX: usize = 64 * 1024;
+/// What is kept of the beginning of each of its outputs, and of what its exception says.
+pub const HISTORY_OUTPUT_BYTES_MAX: usize = 4 * 1024;
+/// Runs that one question is answered with.
+pub const HISTORY_PAGE_MAX: u64 = 1000;
+/// Notebooks of one namespace.
+pub const NOTEBOOKS_MAX: u64 = 1000;

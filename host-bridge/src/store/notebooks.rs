@@ -1,0 +1,197 @@
+//! The rows of notebooks. What is in `place`, `seat` and `saved` is their owner's affair: text here.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::limits::NOTEBOOKS_MAX;
+use super::{Store, StoreError, count, number};
+
+/// A notebook as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotebookRow {
+    pub namespace: String,
+    pub id: String,
+    pub language: String,
+    pub created_ms: u64,
+    pub used_ms: u64,
+    /// Where its contexts are made.
+    pub place: String,
+    /// The interpreter that has its variables.
+    pub seat: Option<String>,
+    /// What of them is on disk.
+    pub saved: Option<String>,
+    pub totals: Totals,
+}
+
+/// What all runs of a notebook come to, those that history has let go included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub runs: u64,
+    pub runs_us: u64,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+}
+
+/// What became of a request for a new notebook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Added {
+    Made,
+    /// There is one of that name already.
+    Found(Box<NotebookRow>),
+    /// The namespace has as many as it may.
+    Full {
+        max: u64,
+    },
+}
+
+impl Store {
+    pub async fn add_notebook(&self, row: NotebookRow) -> Result<Added, StoreError> {
+        self.call(move |connection| {
+            if let Some(found) = find(connection, &row.namespace, &row.id)? {
+                return Ok(Added::Found(Box::new(found)));
+            }
+            let count = "SELECT count(*) FROM notebooks WHERE namespace = ?1";
+            let there: i64 = connection.query_row(count, [&row.namespace], |row| row.get(0))?;
+            if there >= number(NOTEBOOKS_MAX) {
+                return Ok(Added::Full { max: NOTEBOOKS_MAX });
+            }
+            connection.execute(
+                "INSERT INTO notebooks (namespace, id, language, created_ms, used_ms, place) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    row.namespace,
+                    row.id,
+                    row.language,
+                    number(row.created_ms),
+                    number(row.used_ms),
+                    row.place
+                ],
+            )?;
+            Ok(Added::Made)
+        })
+        .await
+    }
+
+    pub async fn notebook(
+        &self,
+        namespace: &str,
+        id: &str,
+    ) -> Result<Option<NotebookRow>, StoreError> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.call(move |connection| find(connection, &namespace, &id)).await
+    }
+
+    /// Those of one namespace, or of all, in the order of their names.
+    pub async fn notebooks(
+        &self,
+        namespace: Option<String>,
+    ) -> Result<Vec<NotebookRow>, StoreError> {
+        self.call(move |connection| {
+            let mut asked = connection.prepare_cached(
+                "SELECT * FROM notebooks WHERE ?1 IS NULL OR namespace = ?1 \
+                 ORDER BY namespace, id",
+            )?;
+            let rows = asked.query_map([namespace], read)?;
+            rows.map(|row| row.map_err(StoreError::from)).collect()
+        })
+        .await
+    }
+
+    pub async fn set_place(
+        &self,
+        namespace: &str,
+        id: &str,
+        place: String,
+    ) -> Result<(), StoreError> {
+        self.set(
+            namespace,
+            id,
+            "UPDATE notebooks SET place = ?3 WHERE namespace = ?1 AND id = ?2",
+            Some(place),
+        )
+        .await
+    }
+
+    pub async fn set_seat(
+        &self,
+        namespace: &str,
+        id: &str,
+        seat: Option<String>,
+    ) -> Result<(), StoreError> {
+        self.set(
+            namespace,
+            id,
+            "UPDATE notebooks SET seat = ?3 WHERE namespace = ?1 AND id = ?2",
+            seat,
+        )
+        .await
+    }
+
+    pub async fn set_saved(
+        &self,
+        namespace: &str,
+        id: &str,
+        saved: String,
+    ) -> Result<(), StoreError> {
+        self.set(
+            namespace,
+            id,
+            "UPDATE notebooks SET saved = ?3 WHERE namespace = ?1 AND id = ?2",
+            Some(saved),
+        )
+        .await
+    }
+
+    async fn set(
+        &self,
+        namespace: &str,
+        id: &str,
+        order: &'static str,
+        value: Option<String>,
+    ) -> Result<(), StoreError> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.call(move |connection| {
+            connection.execute(order, params![namespace, id, value])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes a notebook with its history, and says whether there was one.
+    pub async fn remove_notebook(&self, namespace: &str, id: &str) -> Result<bool, StoreError> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.call(move |connection| {
+            let order = "DELETE FROM notebooks WHERE namespace = ?1 AND id = ?2";
+            Ok(connection.execute(order, params![namespace, id])? > 0)
+        })
+        .await
+    }
+}
+
+fn find(
+    connection: &Connection,
+    namespace: &str,
+    id: &str,
+) -> Result<Option<NotebookRow>, StoreError> {
+    let mut asked =
+        connection.prepare_cached("SELECT * FROM notebooks WHERE namespace = ?1 AND id = ?2")?;
+    Ok(asked.query_row([namespace, id], read).optional()?)
+}
+
+fn read(row: &Row<'_>) -> Result<NotebookRow, rusqlite::Error> {
+    Ok(NotebookRow {
+        namespace: row.get("namespace")?,
+        id: row.get("id")?,
+        language: row.get("language")?,
+        created_ms: count(row, "created_ms")?,
+        used_ms: count(row, "used_ms")?,
+        place: row.get("place")?,
+        seat: row.get("seat")?,
+        saved: row.get("saved")?,
+        totals: Totals {
+            runs: count(row, "runs")?,
+            runs_us: count(row, "runs_us")?,
+            cache_hits: count(row, "cache_hits")?,
+            cache_misses: count(row, "cache_misses")?,
+        },
+    })
+}
