@@ -191,13 +191,13 @@ class Context:
     def save(self, directory, **limits):
         limits = {"time_max_ms": 20000, "bytes_max": 1 << 30, "value_bytes_max": 1 << 28, **limits}
         call = "keeper.save(%s, %s)" % (json.dumps(directory), json.dumps(limits))
-        told = json.loads(self.aside("aside.say(JSON.stringify(aside.kept.%s))" % call))
+        told = json.loads(self.aside("aside.say(aside.kept.keeper.stringify(aside.kept.%s))" % call))
         assert told["state"] == "done", told
         return json.loads(read(os.path.join(directory, "manifest.json")))
 
     def restore(self, directory):
         call = "await aside.kept.keeper.restore(%s)" % json.dumps(directory)
-        return json.loads(self.aside("aside.say(JSON.stringify(%s))" % call))
+        return json.loads(self.aside("aside.say(aside.kept.keeper.stringify(%s))" % call))
 
     def close(self):
         os.kill(self.pid, 9)

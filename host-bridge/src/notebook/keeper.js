@@ -2,9 +2,9 @@
 // interpreter are is written into a directory between runs, and read into a fresh interpreter later.
 //
 // The host's bridge has this evaluated once as code of its own (docs/drivers.md, `aside`), and then
-// calls `save`, `restore` (a promise) and `forget` of `aside.kept.keeper`. Nothing here speaks with
-// the agent. No getter, setter or trap of the code's is called by a save, but for the `stack` of
-// errors.
+// calls `save`, `restore` (a promise) and `forget` of `aside.kept.keeper`, with `stringify` for what
+// they return, as the code may have broken its own. Nothing here speaks with the agent. No getter,
+// setter or trap of the code's is called by a save, but for the `stack` of errors.
 //
 // What is in the directory:
 //
@@ -17,14 +17,14 @@
 // do not all end in one group. References by name that lead back make one group too. A blob is the
 // digest's first 40 characters by name, so what has not changed is not written again.
 //
-// A blob is lines of JSON (a head, then a record for each object) and after them raw bytes: the
-// contents of the buffers among the records, in their order. A record is
+// A blob is lines of JSON (a head, then arrays of records, one for each object) and after them raw
+// bytes: the contents of the buffers among the records, in their order. A record is
 //
 //     [kind, content, prototype, properties, closed, flags]
 //
 // as far as it is not the default; prototype 0 is the kind's own. Properties are keys and values in
 // turn, a number before a key is its flags. A value is JSON's own or an array: `[7]` is the record 7,
-// and with a string first it is something that JSON does not have (`Values`).
+// and with a string first it is something that JSON does not have, or that is found elsewhere.
 //
 // A function is its source text, if what it closes over has none of the names that are in it. A
 // class is made anew by its text, so its static initializers and computed names are evaluated again
@@ -64,7 +64,8 @@ const Module = aside.require('module');
 const types = { ...aside.require('util').types };
 const timers = { ...aside.require('timers') };
 const { isProxy } = types;
-const { process } = main;
+const BUILTINS = new Set(copyOf(Module.builtinModules));
+const process = aside.require('process');
 const { chdir, cwd, versions: { node: version } } = process;
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants;
 const { alloc: allocate, from: bytesOf } = Buffer;
@@ -84,12 +85,16 @@ const WALKING_SHARE = 0.7;
 const STEPS = 512;
 // Text is turned into bytes in pieces of this size.
 const PIECE_CHARS = 1 << 20;
+// How many records share a line.
+const LINE_RECORDS = 64;
 const WRITE_BYTES_MAX = 1 << 28;
 // From so many on, an array of numbers alone is kept as bytes.
 const NUMBERS_MIN = 16;
 // What a record takes about, beside its text.
 const RECORD_BYTES = 16;
 const NUMBER_BYTES = 8;
+// Of arrays that are longer, the names are asked for in another way.
+const LARGE = 4096;
 // How deep builtins are looked through for natives, and at how many at most.
 const DEPTH_MAX = 3;
 const NATIVES_MAX = 50000;
@@ -183,6 +188,21 @@ class Refused {
 // Is over a limit, which is nothing that others who refer to it would be lost for.
 class Over extends Refused {}
 
+// Arrays that come from the other realm, whose methods are the code's to break.
+function copyOf(list) {
+  const copy = [];
+  if (list !== undefined) for (let at = 0; at < list.length; at++) copy[at] = list[at];
+  return copy;
+}
+
+function ask(method, params) {
+  const told = aside.post(method, params) || {};
+  for (const name of ['result', 'names', 'internalProperties', 'privateProperties']) {
+    if (isArray(told[name])) told[name] = copyOf(told[name]);
+  }
+  return told;
+}
+
 function inMain(text) {
   return vm.runInThisContext(`(${text})`);
 }
@@ -212,14 +232,8 @@ function describe(error) {
 // Files. All are below the directory, which is held open.
 class Store {
   constructor(path) {
-    const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
-    try {
-      this.fd = fs.openSync(path, flags);
-    } catch (error) {
-      if (error.code !== 'ENOENT') throw error;
-      fs.mkdirSync(path, { recursive: true, mode: 0o700 });
-      this.fd = fs.openSync(path, flags);
-    }
+    fs.mkdirSync(path, { recursive: true, mode: 0o700 });
+    this.fd = fs.openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     const held = `/proc/self/fd/${this.fd}`;
     this.base = fs.existsSync(`${held}/.`) ? held : path;
   }
@@ -280,7 +294,7 @@ class Store {
   }
 
   removeOthers(kept) {
-    for (const name of fs.readdirSync(this.base)) {
+    for (const name of copyOf(fs.readdirSync(this.base))) {
       if (/^[0-9a-f]{40}$/.test(name) && !kept.has(name)) this.remove(name);
     }
   }
@@ -360,14 +374,14 @@ class Inspector {
     if (this.holder === null) {
       this.object = { value: undefined };
       const given = pass(this.object, () => {
-        return aside.post('Runtime.evaluate', { expression: `this['${PASSAGE}']`, ...group });
+        return ask('Runtime.evaluate', { expression: `this['${PASSAGE}']`, ...group });
       });
       this.holder = given.result.objectId;
     }
     this.object.value = value;
     const functionDeclaration = 'function () { return this.value; }';
     const asked = { objectId: this.holder, functionDeclaration, ...group };
-    const { objectId } = aside.post('Runtime.callFunctionOn', asked).result;
+    const { objectId } = ask('Runtime.callFunctionOn', asked).result;
     this.object.value = undefined;
     return objectId;
   }
@@ -380,18 +394,18 @@ class Inspector {
     }
     const functionDeclaration = 'function (value) { this.value = value; }';
     const given = { objectId: this.holder, functionDeclaration, arguments: [{ objectId: told.objectId }] };
-    aside.post('Runtime.callFunctionOn', given);
+    ask('Runtime.callFunctionOn', given);
     const { value } = this.object;
     this.object.value = undefined;
     return value;
   }
 
   propertiesOf(objectId) {
-    return aside.post('Runtime.getProperties', { objectId, ownProperties: true });
+    return ask('Runtime.getProperties', { objectId, ownProperties: true });
   }
 
   release() {
-    if (this.holder !== null) aside.post('Runtime.releaseObjectGroup', { objectGroup: 'keeper' });
+    if (this.holder !== null) ask('Runtime.releaseObjectGroup', { objectGroup: 'keeper' });
     this.holder = null;
   }
 }
@@ -505,7 +519,7 @@ class Host {
   }
 
   update() {
-    const builtins = process.moduleLoadList || [];
+    const builtins = copyOf(process.moduleLoadList);
     const cache = Module._cache;
     const files = ownKeys(cache);
     const loaded = `${builtins.length} ${files.length}`;
@@ -515,7 +529,7 @@ class Host {
     this.modules.clear();
     for (const entry of builtins) {
       const name = /^NativeModule (.*)$/.exec(entry);
-      if (name !== null && Module.builtinModules.includes(name[1]) && !/^_|^internal/.test(name[1])) {
+      if (name !== null && BUILTINS.has(name[1]) && !/^_|^internal/.test(name[1])) {
         attempt(() => this.modules.set(aside.require(name[1]), name[1]));
       }
     }
@@ -550,7 +564,7 @@ class Host {
       if (typeof name === 'string' && value !== main) add(value, ['l', '', name], 0);
     }
     for (const [value, name] of this.modules) {
-      const isBuiltin = Module.builtinModules.includes(name);
+      const isBuiltin = BUILTINS.has(name);
       add(value, ['l', name], isBuiltin ? 0 : DEPTH_MAX - 1);
     }
     for (const { value, path, depth } of left) {
@@ -657,6 +671,8 @@ function labelText(label) {
 }
 
 const PROTO = new Label('.__proto__');
+const BESIDE_ELEMENTS = ['length'];
+const NOTHING = [];
 const ITEM = new Label('.<item>');
 const KEY = new Label('.<key>');
 
@@ -875,8 +891,9 @@ class Walk {
   }
 
   encodeHostOr(value, label) {
-    const isPlain = this.nodes.has(value) || this.named.has(value);
-    const found = isPlain || value === null ? undefined : host.find(value);
+    const owner = isProxy(value) ? null : typeof value === 'function' ? value : ownerOf(value);
+    const isKnown = this.nodes.has(value) || this.named.has(owner);
+    const found = isKnown ? undefined : host.find(value);
     return found !== undefined && !isOwned(value) ? found : this.encode(value, label);
   }
 
@@ -928,10 +945,22 @@ class Walk {
     return told;
   }
 
+  // The names of properties; of a large array without its elements, if it has nothing else. To name
+  // those takes long, and cannot be cut short.
+  namesOf(value, length, usual) {
+    if (length > LARGE) {
+      const asked = { objectId: inspector.idOf(value), ownProperties: true, nonIndexedPropertiesOnly: true };
+      const { result } = ask('Runtime.getProperties', asked);
+      const names = result.map(({ name, symbol }) => (symbol === undefined ? name : '')).filter((name) => name !== '__proto__');
+      if (names.length === usual.length && names.every((name, at) => name === usual[at])) return usual;
+    }
+    return ownKeys(value);
+  }
+
   recordArray(value) {
-    const list = ownKeys(value);
     const { length } = value;
-    const count = list.indexOf('length');
+    const list = this.namesOf(value, length, BESIDE_ELEMENTS);
+    const count = list === BESIDE_ELEMENTS ? length : list.indexOf('length');
     const lengthOwn = descriptorOf(value, 'length');
     const options = { skip: (key) => key === 'length', list, flags: lengthOwn.writable ? 0 : ENUMERABLE };
     if (count !== length || length === 0) return this.finish(value, 'A', [length], 'Array', options);
@@ -941,14 +970,17 @@ class Walk {
     for (let at = 0; at < length; at++) {
       this.step();
       const own = descriptorOf(value, at);
-      const flags = 'value' in own ? flagsOf(own) : ACCESSOR;
+      const flags = own !== undefined && 'value' in own ? flagsOf(own) : ACCESSOR;
       if (same < 0) same = flags;
-      if (flags !== same || flags === ACCESSOR) return this.finish(value, 'A', [length], 'Array', options);
+      if (flags !== same || flags === ACCESSOR) {
+        options.list = ownKeys(value);
+        return this.finish(value, 'A', [length], 'Array', options);
+      }
       items[at] = own.value;
       numbers = numbers && typeof own.value === 'number';
     }
     // A frozen array's elements all have its flags.
-    options.from = count;
+    options.from = list === BESIDE_ELEMENTS ? 0 : count;
     options.flags |= (PLAIN_FLAGS - same) << 2;
     if (numbers) {
       this.take(NUMBER_BYTES * length);
@@ -996,8 +1028,8 @@ class Walk {
     const bytes = apply(isTyped ? typedBytes : viewBytes, value, []);
     if (types.isSharedArrayBuffer(buffer)) throw new Refused('shared memory');
     const length = isTyped ? apply(typedLength, value, []) : bytes;
-    const list = ownKeys(value);
-    const options = { list, from: isTyped ? length : 0 };
+    const list = this.namesOf(value, isTyped ? length : 0, NOTHING);
+    const options = { list, from: isTyped && list !== NOTHING ? length : 0 };
     // Node cuts small Buffers from a larger piece, of which the rest is not this variable's.
     const isPooled = getPrototypeOf(value) === Buffer.prototype && bytes < apply(bufferBytes, buffer, [])
       && apply(bufferBytes, buffer, []) === Buffer.poolSize;
@@ -1234,14 +1266,14 @@ function byText(one, other) {
 
 // Some globals of Node's become values when they are first used.
 function isLazy(name, value) {
-  if (Module.builtinModules.includes(name) || Object(value) !== value || isProxy(value)) return false;
+  if (BUILTINS.has(name) || Object(value) !== value || isProxy(value)) return false;
   if (typeof value === 'function') return analyse(value).form === 'native' || analyse(value).reason !== null;
   const proto = getPrototypeOf(value);
   return proto !== OBJECT && proto !== null && !isArray(value);
 }
 
 function readLexical() {
-  const { names } = aside.post('Runtime.globalLexicalScopeNames', {}) || { names: [] };
+  const { names = [] } = ask('Runtime.globalLexicalScopeNames', {});
   const unique = [...new Set(names)].sort(byText);
   const reader = (name) => `[${stringify(name)}]: [() => ${name}, () => { ${name} = ${name}; }]`;
   const all = attempt(() => inMain(`{__proto__: null, ${unique.map(reader).join()}}`), null);
@@ -1385,7 +1417,9 @@ function encodeGroup(members, walk) {
     }
   };
   line({ format: FORMAT, records: nodes.length, roots: members.map(({ content }) => content) });
-  for (const { record } of nodes) line(record);
+  for (let at = 0; at < nodes.length; at += LINE_RECORDS) {
+    line(nodes.slice(at, at + LINE_RECORDS).map(({ record }) => record));
+  }
   if (text !== '') put(bytesOf(text));
   for (const node of nodes) if (node.bytes !== null) put(node.bytes);
   return { chunks, bytes, imports, digest: hash.digest('hex').slice(0, DIGEST_CHARS) };
@@ -1562,7 +1596,7 @@ function bind(name, value, declared, flags) {
     return;
   }
   const expression = `${declared} ${name} = this['${PASSAGE}'][0];`;
-  pass([value], () => aside.post('Runtime.evaluate', { expression, replMode: true, silent: true }));
+  pass([value], () => ask('Runtime.evaluate', { expression, replMode: true, silent: true }));
   const found = attempt(() => [inMain(name)], []);
   if (found.length === 0 || !is(found[0], value)) throw new Refused(`\`${declared} ${name}\` is not possible`);
 }
@@ -1583,7 +1617,7 @@ class Build {
     this.head = line();
     if (this.head.format !== FORMAT) throw new Refused('the blob has another format');
     this.records = [];
-    for (let index = 0; index < this.head.records; index++) this.records.push(line());
+    while (this.records.length < this.head.records) this.records.push(...line());
     this.bytes = this.records.map(([kind, content]) => {
       const size = kind === 'N' ? content * NUMBER_BYTES : kind === 'B' || kind === 'U' ? content : 0;
       at += size;
@@ -1810,11 +1844,12 @@ function evaluateClass(text) {
 function forget(path, names) {
   const held = waiting.get(`${path}`);
   if (held === undefined) return;
+  const gone = new Set(copyOf(names));
   for (const group of held.groups) {
-    group.names = group.names.map((member) => member.filter((name) => !names.includes(name)));
+    group.names = group.names.map((member) => member.filter((name) => !gone.has(name)));
   }
-  for (const name of names) delete held.modules[name];
+  for (const name of gone) delete held.modules[name];
 }
 
-return { save, restore, forget };
+return { save, restore, forget, stringify };
 }
