@@ -22,9 +22,9 @@ KEPT = [
         assert.throws(() => { c = 2 }, TypeError); l = 5; assert.strictEqual(l, 5);
         assert.strictEqual(globalThis.v, 3); assert.strictEqual(globalThis.w, 4); assert.strictEqual(typeof globalThis.f, 'function');
         for (const n of ['c','l','K']) assert(!(n in globalThis)); assert.strictEqual(typeof K, 'function')"""),
-    ("containers", "const m=new Map([[{a:1},new Set([1,'x'])],[NaN,undefined]]), s=new Set([m]), d=new Date(5), bad=new Date(NaN), r=/a(b)/giy; r.lastIndex=2", """
+    ("containers", "const m=new Map([[{a:1},new Set([1,'x'])],[NaN,undefined]]), s=new Set([m]), d=new Date(5), bad=new Date(NaN), zero=[new Date(0), Object(0), new ArrayBuffer(0), Object('')], r=/a(b)/giy; r.lastIndex=2", """
         assert.strictEqual([...m][0][0].a, 1); assert([...m.values()][0].has('x')); assert(m.has(NaN)); assert(s.has(m));
-        assert.strictEqual(d.getTime(), 5); assert(Number.isNaN(bad.getTime()));
+        assert.strictEqual(d.getTime(), 5); assert(Number.isNaN(bad.getTime())); assert.deepStrictEqual(zero, [new Date(0), Object(0), new ArrayBuffer(0), Object('')]);
         assert.strictEqual(r.source + r.flags + r.lastIndex, 'a(b)giy2'); assert(r instanceof RegExp && m instanceof Map)"""),
     ("aliases", "let a=[]; let b=a; const c=b; var d=a", "assert(a===b && b===c && c===globalThis.d)"),
     ("identity_across_variables", "const inner={}; let a=[inner]; let b={x:inner}; let m=new Map([[inner,1]])", "assert(a[0]===b.x && a[0]===inner && m.get(a[0])===1)"),
@@ -72,6 +72,8 @@ KEPT = [
     ("emitters", "const { EventEmitter } = require('events'); class E extends EventEmitter {}; const e=new E(); e.n=0; e.on('go', function () { this.n++ })", "e.emit('go'); assert(e.n===1 && e instanceof EventEmitter)"),
     ("builtins_by_path", "const m=Math.max, l=console.log, o={j:JSON, p:Promise, g:globalThis}, q=require('fs').readFileSync, t=setTimeout, bound=Math.min.bind(null, 3), proto=Array.prototype", """
         assert(m===Math.max && o.j===JSON && o.p===Promise && o.g===globalThis && q===require('fs').readFileSync && t===setTimeout && bound(5)===3 && proto===Array.prototype)"""),
+    ("urls", "const u=new URL('http://a/b?c=d#e'), o={u}", "assert(o.u===u && u.href==='http://a/b?c=d#e' && u instanceof URL && u.searchParams.get('c')==='d')"),
+    ("the_process", "const p=process, o={p:process, b:Buffer, c:console, e:process.env}", "assert(p===process && o.p===process && o.b===Buffer && o.c===console && o.e===process.env)"),
     ("modules", "const fs=require('fs'), path=await import('path'); var os=require('os'); const o={fs, path}; import { join } from 'path'", """
         assert(fs===require('fs') && path.sep==='/' && globalThis.os===require('os') && o.fs===fs && o.path===path); assert.throws(() => { fs = 1 }); assert(join('a','b')==='a/b')"""),
     ("names_of_builtins", "url='here'; var test=3; function stream(){return 1}", "assert(url==='here' && test===3 && stream()===1)"),
@@ -103,6 +105,9 @@ LOST = [
     ("timer", "const t=setInterval(()=>{}, 1e9); t.unref()", "t", "a timer", None),
     ("accessor", "Object.defineProperty(globalThis, 'acc', {get(){ throw new Error('was run') }, configurable:true})", "acc", "accessor property", None),
     ("private_fields", "class A { #secret=1; get(){return this.#secret} }; const a=new A()", "a", "private `#secret`", None),
+    ("static_private_fields", "class A { static #n=1; static up(){return ++A.#n} }; A.up()", "A", "private `#n`", None),
+    ("stream", "const s=require('stream').Readable.from([1])", "s", "an object of the host's", None),
+    ("foreign_realm", "const o=require('vm').runInNewContext('({a: []})')", "o", "an object of the host's", None),
     ("host_object", "const f=new Intl.NumberFormat()", "f", "an object of the host's", None),
     ("shared_memory", "const s=new SharedArrayBuffer(8)", "s", "shared memory", None),
     ("arguments", "const a=(function(){return arguments})(1)", "a", "an arguments object", None),
@@ -430,6 +435,49 @@ class Stored(Case):
             self.assertEqual(told["unavailable"], [])
             context.run("if (add() !== %d) throw new Error(list.length)" % (life + 1))
             context.save(self.directory)
+
+
+# Values made of numbers that depend on the seed alone, with parts that they share.
+RANDOM = """
+    var build = function (seed) {
+      const next = (most) => { seed = (seed * 1103515245 + 12345) % 2147483648; return Math.floor(seed / 65536) % most; };
+      const pool = [];
+      const atom = () => [next(100), -next(9) / 7, 'text' + next(50), 'é\\u{1F600}', null, undefined, true, BigInt(next(99)) ** 20n, NaN, -0, Symbol.iterator][next(11)];
+      const value = (depth) => {
+        if (depth > 5 || next(3) === 0) return pool.length > 0 && next(4) === 0 ? pool[next(pool.length)] : atom();
+        const made = [() => [], () => ({}), () => new Map(), () => new Set(), () => new Date(next(1e6)), () => Buffer.from('b' + next(99)),
+          () => new Float32Array([next(9), 0.5]), () => /x+/g, () => Object.create(null), () => new RangeError('e' + next(9)), () => Object(next(9))][next(11)]();
+        pool.push(made);
+        for (let count = next(6); count > 0; count--) {
+          if (Array.isArray(made)) made.length < 20 && next(9) === 0 ? made.length += 2 : made.push(value(depth + 1));
+          else if (made instanceof Map) made.set(value(depth + 1), value(depth + 1));
+          else if (made instanceof Set) made.add(value(depth + 1));
+          else if (!ArrayBuffer.isView(made)) made['k' + next(9)] = value(depth + 1);
+        }
+        if (next(15) === 0 && !ArrayBuffer.isView(made)) Object.freeze(made);
+        if (made instanceof Error) made.stack = 'stack';
+        return made;
+      };
+      return Array.from({ length: 5 }, () => value(0));
+    };
+"""
+
+
+class Random(Case):
+    def test_random_graphs_come_back_as_they_were(self):
+        seeds = range(1, 121)
+        names = ["v%d_%d" % (seed, at) for seed in seeds for at in range(5)]
+        code = "".join("var [%s]=build(%d);" % (",".join(n for n in names if n.startswith("v%d_" % s)), s) for s in seeds)
+        _, manifest = self.saved(RANDOM + code)
+        self.assertEqual(manifest["lost"], [])
+        second, told = self.restored()
+        self.assertEqual(told["unavailable"], [])
+        again = second.save(self.directory)
+        self.assertEqual(self.digests(again), self.digests(manifest))
+        self.holds(second, """
+            const state=(v) => typeof v === 'object' && v !== null && Object.isFrozen(v);
+            for (let seed=1; seed<=120; seed++) { const all=build(seed); const now=all.map((_, at) => globalThis['v'+seed+'_'+at]);
+              assert.deepStrictEqual(now, all); assert.deepStrictEqual(now.map(state), all.map(state)); }""")
 
 
 class Aside(Case):

@@ -61,6 +61,8 @@ const { createHash } = aside.require('crypto');
 const { Buffer } = aside.require('buffer');
 const { EventEmitter } = aside.require('events');
 const Module = aside.require('module');
+const { URL } = aside.require('url');
+const hrefOf = descriptorOf(URL.prototype, 'href').get;
 const types = { ...aside.require('util').types };
 const timers = { ...aside.require('timers') };
 const { isProxy } = types;
@@ -224,7 +226,8 @@ function attempt(what, otherwise) {
 function describe(error) {
   const told = attempt(() => {
     const isError = types.isNativeError(error);
-    return isError ? `${error.name}: ${error.message}` : error instanceof Refused ? error.reason : `${error}`;
+    if (error instanceof Refused) return error.reason;
+    return isError ? `${error.name}: ${error.message}` : `${error}`;
   }, 'an error that cannot be told');
   return told.slice(0, REASON_CHARS_MAX);
 }
@@ -499,9 +502,10 @@ function closureOf(f, { form, names, outer }) {
 function heritageOf({ outer }) {
   const at = outer.findIndex(({ token }) => token === 'extends');
   if (at < 0 || at > 2) return null;
-  const [from, body] = [outer[at + 1], outer[outer.length - 1]];
+  const from = outer[at + 1];
   const before = outer[outer.length - 2];
-  return { from: from.start, to: before.end, isName: from === before && /^[\p{ID_Start}$_]/u.test(from.token), body };
+  const isName = from === before && /^[\p{ID_Start}$_]/u.test(from.token);
+  return { from: from.start, to: before.end, isName };
 }
 
 // What a fresh interpreter has too. Modules are known by their exports.
@@ -602,7 +606,8 @@ function importedName(namespace) {
 function nameOfFile(file) {
   const below = /^.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file);
   if (below === null) return file;
-  return attempt(() => aside.require('module').createRequire(`${cwd()}/_`).resolve(below[1]) === file, false) ? below[1] : file;
+  const isMain = () => Module.createRequire(`${cwd()}/_`).resolve(below[1]) === file;
+  return attempt(isMain, false) ? below[1] : file;
 }
 
 // Well-known and registered symbols, as an array; undefined for others.
@@ -843,7 +848,7 @@ class Walk {
 
   // Records.
   record(value) {
-    if (typeof value === 'symbol') return ['Y', value.description === undefined ? ['u'] : value.description];
+    if (typeof value === 'symbol') return ['Y', this.encode(value.description)];
     if (isProxy(value)) throw new Refused('a proxy');
     const module = host.moduleOf(value);
     if (module !== null) return [module.imported ? 'I' : 'Q', module.module];
@@ -870,6 +875,7 @@ class Walk {
     if (types.isModuleNamespaceObject(value)) throw new Refused('a module whose name is not known');
     const owner = ownerOf(value);
     if (owner !== null) return this.recordPrototype(value, owner);
+    if (proto === URL.prototype) return ['W', this.encode(apply(hrefOf, value, []))];
     const found = proto !== OBJECT && proto !== null ? host.find(value) : undefined;
     if (found !== undefined) return ['L', found];
     this.checkInstance(value, proto);
@@ -885,8 +891,9 @@ class Walk {
     else if (proto !== own && !options.anyProto) told = this.encodeHostOr(proto, PROTO);
     const properties = this.properties(value, options);
     const record = [kind, content, told, properties, isExtensible(value) ? 0 : 1, options.flags || 0];
-    const isDefault = [false, content === 0, told === 0, properties.length === 0, record[4] === 0, record[5] === 0];
-    while (record.length > 1 && isDefault[record.length - 1]) record.pop();
+    const isBare = properties.length === 0;
+    const isDefault = [false, kind === 'O', told === 0, isBare, record[4] === 0, record[5] === 0];
+    while (isDefault[record.length - 1]) record.length--;
     return record;
   }
 
@@ -920,7 +927,8 @@ class Walk {
 
   // A value of a property; `m` if the text of the class has it.
   member(value, label, members, role) {
-    if (members !== null && typeof value === 'function' && !this.nodes.has(value) && !this.named.has(value)) {
+    const isNew = typeof value === 'function' && !this.nodes.has(value) && !this.named.has(value);
+    if (members !== null && isNew) {
       const { form, text } = analyse(value);
       if (form === 'method' && members.includes(text) && isPlainMethod(value)) return ['m'];
     }
@@ -951,7 +959,8 @@ class Walk {
     if (length > LARGE) {
       const asked = { objectId: inspector.idOf(value), ownProperties: true, nonIndexedPropertiesOnly: true };
       const { result } = ask('Runtime.getProperties', asked);
-      const names = result.map(({ name, symbol }) => (symbol === undefined ? name : '')).filter((name) => name !== '__proto__');
+      const told = result.map(({ name, symbol }) => (symbol === undefined ? name : ''));
+      const names = told.filter((name) => name !== '__proto__');
       if (names.length === usual.length && names.every((name, at) => name === usual[at])) return usual;
     }
     return ownKeys(value);
@@ -1009,7 +1018,10 @@ class Walk {
     const told = typeof stack === 'string' ? stack : null;
     if (told !== null) this.take(told.length);
     this.checkInstance(value, getPrototypeOf(value));
-    return this.finish(value, 'E', [name, told], name, { skip: (key) => key === 'stack' });
+    const own = descriptorOf(value, 'stack');
+    const isFixed = own !== undefined && !own.configurable;
+    const content = [name, told, isFixed ? 0 : WRITABLE | CONFIGURABLE];
+    return this.finish(value, 'E', content, name, { skip: (key) => key === 'stack' });
   }
 
   recordBuffer(value) {
@@ -1061,6 +1073,7 @@ class Walk {
       throw new Refused(told.form === 'native' ? 'a native function' : told.reason);
     }
     const { form, text } = told;
+    if (told.hidden) this.checkHidden(value, (one) => one.value === undefined || one.value.type !== 'function');
     this.variable.functions.push(told);
     this.take(text.length);
     const inherits = descriptorOf(value, 'prototype');
@@ -1083,7 +1096,9 @@ class Walk {
     const self = inspector.objectOf(internals.get('[[BoundThis]]'));
     const list = inspector.objectOf(internals.get('[[BoundArgs]]'));
     const content = [this.encode(target, new Label('.<target>')), this.encode(self, new Label('.<this>'))];
-    for (let at = 0; at < list.length; at++) content.push(this.encode(list[at], new Label(`.<argument ${at}>`)));
+    for (let at = 0; at < list.length; at++) {
+      content.push(this.encode(list[at], new Label(`.<argument ${at}>`)));
+    }
     return this.finish(value, 'K', content, FUNCTION);
   }
 
@@ -1104,10 +1119,15 @@ class Walk {
       this.rules.set(proto, rule);
     }
     if (rule.reason !== null) throw new Refused(rule.reason);
-    if (!rule.hidden) return;
+    if (rule.hidden) this.checkHidden(value, () => true);
+  }
+
+  // What is private can be seen by the inspector, but not be made again.
+  checkHidden(value, counts) {
     this.check();
     const { privateProperties = [] } = inspector.propertiesOf(inspector.idOf(value));
-    if (privateProperties.length > 0) throw new Refused(`an object with the private \`${privateProperties[0].name}\``);
+    const found = privateProperties.find(counts);
+    if (found !== undefined) throw new Refused(`it has the private \`${found.name}\``);
   }
 
   ruleOf(proto) {
@@ -1161,10 +1181,12 @@ function isOwned(value) {
   return told.form !== 'native' && told.reason === null;
 }
 
+// Whether it is what a generator function's generators inherit from.
 function isGeneratorProto(proto) {
   const above = getPrototypeOf(proto);
-  return FUNCTION_PROTOS.has(above && getPrototypeOf(above)) || (above !== null && !descriptorOf(proto, 'constructor')
-    && types.isProxy(above) === false && descriptorOf(above, Symbol.toStringTag) !== undefined);
+  if (above === null || isProxy(above) || descriptorOf(proto, 'constructor') !== undefined) return false;
+  const tag = descriptorOf(above, Symbol.toStringTag);
+  return tag !== undefined && (tag.value === 'Generator' || tag.value === 'AsyncGenerator');
 }
 
 // Whether a prototype is as its function has made it.
@@ -1184,7 +1206,8 @@ function isPlainMethod(value) {
 
 function unite(one, other) {
   if (one.group === other.group) return;
-  const [large, small] = one.group.length < other.group.length ? [other.group, one.group] : [one.group, other.group];
+  const isSmaller = one.group.length < other.group.length;
+  const [large, small] = isSmaller ? [other.group, one.group] : [one.group, other.group];
   for (const variable of small) {
     large.push(variable);
     variable.group = large;
@@ -1208,12 +1231,14 @@ function keep(store, path, limits) {
   const before = store.readManifest() || {};
   host.update();
   const { entries, lost, modules } = namesNow();
-  const carried = carry(path, new Set([...entries.keys(), ...lost.map(({ name }) => name), ...ownKeys(modules)]));
+  const taken = [...entries.keys(), ...lost.map(({ name }) => name), ...ownKeys(modules)];
+  const carried = carry(path, new Set(taken));
   Object.assign(modules, carried.modules);
   const variables = gather(entries);
   const walk = new Walk(variables, limits);
   for (const { bytes } of carried.groups) walk.bytes += bytes;
-  const hurried = isArray(before.lost) ? before.lost.filter(({ reason }) => /^no time: it took/.test(reason)) : [];
+  const lostBefore = isArray(before.lost) ? before.lost : [];
+  const hurried = lostBefore.filter(({ reason }) => /^no time: it took/.test(reason));
   walk.walkAll(variables, new Set(hurried.map(({ name }) => name)));
   uniteCircles(variables);
   const groups = writeGroups(store, variables, walk, limits, carried.groups);
@@ -1312,7 +1337,7 @@ function gather(entries) {
 
 function carry(path, taken) {
   const { groups = [], modules = {} } = waiting.get(path) || {};
-  const left = { groups: [], modules: {}, taken };
+  const left = { groups: [], modules: {} };
   for (const group of groups) {
     const names = group.names.map((member) => member.filter((name) => !taken.has(name)));
     if (names.some((member) => member.length > 0)) left.groups.push({ ...group, names });
@@ -1325,11 +1350,12 @@ function carry(path, taken) {
 function spread(variables) {
   for (let changed = true; changed;) {
     changed = false;
-    for (const { reason, needs, group } of variables) {
-      const need = reason === null ? [...needs].find((one) => one.reason !== null) : undefined;
+    for (const { reason: lost, needs, group } of variables) {
+      const need = lost === null ? [...needs].find((one) => one.reason !== null) : undefined;
       if (need === undefined) continue;
       for (const variable of group) {
-        if (variable.reason === null) variable.lose(`it refers to ${need.names[0]}, which is lost: ${need.reason}`);
+        const reason = `it refers to ${need.names[0]}, which is lost: ${need.reason}`;
+        if (variable.reason === null) variable.lose(reason);
       }
       changed = true;
     }
@@ -1381,8 +1407,11 @@ function writeGroups(store, variables, walk, limits, carried) {
       if (!store.has(digest, bytes)) store.write(digest, chunks);
       total += bytes;
       const needs = new Set();
-      for (const { needs: all } of group) for (const need of all) if (need.group !== group) needs.add(need.names[0]);
-      written.push({ digest, bytes, names: group.map(({ names }) => names), needs: [...needs].sort(byText), imports });
+      for (const { needs: all } of group) {
+        for (const need of all) if (need.group !== group) needs.add(need.names[0]);
+      }
+      const names = group.map((variable) => variable.names);
+      written.push({ digest, bytes, names, needs: [...needs].sort(byText), imports });
       for (const variable of group) Object.assign(variable, { digest, bytes });
     } catch (error) {
       const isRefusal = error instanceof Refused;
@@ -1398,7 +1427,8 @@ function encodeGroup(members, walk) {
   nodes.forEach((node, at) => {
     node.ref[0] = at;
   });
-  const imports = [...new Set(nodes.filter(({ record }) => record[0] === 'I').map(({ record }) => record[1]))];
+  const modules = nodes.filter(({ record }) => record[0] === 'I').map(({ record }) => record[1]);
+  const imports = [...new Set(modules)];
   const chunks = [];
   let bytes = 0;
   let text = '';
@@ -1444,8 +1474,7 @@ function told(variables, entries, lost, groups, carried, modules) {
   for (const group of carried.groups) {
     const { digest, bytes, unavailable } = group;
     for (const name of group.names.flat()) {
-      const { declared = 'var' } = group.declared;
-      list.push({ name, kind: '', digest, bytes, declared: group.declared[name] || declared, unavailable });
+      list.push({ name, kind: '', digest, bytes, declared: group.declared[name], unavailable });
     }
   }
   const gone = new Set(lost.map(({ name }) => name));
@@ -1472,15 +1501,16 @@ function told(variables, entries, lost, groups, carried, modules) {
 
 function kindOf(value) {
   if (value === null) return 'null';
-  if (typeof value === 'function') return !isProxy(value) && analyse(value).form === 'class' ? 'class' : 'function';
-  if (typeof value !== 'object') return typeof value;
+  if (typeof value !== 'object' && typeof value !== 'function') return typeof value;
   if (isProxy(value)) return 'Proxy';
+  if (typeof value === 'function') return analyse(value).form === 'class' ? 'class' : 'function';
   if (isArray(value)) return 'Array';
   for (let proto = getPrototypeOf(value); proto !== null && !isProxy(proto); proto = getPrototypeOf(proto)) {
     const own = descriptorOf(proto, 'constructor');
     const owner = own && own.value;
     const name = typeof owner === 'function' && !isProxy(owner) ? descriptorOf(owner, 'name') : undefined;
-    if (name !== undefined && typeof name.value === 'string' && name.value !== '') return name.value.slice(0, LABEL_CHARS_MAX);
+    const isText = name !== undefined && typeof name.value === 'string' && name.value !== '';
+    if (isText) return name.value.slice(0, LABEL_CHARS_MAX);
   }
   return 'Object';
 }
@@ -1694,6 +1724,7 @@ class Build {
         const [target, ...rest] = content.map((told) => this.value(told));
         return apply(Function.prototype.bind, target, rest);
       }
+      case 'W': return new URL(content);
       case 'P': return this.value(content).prototype;
       case 'L': return find(content);
       case 'Q': return aside.require(content);
@@ -1703,7 +1734,7 @@ class Build {
   }
 
   fill(made, [kind, content, proto = 0, properties = [], closed = 0, flags = 0], at) {
-    if ('LQIY'.includes(kind)) return;
+    if ('LQIYW'.includes(kind)) return;
     if (kind === 'A') this.fillArray(made, content, flags);
     if (kind === 'N') this.fillNumbers(made, at, flags);
     if (kind === 'M') {
@@ -1714,7 +1745,7 @@ class Build {
     if (kind === 'S') for (const item of content) apply(Set.prototype.add, made, [this.value(item)]);
     if (kind === 'E') {
       delete made.stack;
-      if (content[1] !== null) define(made, 'stack', { value: content[1] }, WRITABLE | CONFIGURABLE);
+      if (content[1] !== null) define(made, 'stack', { value: content[1] }, content[2]);
     }
     const normal = kind === 'P' ? OBJECT : kind === 'F' && content[0] === 'class' ? FUNCTION : undefined;
     const above = proto === 0 ? normal : this.value(proto);
@@ -1763,7 +1794,9 @@ class Build {
     const old = descriptorOf(made, key);
     const isMember = (told) => isArray(told) && told[0] === 'm';
     const member = (role) => {
-      if (old === undefined || typeof old[role] !== 'function') throw new Refused(`the class has no \`${String(key)}\``);
+      if (old === undefined || typeof old[role] !== 'function') {
+        throw new Refused(`the class has no \`${String(key)}\``);
+      }
       return old[role];
     };
     if (flags & ACCESSOR) {
