@@ -10,7 +10,7 @@
 
 const globe = globalThis;
 const { Array, Atomics, Buffer, Error, JSON, Math, Object, Promise, Proxy, RegExp, String } = globe;
-const { RangeError, SyntaxError, console, process, require } = globe;
+const { RangeError, SyntaxError, WeakMap, console, process, require } = globe;
 const { load: loadAt, notify, store: storeAt, wait: waitAt } = Atomics;
 const fs = require('fs');
 const path = require('path');
@@ -51,6 +51,7 @@ const emitting = uncurried(EventEmitter.prototype);
 const { listenerCount, on: listen, once: listenOnce, removeListener: unlisten } = emitting;
 const { connect: connectTo, disconnect, post } = uncurried(Session.prototype);
 const { then } = uncurried(Promise.prototype);
+const { set: setIn } = uncurried(WeakMap.prototype);
 const Immediate = immediately(() => {}).constructor;
 const handleFatal = process._fatalException;
 const formatStack = Error.prepareStackTrace;
@@ -403,7 +404,7 @@ class Input extends Readable {
 
   want() {
     const heard = !this.isPaused() || listenerCount(this, 'readable') > 0;
-    if (!this.#wanted || !heard || current === null) return;
+    if (!this.#wanted || !heard || current === null || current.aside) return;
     this.#wanted = false;
     if (!current.input) {
       this.push(null);
@@ -534,9 +535,31 @@ function here() {
 // `eval` are not. It is as long as they are, so that columns stay true.
 const IMPORT = 'ımport';
 
+// By what name each module was imported: what it exports does not tell.
+const imported = new WeakMap();
+
+// What code of the host's own needs, and `initial`: what the globals were at the start.
+const aside = {
+  imported,
+  kept: {},
+  require: (name) => here().require(name),
+  say: (text) => say(0, bytesOf(text)),
+  post(method, params) {
+    let answer;
+    post(session, method, params, (_, result) => {
+      answer = result;
+    });
+    return answer;
+  },
+};
+
 function importing(name, options) {
   const attributes = options && (options.with || options.assert);
-  return here().load(name, attributes && { with: attributes, assert: attributes });
+  const loading = here().load(name, attributes && { with: attributes, assert: attributes });
+  return then(loading, (exports) => {
+    attempt(() => setIn(imported, exports, name));
+    return exports;
+  });
 }
 
 const importable = {
@@ -556,6 +579,8 @@ const importable = {
     };
     return { dirname: place, filename: file, url: pathToFileURL(file).href, resolve };
   },
+  // Code of the host's own: a function, which is given this instead of globals.
+  beside: (act) => act(aside),
   // For the other thread.
   interrupt,
 };
@@ -1045,6 +1070,7 @@ function begin(message) {
     // The inspector takes no name with white space or quotes in it.
     name: attempt(() => replaced(label, /[\s'"]/g, '_'), label),
     input: message.input,
+    aside: message.aside,
     fds: openOutputs(),
     cpu: cpuUsage(),
     // Whether it has said anything that the agent may not have read.
@@ -1077,7 +1103,10 @@ function begin(message) {
 // taken from there, values and errors are themselves and not their descriptions.
 function evaluate(run, code) {
   remember(run.name, code);
-  const expression = `${asExpression(withImports(code))}\n//# sourceURL=${run.name}`;
+  const text = run.aside
+    ? `void await ${IMPORT}.beside(async (aside) => {${code}\n})`
+    : asExpression(withImports(code));
+  const expression = `${text}\n//# sourceURL=${run.name}`;
   const stop = onInit((promise) => {
     run.promise = promise;
     stop();
@@ -1160,7 +1189,7 @@ function end(run, status, cut) {
     cpu_us: systemCPUTime + userCPUTime - run.cpu.system - run.cpu.user,
     memory_bytes_peak: maxRSS * 1024,
   });
-  lastWell = status === 'ok';
+  if (!run.aside) lastWell = status === 'ok';
   run.promise = null;
   run.value = undefined;
   critical--;
@@ -1479,6 +1508,7 @@ function prepare() {
   defineProperty(globe, IMPORT, { value: Object.freeze(importing) });
   delete globe.__filename;
   delete globe.__dirname;
+  aside.initial = Object.getOwnPropertyDescriptors(globe);
   Module.syncBuiltinESMExports();
 }
 
