@@ -63,11 +63,12 @@ use counters::Counters;
 use forwards::Forwards;
 use idempotency::Remembered;
 use limits::MEMORY_BYTES_MAX;
-use problem::Problem;
+use problem::{Code, Problem};
 use route::Routes;
 
 use crate::keys::Keyring;
 use crate::machine::MachineKind;
+use crate::notebook::Notebooks;
 use crate::sandbox::{Registry, SandboxRef};
 
 /// What a door is opened with.
@@ -78,6 +79,8 @@ pub struct Options {
     pub origins: Origins,
     pub limits: Limits,
     pub defaults: Defaults,
+    /// None where nothing outlives this process.
+    pub notebooks: Option<Notebooks>,
 }
 
 impl Options {
@@ -89,6 +92,7 @@ impl Options {
             origins: Origins::default(),
             limits: Limits::default(),
             defaults: Defaults::default(),
+            notebooks: None,
         }
     }
 }
@@ -116,6 +120,7 @@ struct Inner {
     origins: Origins,
     limits: Limits,
     defaults: Defaults,
+    notebooks: Option<Notebooks>,
     routes: Routes,
     admission: Admission,
     budget: Budget,
@@ -140,7 +145,7 @@ struct Pages {
 
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { keyring, rate, origins, limits, defaults } = options;
+        let Options { keyring, rate, origins, limits, defaults, notebooks } = options;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
             registry,
@@ -153,6 +158,7 @@ impl Api {
             starts: v1::Starts::default(),
             limits,
             defaults,
+            notebooks,
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
             forwards: Forwards::default(),
@@ -198,6 +204,13 @@ impl Api {
 
     fn defaults(&self) -> &Defaults {
         &self.0.defaults
+    }
+
+    fn notebooks(&self) -> Result<&Notebooks, Problem> {
+        self.0.notebooks.as_ref().ok_or_else(|| {
+            let message = "this server keeps nothing, so it has no notebooks";
+            Problem::new(Code::Unsupported, message)
+        })
     }
 
     fn routes(&self) -> &Routes {

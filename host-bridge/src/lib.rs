@@ -17,6 +17,7 @@ pub mod keys;
 pub mod limits;
 pub mod link;
 pub mod machine;
+pub mod notebook;
 pub mod notify;
 pub mod sandbox;
 pub mod settings;

@@ -66,9 +66,13 @@ pub struct Run {
     /// Interrupt the run when nobody reads its events any more.
     #[serde(default)]
     pub tied: bool,
+    /// Code of the host's own: it runs beside what the context's code knows, is not counted among the
+    /// runs of its interpreter, and those who watch the context are not told of it.
+    #[serde(default)]
+    pub aside: bool,
 }
 
-decode_struct!(Run: context, stream; code, name, deadline_ms, grace, input, tied);
+decode_struct!(Run: context, stream; code, name, deadline_ms, grace, input, tied, aside);
 
 /// How long each rung of the ladder that ends a run may take before the next is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -385,11 +389,14 @@ pub struct Finished {
     /// All bytes that the run wrote, each delivered before this event.
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
+    /// Whether the code had been compiled before and that was used again, where the language says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<bool>,
 }
 
 decode_struct! {
     Finished:
-    end, duration_us, state_kept, stdout_bytes, stderr_bytes; cpu_us, memory_bytes_peak, rung
+    end, duration_us, state_kept, stdout_bytes, stderr_bytes; cpu_us, memory_bytes_peak, rung, cached
 }
 
 /// Why a run is over.

@@ -133,7 +133,8 @@ impl Burrow {
         self.serve_with(&[]);
     }
 
-    fn serve_with(&mut self, options: &[&str]) {
+    /// The same with options.
+    pub fn serve_with(&mut self, options: &[&str]) {
         assert!(self.daemon.is_none(), "the daemon runs already");
         let path = self.dir.path().join("serve.log");
         let log = std::fs::File::options().create(true).append(true).open(path).expect("a log");

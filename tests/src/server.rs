@@ -16,6 +16,7 @@ const SCHEME: &str = "http://";
 /// See the module's description. It is a [`Burrow`] besides.
 pub struct Server {
     burrow: Burrow,
+    options: Vec<String>,
     url: String,
 }
 
@@ -35,13 +36,30 @@ impl Server {
     /// # Panics
     /// When it does not serve.
     pub fn start(options: &[&str]) -> Self {
-        let burrow = Burrow::serving_with(&[&["--listen", "127.0.0.1:0"], options].concat());
-        let mut url = None;
-        eventually("the server says where it listens", || {
-            url = read_url(&burrow);
-            url.is_some()
-        });
-        Self { burrow, url: url.expect("it was said") }
+        let options = [&["--listen", "127.0.0.1:0"], options].concat();
+        let burrow = Burrow::serving_with(&options);
+        let url = await_url(&burrow);
+        Self { burrow, options: options.into_iter().map(str::to_owned).collect(), url }
+    }
+
+    /// Ends the bridge without giving it a chance to do anything, and starts another in its place.
+    /// What the first has said is gone, and the address is another.
+    pub fn kill_and_serve_again(&mut self) {
+        self.burrow.kill_daemon();
+        self.serve_again();
+    }
+
+    /// The same for one that may end in order.
+    pub fn end_and_serve_again(&mut self) {
+        self.burrow.end_daemon();
+        self.serve_again();
+    }
+
+    fn serve_again(&mut self) {
+        fs::remove_file(log_of(&self.burrow)).ok();
+        let options: Vec<_> = self.options.iter().map(String::as_str).collect();
+        self.burrow.serve_with(&options);
+        self.url = await_url(&self.burrow);
     }
 
     /// `http://127.0.0.1:` and the port that the kernel chose.
@@ -77,6 +95,15 @@ impl Deref for Server {
 
 fn log_of(burrow: &Burrow) -> PathBuf {
     burrow.scratch().join("serve.log")
+}
+
+fn await_url(burrow: &Burrow) -> String {
+    let mut url = None;
+    eventually("the server says where it listens", || {
+        url = read_url(burrow);
+        url.is_some()
+    });
+    url.expect("it was said")
 }
 
 fn read_url(burrow: &Burrow) -> Option<String> {

@@ -78,6 +78,7 @@ const BRIDGE: &[Imports] = &[
     ("machine", &["guest", "link", "config", "limits"]),
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
+    ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("keys", &["sandbox", "config", "limits"]),
     (
         "api",
@@ -87,15 +88,15 @@ const BRIDGE: &[Imports] = &[
     (
         "control",
         &[
-            "api", "keys", "notify", "settings", "sandbox", "machine", "guest", "link", "config",
-            "limits",
+            "notebook", "store", "api", "keys", "notify", "settings", "sandbox", "machine",
+            "guest", "link", "config", "limits",
         ],
     ),
     (
         "cli",
         &[
-            "api", "keys", "control", "settings", "similar", "sandbox", "machine", "guest", "link",
-            "config", "limits", "terminal",
+            "store", "api", "keys", "control", "settings", "similar", "sandbox", "machine",
+            "guest", "link", "config", "limits", "terminal",
         ],
     ),
 ];

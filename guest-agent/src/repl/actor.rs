@@ -44,6 +44,8 @@ pub struct Actor {
     pub begun: u64,
     /// Runs of this interpreter.
     count: u64,
+    /// Nothing has run in the interpreter yet.
+    is_fresh: bool,
     /// It was killed before its first run, for another to take its place.
     pub renewing: bool,
     /// The pipes of the next run are made.
@@ -132,6 +134,7 @@ impl Actor {
             pace: Pace::Slow,
             begun: 0,
             count: 0,
+            is_fresh: true,
             renewing: false,
             prepared: false,
             late: LateOutput::default(),
@@ -189,6 +192,7 @@ impl Actor {
         self.sources.extend(sources);
         self.was_ready = false;
         self.count = 0;
+        self.is_fresh = true;
         self.renewing = false;
         self.prepared = false;
         self.startup_words.clear();
@@ -239,7 +243,7 @@ impl Actor {
 
     /// Whether there is an interpreter whose first run has not begun.
     pub fn is_unused(&self) -> bool {
-        self.interpreter.is_some() && self.count == 0 && self.phase != Phase::Killed
+        self.interpreter.is_some() && self.is_fresh && self.phase != Phase::Killed
     }
 
     fn start_again(&mut self) {
@@ -298,7 +302,8 @@ impl Actor {
             source.run = number;
         }
         self.prepared = false;
-        self.count += 1;
+        self.count += u64::from(!run.aside);
+        self.is_fresh = false;
         let Some(interpreter) = &mut self.interpreter else { return };
         interpreter.begin_accounts();
         let cpu_began_us = interpreter.cpu_us();
@@ -310,8 +315,10 @@ impl Actor {
             self.kill(&format!("because {reason}"));
             return self.finish(RunEnd::Cancelled { reason }, false, None);
         }
-        self.context.publish(|view| view.runs += 1);
-        let lost = self.lost.take();
+        let is_aside = self.current.as_ref().is_some_and(|current| current.aside);
+        // Those whose state is gone are told, and not the host's own code.
+        let lost = if is_aside { None } else { self.lost.take() };
+        self.context.publish(|view| view.runs += u64::from(!is_aside));
         self.emit(number, Happening::Started(Started { count: self.count, lost }));
         self.tell_late();
         if self.pace == Pace::Quick {

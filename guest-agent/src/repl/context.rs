@@ -68,6 +68,7 @@ pub struct QueuedRun {
     pub grace: Grace,
     pub input: bool,
     pub tied: bool,
+    pub aside: bool,
     pub outlet: Outlet,
     pub announce: Option<Announcement>,
 }
@@ -334,6 +335,7 @@ impl QueuedRun {
             rung: None,
             stdout_bytes: 0,
             stderr_bytes: 0,
+            cached: None,
         };
         let mut record = Vec::new();
         let what = Happening::Finished(finished);

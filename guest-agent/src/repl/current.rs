@@ -23,6 +23,8 @@ pub struct Current {
     /// Answers the request, if that has waited for the first event.
     announce: Option<Announcement>,
     pub tied: bool,
+    /// The host's own: nobody else is told of it.
+    pub aside: bool,
     pub input: bool,
     pub grace: Grace,
     pub started_us: u64,
@@ -66,6 +68,7 @@ impl Current {
             outlet: run.outlet,
             announce: run.announce,
             tied: run.tied,
+            aside: run.aside,
             input: run.input,
             grace: run.grace,
             started_us: clock::monotonic_us(),

@@ -35,6 +35,7 @@ impl Actor {
             rung: current.ladder.as_ref().map(|ladder| ladder.rung),
             stdout_bytes: current.stdout_bytes,
             stderr_bytes: current.stderr_bytes,
+            cached: done.and_then(|done| done.cached),
         };
         let is_quick = duration_us < LINGER.as_micros() as u64 && self.agent.cpus() > 1;
         self.pace = if is_quick { Pace::Quick } else { Pace::Slow };
@@ -91,6 +92,7 @@ impl Actor {
                 rung,
                 stdout_bytes: current.stdout_bytes,
                 stderr_bytes: current.stderr_bytes,
+                cached: None,
             };
             self.lost.get_or_insert_with(|| format!("the interpreter of run {number} {words}"));
             self.end_run(number, finished);

@@ -192,6 +192,7 @@ impl Interpreter {
                 code: Binary(&run.code),
                 name: &run.name,
                 input: run.input,
+                aside: run.aside,
             }),
         }
         Ok(())

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 pub enum ToDriver<'a> {
     Open { token: Binary<'a>, context: &'a str, directory: Option<&'a str> },
     Outputs {},
-    Run { run: u64, code: Binary<'a>, name: &'a str, input: bool },
+    Run { run: u64, code: Binary<'a>, name: &'a str, input: bool, aside: bool },
     Input { request: u64, line: Option<Binary<'a>> },
     Seen {},
     Interrupt { run: u64, firm: bool },
@@ -89,6 +89,7 @@ pub struct Said {
     pub code: Option<i32>,
     pub cpu_us: Option<u64>,
     pub memory_bytes_peak: Option<u64>,
+    pub cached: Option<bool>,
     /// Nothing but the interpreter's main thread can write into the run's pipes.
     pub alone: bool,
 
@@ -105,7 +106,7 @@ decode_struct! {
     Said: ;
     run, id, sync, version, program, role, data, metadata, path, name, mime, size, kind, message,
     traceback, frames, request, prompt, secret, stderr, bytes, status, code, cpu_us,
-    memory_bytes_peak, alone, ask, start, end, matches, state, indent
+    memory_bytes_peak, cached, alone, ask, start, end, matches, state, indent
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

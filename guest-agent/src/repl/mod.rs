@@ -54,7 +54,7 @@ use actor::Actor;
 pub use context::Announcement;
 use context::{Answer, Context, Order, QueuedRun};
 use interpreter::Interpreter;
-use language::Language;
+use language::{Driver, Language};
 
 /// The spool of a run's events.
 pub const RUN_SPOOL_BYTES: usize = limits::RUN_SPOOL_BYTES;
@@ -121,6 +121,11 @@ impl Contexts {
             return Err(too_long());
         }
         let context = self.open(agent, &ask.context)?;
+        if ask.aside && matches!(context.language.driver, Driver::File(_)) {
+            let message =
+                format!("a context of {} has no place beside its code", ask.context.language);
+            return Err(Fault::new(FaultCode::Unsupported, message));
+        }
         let make = |number| QueuedRun {
             number,
             code,
@@ -129,6 +134,7 @@ impl Contexts {
             grace: ask.grace,
             input: ask.input,
             tied: ask.tied,
+            aside: ask.aside,
             outlet,
             announce: None,
         };

@@ -73,8 +73,8 @@ PLAIN_CHARS_MAX = 1 << 20
 SOURCES_BYTES_MAX = 32 << 20
 SOURCES_MAX = 1000
 EAGER_BYTES_MAX = 1 << 20
-CODES_MAX = 64
-CODE_BYTES_MAX = 4096
+CODES_MAX = 128
+CODE_BYTES_MAX = 1 << 14
 # A tree takes hundreds of times the memory of its source.
 TREE_BYTES_MAX = 1 << 18
 TAIL_LINES_MAX = 1000
@@ -135,6 +135,7 @@ class State:
     displays = 0
     failure = None
     exit_code = 0
+    cached = None
     cpu_began_ns = 0
     children_us = 0
     children_faults = 0
@@ -706,19 +707,20 @@ def offer_source(name, source):
         pass
 
 def compile_run(source, name):
-    known = codes.get(source)
-    if known is not None:
-        return [code.replace(co_filename=name) for code in known]
-    made = compile_parts(source, name)
-    if len(source) < CODE_BYTES_MAX and not any(has_inner_code(code) for code in made):
+    known = codes.pop(source, None)
+    state.cached = known is not None
+    made = [rename(code, name) for code in known] if known else compile_parts(source, name)
+    if len(source) < CODE_BYTES_MAX:
         if len(codes) >= CODES_MAX:
             del codes[next(iter(codes))]
         codes[source] = made
     return made
 
-# Code within code has the run's name too, which cannot be replaced as cheaply.
-def has_inner_code(code):
-    return any(type(item) is type(code) for item in code.co_consts)
+# Code within code has the run's name too.
+def rename(code, name):
+    kind = type(code)
+    items = [rename(item, name) if type(item) is kind else item for item in code.co_consts]
+    return code.replace(co_filename=name, co_consts=tuple(items))
 
 # The statements, and the expression at their end, whose value is the run's. Mostly the last lines
 # are an expression by themselves; a tree of the code is dear, and only made where they are not.
@@ -864,7 +866,9 @@ def begin(content):
     state.input = content.get("input", False)
     state.requests = state.awaited = state.seen = 0
     state.job = code, name
-    keep_source(name, code)
+    state.cached = None
+    if not content.get("aside"):
+        keep_source(name, code)
     module = sys.__dict__
     if module.get("stdout") is not STDOUT:
         sys.stdout = STDOUT
@@ -901,10 +905,11 @@ def make_room(failure):
 
 def run(content):
     begin(content)
-    failure = guarded(execute)
+    is_aside = content.get("aside")
+    failure = guarded(rest.execute_aside if is_aside else execute)
     if isinstance(failure, MemoryError):
         make_room(failure)
-    if "matplotlib._pylab_helpers" in MODULES:
+    if "matplotlib._pylab_helpers" in MODULES and not is_aside:
         failure = guarded(rest.show_figures) or failure
     settle()
     if getpid() != PID:
@@ -921,7 +926,9 @@ def run(content):
     send_done(done)
 
 # The usual end of a run is made by hand, because it is sent the most often.
-DONE = b"\x81\xa4done\x85\xa5alone%b\xa3run\xd3%b\xa6status\xa2ok\xa6cpu_us\xd3%b\xb1memory_bytes_peak\xd3%b"
+DONE = b"\x81\xa4done\x86\xa6cached%b\xa5alone%b\xa3run\xd3%b\xa6status\xa2ok\xa6cpu_us\xd3%b\xb1memory_bytes_peak\xd3%b"
+
+FLAG = {None: b"\xc0", False: b"\xc2", True: b"\xc3"}
 
 def send_done(done):
     number, cpu_us, peak = state.run.number, (cpu_ns() - state.cpu_began_ns) // 1000, 0
@@ -936,9 +943,10 @@ def send_done(done):
     state.unfinished = 0
     if len(done) == 1:
         numbers = (n.to_bytes(8, "big") for n in (number, cpu_us, peak))
-        send_raw(DONE % (b"\xc3" if alone else b"\xc2", *numbers))
+        send_raw(DONE % (FLAG[state.cached], FLAG[alone], *numbers))
     else:
         told = {"run": number, "cpu_us": cpu_us, "memory_bytes_peak": peak, "alone": alone}
+        told["cached"] = state.cached
         send("done", {**told, **done})
 
 # Takes the messages; returns when there is nothing more to do.
@@ -1013,6 +1021,14 @@ INTACT.update(BUILTINS)
 main()
 
 "second part"
+
+# Where the host's own code runs: beside the user's names, for as long as the interpreter lives.
+ASIDE = {"__builtins__": INTACT, "space": SPACE, "say": STDOUT.write, "codes": codes}
+
+def execute_aside():
+    source, name = state.job
+    state.job = None
+    exec(compile(source, name, "exec", 0, True), ASIDE)
 
 # Imports what an interrupt must not leave half done.
 def fetch(name):

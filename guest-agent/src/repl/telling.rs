@@ -32,10 +32,11 @@ impl Actor {
         let at_us = clock::wall_us();
         self.record.clear();
         encode(at_us, &mut self.record);
-        self.context.show(&self.record, at_us);
-        if let Some(current) = &mut self.current
-            && to_current
-        {
+        let current = self.current.as_mut().filter(|_| to_current);
+        if !current.as_ref().is_some_and(|current| current.aside) {
+            self.context.show(&self.record, at_us);
+        }
+        if let Some(current) = current {
             current.deliver(&self.record);
         }
         // One large display must not be kept for good.
@@ -78,7 +79,7 @@ impl Actor {
     /// Tells the current run's caller what earlier runs have said since, unless that is too much.
     pub fn tell_late(&mut self) {
         while let Some(current) = &mut self.current {
-            if current.has_backlog() || current.late_told >= LATE_BYTES_MAX {
+            if current.aside || current.has_backlog() || current.late_told >= LATE_BYTES_MAX {
                 return;
             }
             let Some(late) = self.late.pop() else { return };

@@ -7,6 +7,7 @@ use super::limits::BUSY_PAUSE;
 use super::problem::{Code, Problem};
 use crate::guest::GuestError;
 use crate::machine::{Blame, MachineError};
+use crate::notebook::NotebookError;
 use crate::sandbox::SandboxError;
 
 impl From<SandboxError> for Problem {
@@ -69,6 +70,43 @@ impl From<SandboxError> for Problem {
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Label(_) => with(Code::Invalid),
+        }
+    }
+}
+
+impl From<NotebookError> for Problem {
+    fn from(error: NotebookError) -> Self {
+        let message = error.to_string();
+        let with = |code| Self::new(code, message.clone());
+        match error {
+            NotebookError::Sandbox(error) => error.into(),
+            NotebookError::Guest(error) => error.into(),
+            NotebookError::Store(_) | NotebookError::Seal(_) => with(Code::Internal),
+            NotebookError::Unknown { .. } => {
+                with(Code::NotFound).hint("GET /v1/notebooks lists those that there are")
+            }
+            NotebookError::Name { .. } | NotebookError::CacheKey { .. } => with(Code::Invalid),
+            NotebookError::Place { .. } => with(Code::Invalid)
+                .hint("make a sandbox with it, and open the notebook with that `sandbox`"),
+            NotebookError::Language { .. } => {
+                with(Code::Unsupported).hint("contexts run it, and keep nothing")
+            }
+            NotebookError::OtherLanguage { .. } => {
+                with(Code::Conflict).hint("choose another name, or leave the language out")
+            }
+            NotebookError::Full { .. } => with(Code::LimitReached),
+            NotebookError::SandboxGone { .. } => with(Code::Conflict)
+                .hint("open the notebook with a sandbox that runs; its variables come with it")
+                .details(json!({ "reason": "sandbox_gone" })),
+            NotebookError::Elsewhere { .. } => with(Code::Conflict).retry_after(BUSY_PAUSE),
+            NotebookError::Busy => with(Code::LimitReached).retry_after(BUSY_PAUSE),
+            NotebookError::Closed => with(Code::Unavailable).retry_after(BUSY_PAUSE),
+            NotebookError::Damaged { .. } => with(Code::Gone)
+                .hint("POST …/reset lets go of it, and the notebook begins anew")
+                .details(json!({ "reason": "state_damaged" })),
+            NotebookError::Keeper { .. }
+            | NotebookError::NotSaved { .. }
+            | NotebookError::Manifest(_) => with(Code::GuestUnreachable),
         }
     }
 }

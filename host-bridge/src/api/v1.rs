@@ -7,6 +7,7 @@ mod exit;
 mod files;
 mod logs;
 mod metrics;
+mod notebooks;
 mod ports;
 mod runs;
 mod sandboxes;
@@ -39,6 +40,7 @@ pub fn operations() -> Vec<Operation> {
         contexts::operations(),
         files::operations(),
         ports::operations(),
+        notebooks::operations(),
     ]
     .into_iter()
     .flatten()

@@ -14,6 +14,7 @@ mod doctor;
 mod exec;
 mod exit;
 mod failure;
+mod history;
 mod inspect;
 mod instant;
 mod keygen;
@@ -88,6 +89,7 @@ enum Verb {
     Pool(pool::Pool),
     Inspect(inspect::Inspect),
     Logs(logs::Logs),
+    History(history::History),
     Cp(cp::Cp),
     PortForward(port_forward::PortForward),
     Kill(kill::Kill),
@@ -161,6 +163,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Pool(verb) => verb.run(&context).await,
         Verb::Inspect(verb) => verb.run(&context).await,
         Verb::Logs(verb) => verb.run(&context).await,
+        Verb::History(verb) => verb.run(&context),
         Verb::Cp(verb) => verb.run(&context).await,
         Verb::PortForward(verb) => verb.run(&context).await,
         Verb::Kill(verb) => verb.run(&context).await,

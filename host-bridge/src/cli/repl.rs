@@ -266,6 +266,7 @@ impl Act<'_> {
             // Where stdin was the code, there is none left.
             input: !matches!(self.source, Source::Stdin),
             tied: true,
+            aside: false,
         };
         let telling = if self.repl.json {
             teller::Telling::Json

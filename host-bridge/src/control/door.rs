@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::api::{self, Api, Defaults, Limits, Options, Origins, RateOption, Tls, TlsError};
 use crate::config::Paths;
 use crate::keys::{self, Keyring, KeysError};
+use crate::notebook::Notebooks;
 use crate::sandbox::Registry;
 use crate::settings::{Listen, Settings};
 
@@ -39,6 +40,7 @@ impl Door {
         settings: &Settings,
         paths: &Paths,
         registry: &Registry,
+        notebooks: Notebooks,
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
@@ -50,7 +52,8 @@ impl Door {
             _ => None,
         };
         let tls = tls.map(Arc::new);
-        let api = Api::new(registry.clone(), options(settings, keyring));
+        let options = Options { notebooks: Some(notebooks), ..options(settings, keyring) };
+        let api = Api::new(registry.clone(), options);
         let (ending, ended) = watch::channel(false);
         let mut addresses = Vec::new();
         let mut servers = JoinSet::new();
@@ -117,5 +120,5 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
             .map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned()))
             .collect(),
     };
-    Options { keyring, rate, origins, limits, defaults }
+    Options { keyring, rate, origins, limits, defaults, notebooks: None }
 }

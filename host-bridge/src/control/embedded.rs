@@ -14,7 +14,9 @@ use super::lock::{LockError, Locks};
 use crate::api::{Api, Options};
 use crate::config::{Paths, PathsError};
 use crate::machine::{BoxId, Machines};
+use crate::notebook::Notebooks;
 use crate::sandbox::{Registry, SandboxError, event};
+use crate::store::{Store, StoreError};
 
 /// How its directory begins.
 const PREFIX: &str = "mcp-";
@@ -24,6 +26,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// See the module's description.
 pub struct Embedded {
     api: Api,
+    notebooks: Notebooks,
     directory: PathBuf,
     _locks: Locks,
 }
@@ -37,6 +40,8 @@ pub enum EmbeddedError {
     Lock(#[from] LockError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("could not draw an id: {0}")]
     Draw(io::Error),
 }
@@ -54,8 +59,12 @@ impl Embedded {
         let machines = Machines::default();
         let registry =
             Registry::open_alone(paths, outer.clone(), machines, event::nobody()).await?;
-        let api = Api::new(registry, Options::local());
-        Ok(Self { api, directory, _locks: locks })
+        // What outlives sandboxes outlives this process too, and is where a bridge that serves finds it.
+        let store = Store::open(outer).await?;
+        let notebooks = Notebooks::new(outer.clone(), registry.clone(), store, drop);
+        let options = Options { notebooks: Some(notebooks.clone()), ..Options::local() };
+        let api = Api::new(registry, options);
+        Ok(Self { api, notebooks, directory, _locks: locks })
     }
 
     pub fn api(&self) -> &Api {
@@ -64,6 +73,7 @@ impl Embedded {
 
     /// Ends all its sandboxes, and leaves nothing.
     pub async fn close(self) {
+        self.notebooks.end().await;
         let registry = self.api.registry();
         let mut removals = JoinSet::new();
         for record in registry.list(None) {

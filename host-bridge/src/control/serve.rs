@@ -19,9 +19,11 @@ use super::server::Server;
 use crate::config::{Paths, PathsError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
+use crate::notebook::Notebooks;
 use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Registry, SandboxError};
 use crate::settings::{BoxesAtEnd, Settings};
+use crate::store::{Store, StoreError};
 
 /// How a bridge shall serve.
 pub struct ServeOptions {
@@ -41,6 +43,8 @@ pub enum ServeError {
     Lock(#[from] LockError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("could not listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -68,10 +72,14 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),
     };
+    let store = Store::open(&paths).await?;
     let socket = paths.control_socket();
     let server = Server::bind(&socket);
     let server = server.map_err(|source| ServeError::Listen { socket: socket.clone(), source })?;
-    let door = Door::open(&settings, &paths, &registry).await?;
+    let trouble = EventSink::clone(&events);
+    let trouble = move |what| trouble(&Event::Trouble { which: None, what });
+    let notebooks = Notebooks::new(paths.clone(), registry.clone(), store, trouble);
+    let door = Door::open(&settings, &paths, &registry, notebooks.clone()).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });
@@ -87,6 +95,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     drop(server);
     let ending = async {
         door.close().await;
+        notebooks.end().await;
         // By default they run on, keep what they say in their agents' spools, and are taken up
         // again by the next bridge.
         if settings.server.boxes_at_end == BoxesAtEnd::Stop {

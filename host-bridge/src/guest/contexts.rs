@@ -62,6 +62,8 @@ pub struct RunCode {
     pub input: bool,
     /// Whether giving the run up interrupts it.
     pub tied: bool,
+    /// Whether it is the host's own: beside what the context's code knows, and told to nobody else.
+    pub aside: bool,
 }
 
 impl RunCode {
@@ -75,6 +77,7 @@ impl RunCode {
             grace: Grace::default(),
             input: false,
             tied: true,
+            aside: false,
         }
     }
 }
@@ -104,7 +107,7 @@ impl Guest {
 
     /// The same without waiting. A refusal is what the run's first event is then.
     pub fn run_code_now(&self, ask: RunCode) -> Result<Run, GuestError> {
-        let RunCode { context, code, name, deadline, grace, input, tied } = ask;
+        let RunCode { context, code, name, deadline, grace, input, tied, aside } = ask;
         let context_bytes = check_context(&context)?;
         check("the bytes of the code", code.as_bytes().len(), CODE_BYTES_MAX)?;
         check(
@@ -121,7 +124,17 @@ impl Guest {
         let which = context.context.clone();
         let make = |stream| {
             let code = inside;
-            Request::Run(repl::Run { context, stream, code, name, deadline_ms, grace, input, tied })
+            Request::Run(repl::Run {
+                context,
+                stream,
+                code,
+                name,
+                deadline_ms,
+                grace,
+                input,
+                tied,
+                aside,
+            })
         };
         let pick = pick!(Reply::Queued { run, ahead } => Queued { run, ahead });
         let (stream, queued) = self.open(Direction::Both, Begins::Now, make, "queued", pick)?;

@@ -23,12 +23,15 @@ use super::super::shape::{Done, Json, MaybeJson, Nothing, Reply};
 use super::super::stream::{Either, Events, Teller};
 use super::super::websocket;
 use crate::guest;
+use crate::notebook::Turn;
 
-use ask::{InputAnswer, InterruptRequest, Interrupted, RunOrder, RunRequest};
-use carried::{Beginning, Carried};
+use super::notebooks::{InNotebook, Reopened};
+use ask::{InputAnswer, RunOrder};
+pub use ask::{InterruptRequest, Interrupted, RunRequest};
+use carried::{Beginning, Carried, InTurn};
 pub use event::RunEvent;
 use narrator::Narrator;
-use result::RunResult;
+pub use result::RunResult;
 
 const ABOUT: &str = "Answers with the run as a whole at its end: an exception, a timeout, an \
     interrupt and the death of the interpreter are results, told by `status`. With `Accept: \
@@ -114,8 +117,35 @@ async fn carry(
     context: ContextName,
     request: RunRequest,
 ) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let beginning = beginning(&mut call)?;
+    carry_on(call, beginning, context, request).await
+}
+
+/// Runs code in a notebook whose turn it is.
+pub async fn carry_turn(
+    mut call: Call,
+    notebook: String,
+    mut turn: Turn,
+    request: RunRequest,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let inside = call.api.inside(turn.which.clone())?;
+    let context = turn.context.context.clone();
+    let reopened = turn.reopened.take().map(Reopened::from);
+    let told = InNotebook { notebook, number: turn.number, reopened };
+    let (permit, memory) = (call.permit.take(), call.memory.clone());
+    let turn = Some(InTurn { turn, told });
+    let beginning = Beginning { inside, permit, memory, deadline: call.deadline, turn };
+    carry_on(call, beginning, context, request).await
+}
+
+async fn carry_on(
+    mut call: Call,
+    beginning: Beginning,
+    context: ContextName,
+    request: RunRequest,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
     let bytes_max = request.output_bytes_max();
-    let carried = Carried::begin(beginning(&mut call)?, context, request).await?;
+    let carried = Carried::begin(beginning, context, request).await?;
     if call.prefers(NDJSON.to_str().unwrap_or_default()) {
         let events = Events::begin(&mut call, |teller| {
             // The stream's own task goes with its client.
@@ -142,7 +172,7 @@ async fn carry(
 fn beginning(call: &mut Call) -> Result<Beginning, Problem> {
     let inside = call.inside()?;
     let (permit, memory) = (call.permit.take(), call.memory.clone());
-    Ok(Beginning { inside, permit, memory, deadline: call.deadline })
+    Ok(Beginning { inside, permit, memory, deadline: call.deadline, turn: None })
 }
 
 async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<Conversation, Problem> {

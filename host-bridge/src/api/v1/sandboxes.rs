@@ -193,9 +193,9 @@ pub enum Machine {
 }
 
 pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
-const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
+pub const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
 /// [`LIFETIME_MAX`] as the schema says it.
-const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;
+pub const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;
 /// A label's key, and what its value must be if that is said too.
 const SELECTOR: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[^\\x00-\\x1f\\x7f-\\x9f]{0,255})?$";
 

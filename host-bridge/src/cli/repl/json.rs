@@ -211,6 +211,7 @@ mod tests {
             rung: None,
             stdout_bytes: 0,
             stderr_bytes: 0,
+            cached: None,
         }))
     }
 

@@ -54,6 +54,7 @@ fn shown(role: DisplayRole, text: &str) -> Event {
 
 fn finished(end: RunEnd, stdout_bytes: u64, stderr_bytes: u64) -> Event {
     event(Happening::Finished(Finished {
+        cached: None,
         end,
         duration_us: 1,
         cpu_us: None,

@@ -40,6 +40,7 @@ pub fn run() -> Run {
         grace: grace(),
         input: true,
         tied: true,
+        aside: true,
     }
 }
 
@@ -95,6 +96,7 @@ fn finished() -> Finished {
         rung: Some(Rung::Killed),
         stdout_bytes: u64::MAX,
         stderr_bytes: u64::MAX,
+        cached: Some(true),
     }
 }
 

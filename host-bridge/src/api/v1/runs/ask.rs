@@ -32,6 +32,11 @@ pub struct RunRequest {
     #[serde(default)]
     #[schemars(regex(pattern = LANGUAGE))]
     pub language: Option<String>,
+    /// A name for the code, remembered with its run; of runs in notebooks alone. What is used again
+    /// is decided by the code itself.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub cache_key: Option<String>,
     /// What the code is called in tracebacks.
     #[serde(default)]
     #[schemars(length(max = 1024))]

@@ -23,7 +23,9 @@ use crate::api::problem::{Code, Problem};
 use crate::api::stream::Teller;
 use crate::api::v1::exec::OnDisconnect;
 use crate::api::v1::exec::limits::DEADLINE_MARGIN;
+use crate::api::v1::notebooks::InNotebook;
 use crate::guest::{Guest, GuestError, Queued, Run, RunCode};
+use crate::notebook::Turn;
 use crate::sandbox::Activity;
 
 /// See the module's description.
@@ -39,6 +41,8 @@ pub struct Carried {
     _activity: Option<Activity>,
     memory: Share,
     _permit: Option<RunPermit>,
+    /// Of a run in a notebook, which goes on when this is dropped.
+    turn: Option<InTurn>,
 }
 
 /// What answers the code when it asks for input.
@@ -55,6 +59,13 @@ pub struct Beginning {
     pub permit: Option<RunPermit>,
     pub memory: Share,
     pub deadline: Option<Instant>,
+    pub turn: Option<InTurn>,
+}
+
+/// A notebook's turn, and how clients are told of it.
+pub struct InTurn {
+    pub turn: Turn,
+    pub told: InNotebook,
 }
 
 /// What the deadline of a call leaves to its run, so that the answer still says how it went.
@@ -103,8 +114,15 @@ impl Carried {
         request: RunRequest,
     ) -> Result<Self, Problem> {
         request.check()?;
-        let Beginning { inside, permit, memory, deadline } = beginning;
-        let open = request.open(&inside, context).await?;
+        let Beginning { inside, permit, memory, deadline, turn } = beginning;
+        let open = match &turn {
+            Some(in_turn) => in_turn.turn.context.clone(),
+            None if request.cache_key.is_some() => {
+                let message = "cache_key: only notebooks remember one";
+                return Err(Problem::invalid(message).hint("POST /v1/notebooks/…/run takes it"));
+            }
+            None => request.open(&inside, context).await?,
+        };
         let bounds = match request.on_disconnect {
             OnDisconnect::Cancel => deadline.map(Bounds::within),
             // It goes on when nobody waits for it any more, so how long somebody does is no matter.
@@ -123,6 +141,7 @@ impl Carried {
             grace,
             input: request.input || request.stdin.is_some(),
             tied: request.on_disconnect == OnDisconnect::Cancel,
+            aside: false,
         };
         let mut run = inside.guest.run_code_now(ask)?;
         let queued = run.queued().await?;
@@ -139,6 +158,7 @@ impl Carried {
             _activity: inside.activity,
             memory,
             _permit: permit,
+            turn,
         })
     }
 
@@ -171,6 +191,9 @@ impl Carried {
                 }
             };
             let Some(event) = event else { return Ok(None) };
+            if let Some(in_turn) = &mut self.turn {
+                in_turn.turn.hear(&event);
+            }
             let Happening::InputRequest { request, .. } = &event.what else {
                 return Ok(Some(event));
             };
@@ -205,7 +228,8 @@ impl Carried {
     pub async fn gather(mut self, bytes_max: u64) -> Result<RunResult, Problem> {
         let mut gathering = Gathering::new(self.context().clone(), bytes_max, self.memory.clone());
         while let Some(event) = self.next().await? {
-            if let Some(result) = gathering.take(event) {
+            if let Some(mut result) = gathering.take(event) {
+                result.notebook = self.turn.take().map(|in_turn| in_turn.told);
                 return Ok(result);
             }
         }
@@ -230,6 +254,9 @@ impl Carried {
     async fn tell_all(&mut self, teller: &Teller<RunEvent>) -> Option<()> {
         let mut narrator = Narrator::default();
         teller.tell(&RunEvent::queued(self.queued)).await.ok()?;
+        if let Some(in_turn) = &self.turn {
+            teller.tell(&RunEvent::notebook(self.queued, &in_turn.told)).await.ok()?;
+        }
         loop {
             let told = match self.next().await {
                 Ok(Some(event)) => narrator.tell(event),

@@ -43,6 +43,10 @@ pub struct End {
     /// All bytes that the run wrote.
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
+    /// Whether the code had been compiled before and that was used again, where the language says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub cached: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +98,7 @@ impl From<repl::Finished> for End {
             memory_bytes_peak: finished.memory_bytes_peak,
             stdout_bytes: finished.stdout_bytes,
             stderr_bytes: finished.stderr_bytes,
+            cached: finished.cached,
         };
         end.status = match finished.end {
             RunEnd::Ok {} => RunStatus::Ok,

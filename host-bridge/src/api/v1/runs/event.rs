@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::end::End;
 use crate::api::problem::{Problem, ProblemBody};
+use crate::api::v1::notebooks::InNotebook;
 use crate::api::v1::value::{Content, lossy};
 use crate::guest::Queued;
 
@@ -36,6 +37,10 @@ pub enum What {
     /// The run has its number, and so many others are before it.
     Queued {
         ahead: u32,
+    },
+    /// Which run of a notebook it is, and what was brought back for it.
+    Notebook {
+        notebook: InNotebook,
     },
     /// Its turn has come.
     Started {
@@ -189,6 +194,11 @@ impl RunEvent {
 
     pub fn queued(queued: Queued) -> Self {
         let what = What::Queued { ahead: queued.ahead };
+        Self { what, run: Some(queued.run), at_us: None }
+    }
+
+    pub fn notebook(queued: Queued, notebook: &InNotebook) -> Self {
+        let what = What::Notebook { notebook: notebook.clone() };
         Self { what, run: Some(queued.run), at_us: None }
     }
 

@@ -11,6 +11,7 @@ use super::end::End;
 use super::event::{Artifact, Display, Late, RunError};
 use super::limits::THINGS_MAX;
 use crate::api::budget::Share;
+use crate::api::v1::notebooks::InNotebook;
 use crate::api::v1::value::lossy;
 
 /// A run that is over, and what it said.
@@ -52,6 +53,10 @@ pub struct RunResult {
     pub late: Vec<Late>,
     /// Whether a bound has cut something off.
     pub truncated: bool,
+    /// Of a run in a notebook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "InNotebook")]
+    pub notebook: Option<InNotebook>,
 }
 
 /// Gathers the events of a run that is under way.
@@ -224,6 +229,7 @@ impl Gathering {
             error: self.error.take().map(RunError::from),
             late: self.late.drain(..).map(Late::from).collect(),
             truncated: self.truncated,
+            notebook: None,
         }
     }
 }
@@ -282,6 +288,7 @@ mod tests {
             rung: None,
             stdout_bytes: 0,
             stderr_bytes: 0,
+            cached: None,
         };
         gathering.take(event(Happening::Finished(finished))).expect("it is over")
     }

@@ -20,6 +20,7 @@ fn finished(run: u64) -> Event {
         rung: None,
         stdout_bytes: 0,
         stderr_bytes: 0,
+        cached: None,
     };
     event(run, Happening::Finished(end))
 }

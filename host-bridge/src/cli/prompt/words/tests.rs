@@ -33,6 +33,7 @@ fn finished(end: RunEnd, rung: Option<Rung>, state_kept: bool) -> Finished {
         rung,
         stdout_bytes: 0,
         stderr_bytes: 0,
+        cached: None,
     }
 }
 

@@ -355,6 +355,7 @@ impl World {
             rung: None,
             stdout_bytes: code.len() as u64,
             stderr_bytes: 0,
+            cached: None,
         };
         encode_record(&event(Happening::Finished(finished)), records);
         outlet.closed = true;

@@ -45,6 +45,7 @@ impl Draw<'_> {
                 grace: self.grace(),
                 input: self.yes(),
                 tied: self.yes(),
+                aside: self.yes(),
             }),
             3 => Request::Interrupt(Interrupt {
                 context: self.context(),
@@ -170,6 +171,7 @@ impl Draw<'_> {
                 rung: self.maybe(|draw| draw.one_of(&[Rung::Polite, Rung::Firm, Rung::Killed])),
                 stdout_bytes: self.number(),
                 stderr_bytes: self.number(),
+                cached: self.maybe(Self::yes),
             }),
         }
     }

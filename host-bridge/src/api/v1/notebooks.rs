@@ -1,0 +1,270 @@
+//! Notebooks: contexts whose variables survive their interpreter, their sandbox and the server. What
+//! a run in one is and says is `runs`' affair; what was run before, `history`'s.
+
+mod history;
+mod shape;
+
+use hyper::Method;
+
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Done, Json, MaybeJson, Nothing, Query, Reply};
+use super::super::stream::Either;
+use super::runs::{InterruptRequest, Interrupted, RunEvent, RunRequest, RunResult, carry_turn};
+use super::sandboxes::spec_of;
+use crate::notebook::{Ask, Notebooks, Place, own_sandbox};
+use crate::sandbox::{Name, SandboxRef};
+
+use shape::{ForgetRequest, NotebookList, NotebooksQuery, OpenNotebook, Stats};
+pub use shape::{InNotebook, Notebook, Reopened};
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/v1/notebooks";
+    let one = "/v1/notebooks/{namespace}/{notebook}";
+    [
+        operation(Method::POST, all, "open_notebook", "Open a notebook.", open)
+            .run()
+            .idempotent()
+            .about(
+                "One that is there is found, with its variables as its last run has left them. \
+                 Given a sandbox, it goes on in that; without one it has a sandbox of its own, which \
+                 is made when it is needed, ends when it is idle, and is made again.",
+            )
+            .problems(&[Code::Conflict, Code::LimitReached, Code::Unsupported]),
+        operation(Method::GET, all, "list_notebooks", "The notebooks that there are.", list)
+            .about("Ordered by namespace and name."),
+        operation(Method::GET, one, "get_notebook", "One notebook, and what is kept of it.", get)
+            .about("Every variable is in `saved`: kept, lost with the reason, or not available here."),
+        operation(Method::DELETE, one, "remove_notebook", "Remove a notebook.", remove)
+            .run()
+            .about("With its variables, its history, its interpreter, and a sandbox of its own.")
+            .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/run",
+            "run_in_notebook",
+            "Run code in a notebook.",
+            run,
+        )
+        .counted()
+        .about(
+            "As in a context, and the notebook is opened if there is none. `notebook` in the result \
+             says which run it was, and what was brought back if its interpreter is a new one. Its \
+             variables are saved behind the answer.",
+        )
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/interrupt",
+            "interrupt_notebook",
+            "End the run that is on in a notebook.",
+            interrupt,
+        )
+        .run()
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/save",
+            "save_notebook",
+            "Save a notebook's variables, and wait until they are.",
+            save,
+        )
+        .run()
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/reset",
+            "reset_notebook",
+            "Let go of all variables of a notebook.",
+            reset,
+        )
+        .run()
+        .about("Those in its interpreter and those that are kept. Its history stays.")
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/forget",
+            "forget_variables",
+            "Let go of variables that are kept and cannot be loaded.",
+            forget,
+        )
+        .run()
+        .about("They are carried on with every save until then, for an image that can load them.")
+        .problems(KEPT),
+        operation(
+            Method::GET,
+            "/v1/notebooks/{namespace}/{notebook}/stats",
+            "notebook_stats",
+            "How much has run in a notebook.",
+            stats,
+        )
+        .problems(KEPT),
+        operation(
+            Method::DELETE,
+            "/v1/notebooks/{namespace}/{notebook}/cache",
+            "clear_cache",
+            "Let go of the compiled forms of code that a notebook's interpreter keeps.",
+            clear_cache,
+        )
+        .run()
+        .problems(KEPT),
+    ]
+    .into_iter()
+    .chain(history::operations())
+    .map(|operation| operation.tag("notebooks"))
+    .collect()
+}
+
+/// What keeps a notebook from being used.
+const KEPT: &[Code] = &[
+    Code::Conflict,
+    Code::Gone,
+    Code::Io,
+    Code::LimitReached,
+    Code::TooLarge,
+    Code::Unsupported,
+    Code::StartFailed,
+    Code::GuestUnreachable,
+];
+
+impl Call {
+    /// The notebook that the path names, if the key reaches it.
+    fn notebook(&self) -> Result<(Name, Name), Problem> {
+        let (namespace, id) = (self.parameter("namespace")?, self.parameter("notebook")?);
+        self.reaches(&namespace)?;
+        Ok((namespace, id))
+    }
+
+    /// The one namespace that is asked for; `None` for all of a key that reaches all.
+    pub fn one_namespace(&self, asked: Option<Name>) -> Result<Option<Name>, Problem> {
+        match (asked, self.caller.only_namespace()) {
+            (Some(namespace), _) => {
+                self.reaches(&namespace)?;
+                Ok(Some(namespace))
+            }
+            (None, own) => Ok(own.cloned()),
+        }
+    }
+}
+
+async fn open(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<OpenNotebook>,
+) -> Result<Reply<Notebook>, Problem> {
+    let own = call.caller.only_namespace().cloned();
+    let namespace = asked.namespace.or(own).unwrap_or_else(Name::default_namespace);
+    call.reaches(&namespace)?;
+    let place = match (asked.sandbox, asked.spec) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid(
+                "a notebook has a sandbox or a spec of its own, not both",
+            ));
+        }
+        (Some(name), None) => {
+            Some(Place::Sandbox(SandboxRef { namespace: namespace.clone(), name }))
+        }
+        (None, Some(spec)) => {
+            let name = own_sandbox(&namespace, &asked.name)?.name;
+            let spec = spec_of(&call.api, &call.caller, spec.named(namespace.clone(), name))?;
+            Some(Place::own(spec)?)
+        }
+        (None, None) => None,
+    };
+    let notebooks = call.api.notebooks()?;
+    let language = asked.language.as_deref();
+    let (opened, _) = notebooks.open(&namespace, &asked.name, language, place).await?;
+    Ok(Reply(opened.into()))
+}
+
+async fn list(
+    call: Call,
+    Query(query): Query<NotebooksQuery>,
+    _: Nothing,
+) -> Result<Reply<NotebookList>, Problem> {
+    let namespace = call.one_namespace(query.namespace)?;
+    let found = call.api.notebooks()?.list(namespace.as_ref()).await?;
+    Ok(Reply(NotebookList { notebooks: found.into_iter().map(Notebook::summary).collect() }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    Ok(Reply(call.api.notebooks()?.get(&namespace, &id).await?.into()))
+}
+
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.remove(&namespace, &id).await?;
+    Ok(Done)
+}
+
+async fn run(
+    call: Call,
+    _: Nothing,
+    Json(request): Json<RunRequest>,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    request.check()?;
+    let notebooks = call.api.notebooks()?.clone();
+    notebooks.open(&namespace, &id, request.language.as_deref(), None).await?;
+    let ask = Ask {
+        code: request.code.clone(),
+        cache_key: request.cache_key.clone(),
+        by_whom: call.caller.label(),
+    };
+    let turn = notebooks.enter(&namespace, &id, ask).await?;
+    carry_turn(call, id.to_string(), turn, request).await
+}
+
+async fn interrupt(
+    call: Call,
+    _: Nothing,
+    MaybeJson(asked): MaybeJson<InterruptRequest>,
+) -> Result<Reply<Interrupted>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    asked.grace.check()?;
+    let run = call.api.notebooks()?.interrupt(&namespace, &id, asked.grace.into()).await?;
+    Ok(Reply(Interrupted { run }))
+}
+
+async fn save(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    let notebooks = call.api.notebooks()?;
+    notebooks.save(&namespace, &id).await?;
+    Ok(Reply(notebooks.get(&namespace, &id).await?.into()))
+}
+
+async fn reset(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.reset(&namespace, &id).await?;
+    Ok(Done)
+}
+
+async fn forget(call: Call, _: Nothing, Json(asked): Json<ForgetRequest>) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.forget(&namespace, &id, asked.names).await?;
+    Ok(Done)
+}
+
+async fn stats(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Stats>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    Ok(Reply(stats_of(call.api.notebooks()?, &namespace, &id).await?))
+}
+
+/// See [`Stats`].
+pub async fn stats_of(
+    notebooks: &Notebooks,
+    namespace: &Name,
+    id: &Name,
+) -> Result<Stats, Problem> {
+    let found = notebooks.get(namespace, id).await?;
+    let compiled = notebooks.compiled(namespace, id, false).await?;
+    Ok(Stats::new(&found, compiled, 0))
+}
+
+async fn clear_cache(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.compiled(&namespace, &id, true).await?;
+    Ok(Done)
+}

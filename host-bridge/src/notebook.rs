@@ -1,0 +1,397 @@
+//! Notebooks: contexts whose variables outlive their interpreter, their sandbox and the bridge.
+//!
+//! ```text
+//!  Notebooks ──▶ owner (a task for each that is used) ──▶ place   its sandbox, made if need be
+//!                  │        │        │                    keeper  beside the code, in the interpreter
+//!                  ▼        ▼        ▼
+//!                store    vault    transfer               files of the guest, sealed on the host
+//! ```
+//!
+//! After each run the changed variables are written down in the guest, beside what goes on there, and
+//! fetched. They are read by nobody but an interpreter in a guest: here they are bytes, sealed with a
+//! key that no guest has. What cannot be kept is known by name, with the reason. Who may use which
+//! notebook, and what of a run is shown, is `api`'s to decide.
+
+pub mod error;
+mod keeper;
+pub mod limits;
+pub mod manifest;
+mod owner;
+mod place;
+mod seal;
+mod transfer;
+pub mod turn;
+mod vault;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use protocol::ContextName;
+use protocol::repl::Grace;
+use tokio::sync::{mpsc, oneshot};
+
+pub use error::NotebookError;
+pub use owner::Saved;
+pub use place::Place;
+pub use turn::{Ask, Reopened, Turn};
+
+use crate::config::Paths;
+use crate::sandbox::{Name, Registry, SandboxRef};
+use crate::store::Store;
+use crate::store::history::{Asked, RunRow};
+use crate::store::notebooks::{Added, NotebookRow, Totals};
+use keeper::Keeper;
+use limits::{CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, ORDERS_WAITING_MAX};
+use owner::{Order, Owner, Seat, now_ms};
+use seal::SealKey;
+use vault::Vault;
+
+/// Stands before a notebook's name where its sandbox or context is named.
+const PREFIX: &str = "notebook-";
+
+/// All notebooks of a bridge. Clones are the same.
+#[derive(Clone)]
+pub struct Notebooks(Arc<Inner>);
+
+struct Inner {
+    paths: Paths,
+    registry: Registry,
+    store: Store,
+    key: OnceLock<SealKey>,
+    /// The tasks of those that are used; `None` when the bridge is stopping.
+    tasks: Mutex<Option<Tasks>>,
+    /// Held while a task is made, so that there is one for each.
+    making: tokio::sync::Mutex<()>,
+    /// Told of what fails with nobody to tell.
+    trouble: Box<dyn Fn(String) + Send + Sync>,
+}
+
+type Tasks = HashMap<(String, String), mpsc::Sender<Order>>;
+
+/// A notebook as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notebook {
+    pub namespace: String,
+    pub id: String,
+    pub language: String,
+    pub created_ms: u64,
+    pub used_ms: u64,
+    pub sandbox: SandboxRef,
+    /// Whether the sandbox is its own.
+    pub is_own: bool,
+    pub totals: Totals,
+    pub saved: Option<Saved>,
+}
+
+impl Notebooks {
+    pub fn new(
+        paths: Paths,
+        registry: Registry,
+        store: Store,
+        trouble: impl Fn(String) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            paths,
+            registry,
+            store,
+            key: OnceLock::new(),
+            tasks: Mutex::new(Some(HashMap::new())),
+            making: tokio::sync::Mutex::new(()),
+            trouble: Box::new(trouble),
+        }))
+    }
+
+    /// Makes a notebook, or finds the one of that name, and says whether it is new. One that is there
+    /// is moved to another place when one is given.
+    pub async fn open(
+        &self,
+        namespace: &Name,
+        id: &Name,
+        language: Option<&str>,
+        place: Option<Place>,
+    ) -> Result<(Notebook, bool), NotebookError> {
+        if id.as_str().len() > ID_BYTES_MAX {
+            return Err(NotebookError::Name { id: id.to_string() });
+        }
+        let asked = language.unwrap_or(crate::guest::contexts::language::DEFAULT);
+        let keeper = Keeper::of(asked)
+            .ok_or_else(|| NotebookError::Language { language: asked.to_owned() })?;
+        let now = now_ms();
+        let own = || {
+            let mut spec = crate::sandbox::Spec::new(own_sandbox(namespace, id)?);
+            spec.idle_ttl_ms = Some(limits::SANDBOX_IDLE.as_millis() as u64);
+            Place::own(spec)
+        };
+        let written = match &place {
+            Some(place) => place.clone(),
+            None => own()?,
+        };
+        let row = NotebookRow {
+            namespace: namespace.to_string(),
+            id: id.to_string(),
+            language: keeper.language().to_owned(),
+            created_ms: now,
+            used_ms: now,
+            place: serde_json::to_string(&written).unwrap_or_default(),
+            seat: None,
+            saved: None,
+            totals: Totals::default(),
+        };
+        match self.0.store.add_notebook(row.clone()).await? {
+            Added::Made => Ok((view(row)?, true)),
+            Added::Full { max } => {
+                Err(NotebookError::Full { namespace: namespace.to_string(), max })
+            }
+            Added::Found(found) => {
+                if language.is_some() && found.language != keeper.language() {
+                    let language = found.language.clone();
+                    return Err(NotebookError::OtherLanguage { id: id.to_string(), language });
+                }
+                let mut found = *found;
+                if place.is_some() && found.place != row.place {
+                    // Whoever uses it now ends first, with all that is to be saved.
+                    self.end_one(&found.namespace, &found.id).await;
+                    self.0.store.set_place(&found.namespace, &found.id, row.place).await?;
+                    found = self.0.row(&found.namespace, &found.id).await?;
+                }
+                Ok((view(found)?, false))
+            }
+        }
+    }
+
+    /// What ran, the newest first.
+    pub async fn history(&self, asked: Asked) -> Result<Vec<RunRow>, NotebookError> {
+        Ok(self.0.store.history(asked).await?)
+    }
+
+    pub async fn get(&self, namespace: &Name, id: &Name) -> Result<Notebook, NotebookError> {
+        view(self.0.row(namespace.as_str(), id.as_str()).await?)
+    }
+
+    pub async fn list(&self, namespace: Option<&Name>) -> Result<Vec<Notebook>, NotebookError> {
+        let rows = self.0.store.notebooks(namespace.map(Name::to_string)).await?;
+        rows.into_iter().map(view).collect()
+    }
+
+    /// Waits for its turn, and brings the variables back if the interpreter is a new one.
+    pub async fn enter(
+        &self,
+        namespace: &Name,
+        id: &Name,
+        ask: Ask,
+    ) -> Result<Turn, NotebookError> {
+        if let Some(key) = &ask.cache_key
+            && key.len() > CACHE_KEY_BYTES_MAX
+        {
+            return Err(NotebookError::CacheKey { bytes: key.len() });
+        }
+        self.ask(namespace, id, |answer| Order::Enter(ask, answer)).await
+    }
+
+    /// Saves what is not saved yet, and waits until it is.
+    pub async fn save(&self, namespace: &Name, id: &Name) -> Result<Saved, NotebookError> {
+        self.ask(namespace, id, Order::Save).await
+    }
+
+    /// Lets go of all variables, and of the interpreter.
+    pub async fn reset(&self, namespace: &Name, id: &Name) -> Result<(), NotebookError> {
+        self.ask(namespace, id, Order::Reset).await
+    }
+
+    /// Lets go of variables that are kept and cannot be loaded.
+    pub async fn forget(
+        &self,
+        namespace: &Name,
+        id: &Name,
+        names: Vec<String>,
+    ) -> Result<(), NotebookError> {
+        self.ask(namespace, id, |answer| Order::Forget(names, answer)).await
+    }
+
+    /// How many compiled forms the interpreter has; with `clear` it lets go of them.
+    pub async fn compiled(
+        &self,
+        namespace: &Name,
+        id: &Name,
+        clear: bool,
+    ) -> Result<u64, NotebookError> {
+        self.ask(namespace, id, |answer| Order::Compiled(clear, answer)).await
+    }
+
+    /// Ends the run that is on, and says which it is in its context.
+    pub async fn interrupt(
+        &self,
+        namespace: &Name,
+        id: &Name,
+        grace: Grace,
+    ) -> Result<Option<u64>, NotebookError> {
+        let row = self.0.row(namespace.as_str(), id.as_str()).await?;
+        let Some(seat) = seat(&row)? else { return Ok(None) };
+        let guest = self.0.registry.guest(&seat.sandbox)?;
+        let context = context_name(&row.id);
+        let ask = protocol::repl::Interrupt { context, run: None, grace };
+        Ok(guest.interrupt(ask).await?)
+    }
+
+    /// Removes all that is kept of a notebook, its interpreter, and a sandbox of its own.
+    pub async fn remove(&self, namespace: &Name, id: &Name) -> Result<(), NotebookError> {
+        let removed = self.ask(namespace, id, Order::Remove).await;
+        let key = (namespace.to_string(), id.to_string());
+        if let Some(tasks) = self.0.tasks().as_mut() {
+            tasks.remove(&key);
+        }
+        removed
+    }
+
+    /// Ends all tasks, once what they have not saved is saved, if that goes quickly. No more begin.
+    pub async fn end(&self) {
+        let tasks = self.0.tasks().take().unwrap_or_default();
+        let mut ends = Vec::new();
+        for orders in tasks.into_values() {
+            let (answer, ended) = oneshot::channel();
+            if orders.try_send(Order::End(answer)).is_ok() {
+                ends.push(ended);
+            }
+        }
+        for ended in ends {
+            let _ = tokio::time::timeout(limits::LAST_SAVE_MAX, ended).await;
+        }
+    }
+
+    async fn end_one(&self, namespace: &str, id: &str) {
+        let key = (namespace.to_owned(), id.to_owned());
+        let orders = self.0.tasks().as_mut().and_then(|tasks| tasks.remove(&key));
+        if let Some(orders) = orders {
+            let (answer, ended) = oneshot::channel();
+            if orders.send(Order::End(answer)).await.is_ok() {
+                let _ = ended.await;
+            }
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        namespace: &Name,
+        id: &Name,
+        order: impl FnOnce(oneshot::Sender<Result<T, NotebookError>>) -> Order,
+    ) -> Result<T, NotebookError> {
+        let (answer, answered) = oneshot::channel();
+        let mut order = order(answer);
+        loop {
+            let orders = self.orders(namespace.as_str(), id.as_str()).await?;
+            match orders.try_send(order) {
+                Ok(()) => break,
+                Err(mpsc::error::TrySendError::Full(_)) => return Err(NotebookError::Busy),
+                // It has just ended for want of orders: another is made.
+                Err(mpsc::error::TrySendError::Closed(back)) => order = back,
+            }
+        }
+        answered.await.map_err(|_| NotebookError::Closed)?
+    }
+
+    /// The task of a notebook, which is begun if there is none.
+    async fn orders(
+        &self,
+        namespace: &str,
+        id: &str,
+    ) -> Result<mpsc::Sender<Order>, NotebookError> {
+        let key = (namespace.to_owned(), id.to_owned());
+        let find = || match self.0.tasks().as_ref() {
+            None => Err(NotebookError::Closed),
+            Some(tasks) => Ok(tasks.get(&key).filter(|orders| !orders.is_closed()).cloned()),
+        };
+        if let Some(orders) = find()? {
+            return Ok(orders);
+        }
+        let _making = self.0.making.lock().await;
+        if let Some(orders) = find()? {
+            return Ok(orders);
+        }
+        self.0.row(namespace, id).await?;
+        let vault = self.0.vault(namespace, id)?;
+        let lock = vault.lock()?.ok_or_else(|| NotebookError::Elsewhere { id: id.to_owned() })?;
+        let row = self.0.row(namespace, id).await?;
+        let owner = Owner::new(Arc::clone(&self.0), vault, lock, row)?;
+        let (orders, received) = mpsc::channel(ORDERS_WAITING_MAX);
+        match self.0.tasks().as_mut() {
+            None => return Err(NotebookError::Closed),
+            Some(tasks) => {
+                tasks.retain(|_, orders| !orders.is_closed());
+                tasks.insert(key, orders.clone());
+            }
+        }
+        tokio::spawn(owner.run(received));
+        Ok(orders)
+    }
+}
+
+impl Inner {
+    fn tasks(&self) -> std::sync::MutexGuard<'_, Option<Tasks>> {
+        // Nothing in the map is ever half-changed.
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn row(&self, namespace: &str, id: &str) -> Result<NotebookRow, NotebookError> {
+        let found = self.store.notebook(namespace, id).await?;
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        found.ok_or(NotebookError::Unknown { namespace, id })
+    }
+
+    fn vault(&self, namespace: &str, id: &str) -> Result<Vault, NotebookError> {
+        let key = if let Some(key) = self.key.get() {
+            key.clone()
+        } else {
+            let key = SealKey::open(&vault::key_path(&self.paths.state))?;
+            self.key.get_or_init(|| key).clone()
+        };
+        let unknown =
+            || NotebookError::Unknown { namespace: namespace.to_owned(), id: id.to_owned() };
+        let namespace_name: Name = namespace.parse().map_err(|_| unknown())?;
+        let id_name: Name = id.parse().map_err(|_| unknown())?;
+        Ok(Vault::new(&self.paths, key, &namespace_name, &id_name))
+    }
+}
+
+/// The sandbox of a notebook that has one of its own.
+pub fn own_sandbox(namespace: &Name, id: &Name) -> Result<SandboxRef, NotebookError> {
+    let name = format!("{PREFIX}{id}").parse();
+    let name = name.map_err(|_| NotebookError::Name { id: id.to_string() })?;
+    Ok(SandboxRef { namespace: namespace.clone(), name })
+}
+
+/// A notebook's context in its sandbox.
+fn context_name(id: &str) -> ContextName {
+    format!("{PREFIX}{id}").parse().expect("names of notebooks are shorter than those of contexts")
+}
+
+fn seat(row: &NotebookRow) -> Result<Option<Seat>, NotebookError> {
+    read("seat", row.seat.as_deref())
+}
+
+fn view(row: NotebookRow) -> Result<Notebook, NotebookError> {
+    let saved = read("saved", row.saved.as_deref())?;
+    let place: Option<Place> = read("place", Some(&row.place))?;
+    let is_own = matches!(place, Some(Place::Own(_)));
+    let unknown =
+        || NotebookError::Unknown { namespace: row.namespace.clone(), id: row.id.clone() };
+    let sandbox = place.ok_or_else(unknown)?.which();
+    Ok(Notebook {
+        namespace: row.namespace,
+        id: row.id,
+        language: row.language,
+        created_ms: row.created_ms,
+        used_ms: row.used_ms,
+        sandbox,
+        is_own,
+        totals: row.totals,
+        saved,
+    })
+}
+
+fn read<T: serde::de::DeserializeOwned>(
+    column: &'static str,
+    text: Option<&str>,
+) -> Result<Option<T>, NotebookError> {
+    let read = text.map(serde_json::from_str).transpose();
+    read.map_err(|source| crate::store::StoreError::Column { column, source }.into())
+}

@@ -1,0 +1,290 @@
+//! What a keeper says that it has kept, read as what a stranger says. Pure.
+//!
+//! The manifest itself goes back into a guest as it came; of it only what is read here is believed,
+//! and only for showing it and for fetching files that have a digest for their name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::{GROUPS_MAX, NAMES_MAX, STATE_BYTES_MAX, WORDS_CHARS_MAX};
+
+/// The keepers' digests: 20 bytes, in hexadecimal digits.
+const DIGEST_CHARS: usize = 40;
+
+/// Why a manifest is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    #[error("what the keeper says is not readable: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("the keeper says that it has kept {count} {what}, and {max} is the limit")]
+    TooMany { what: &'static str, count: u64, max: u64 },
+    #[error("the keeper names a file that is none")]
+    Name,
+}
+
+/// See the module's description.
+#[derive(Debug, Deserialize)]
+pub struct Manifest {
+    pub generation: u64,
+    variables: Vec<Variable>,
+    pub groups: Vec<Group>,
+    #[serde(default)]
+    lost: Vec<LostName>,
+    #[serde(default)]
+    depends: Vec<Dependent>,
+    #[serde(default)]
+    modules: BTreeMap<String, Module>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Variable {
+    name: String,
+    #[serde(default)]
+    kind: String,
+    digest: String,
+    #[serde(default)]
+    bytes: u64,
+    #[serde(default)]
+    unavailable: Option<String>,
+}
+
+/// Variables that are kept together, in one file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Group {
+    pub digest: String,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Module {
+    module: String,
+    #[serde(default)]
+    unavailable: bool,
+}
+
+/// What is kept of a notebook's variables, and what is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    pub kept: Vec<KeptName>,
+    /// Not there after a restore, and why.
+    pub lost: Vec<LostName>,
+    /// Kept, but they use what is lost.
+    pub depends: Vec<Dependent>,
+    /// Kept, but they could not be loaded here.
+    pub unavailable: Vec<Unavailable>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptName {
+    pub name: String,
+    /// What it is: a type, or `module`.
+    pub kind: String,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostName {
+    pub name: String,
+    #[serde(alias = "type", default)]
+    pub kind: String,
+    pub reason: String,
+    /// The lost variables that it goes back to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub because_of: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependent {
+    pub name: String,
+    pub uses: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unavailable {
+    pub name: String,
+    pub reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(match Option::<OneOrMany>::deserialize(deserializer)? {
+        None => Vec::new(),
+        Some(OneOrMany::One(one)) => vec![one],
+        Some(OneOrMany::Many(many)) => many,
+    })
+}
+
+impl Manifest {
+    pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let manifest: Self = serde_json::from_slice(bytes)?;
+        let names = manifest.variables.len()
+            + manifest.lost.len()
+            + manifest.depends.len()
+            + manifest.modules.len();
+        bound("names", names, NAMES_MAX)?;
+        bound("groups", manifest.groups.len(), GROUPS_MAX)?;
+        if !manifest.groups.iter().all(|group| is_digest(&group.digest)) {
+            return Err(ManifestError::Name);
+        }
+        let bytes = manifest.bytes();
+        if bytes > STATE_BYTES_MAX {
+            let (what, max) = ("bytes", STATE_BYTES_MAX);
+            return Err(ManifestError::TooMany { what, count: bytes, max });
+        }
+        Ok(manifest)
+    }
+
+    /// What all groups come to.
+    pub fn bytes(&self) -> u64 {
+        self.groups.iter().fold(0, |sum, group| sum.saturating_add(group.bytes))
+    }
+
+    /// What of it people are told. `damaged` are digests of files that are no more what they were.
+    pub fn tell(&self, damaged: &[String]) -> Kept {
+        let mut told = Kept::default();
+        for variable in &self.variables {
+            let name = clip(&variable.name);
+            let damage = damaged.contains(&variable.digest).then(|| DAMAGE.to_owned());
+            if let Some(reason) = damage.or_else(|| variable.unavailable.as_deref().map(clip)) {
+                told.unavailable.push(Unavailable { name, reason });
+            } else {
+                told.kept.push(KeptName {
+                    name,
+                    kind: clip(&variable.kind),
+                    bytes: variable.bytes,
+                });
+            }
+        }
+        for (name, module) in &self.modules {
+            let (name, module_name) = (clip(name), clip(&module.module));
+            if module.unavailable {
+                let reason = format!("the module {module_name} is not here");
+                told.unavailable.push(Unavailable { name, reason });
+            } else {
+                told.kept.push(KeptName { name, kind: format!("module {module_name}"), bytes: 0 });
+            }
+        }
+        told.lost = self.lost.iter().map(LostName::clipped).collect();
+        told.depends = self.depends.iter().map(Dependent::clipped).collect();
+        told
+    }
+}
+
+/// What is said of a variable whose sealed file does not open.
+pub const DAMAGE: &str = "what was kept of it was changed on the host's disk";
+
+impl LostName {
+    pub(super) fn clipped(&self) -> Self {
+        Self {
+            name: clip(&self.name),
+            kind: clip(&self.kind),
+            reason: clip(&self.reason),
+            because_of: self.because_of.iter().take(GIVEN_MAX).map(|name| clip(name)).collect(),
+        }
+    }
+}
+
+impl Dependent {
+    pub(super) fn clipped(&self) -> Self {
+        let uses = self.uses.iter().take(GIVEN_MAX).map(|name| clip(name)).collect();
+        Self { name: clip(&self.name), uses }
+    }
+}
+
+impl Unavailable {
+    pub(super) fn clipped(&self) -> Self {
+        Self { name: clip(&self.name), reason: clip(&self.reason) }
+    }
+}
+
+/// Names that are given for one name.
+const GIVEN_MAX: usize = 100;
+
+fn clip(text: &str) -> String {
+    text.chars().take(WORDS_CHARS_MAX).collect()
+}
+
+fn bound(what: &'static str, count: usize, max: usize) -> Result<(), ManifestError> {
+    if count > max {
+        return Err(ManifestError::TooMany { what, count: count as u64, max: max as u64 });
+    }
+    Ok(())
+}
+
+pub fn is_digest(text: &str) -> bool {
+    text.len() == DIGEST_CHARS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const DIGEST: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn manifest() -> Value {
+        json!({
+            "format": 1, "python": [3, 11, 2], "generation": 4, "cwd": "/", "path": [],
+            "variables": [
+                {"name": "x", "kind": "int", "digest": DIGEST, "bytes": 5},
+                {"name": "y", "kind": "", "digest": DIGEST, "bytes": 5, "unavailable": "no module"},
+            ],
+            "groups": [{"digest": DIGEST, "bytes": 5, "names": [["x"]], "needs": []}],
+            "lost": [{"name": "f", "type": "file", "reason": "an open file", "because_of": "g"}],
+            "depends": [{"name": "h", "uses": ["f"]}],
+            "modules": {"np": {"module": "numpy", "unavailable": false},
+                        "pd": {"module": "pandas", "unavailable": true}},
+        })
+    }
+
+    fn parse(manifest: &Value) -> Result<Manifest, ManifestError> {
+        Manifest::parse(manifest.to_string().as_bytes())
+    }
+
+    #[test]
+    fn what_was_kept_and_lost_is_told_by_name() {
+        let told = parse(&manifest()).unwrap().tell(&[]);
+        let kept: Vec<_> = told.kept.iter().map(|kept| kept.name.as_str()).collect();
+        assert_eq!(kept, ["x", "np"]);
+        assert_eq!(told.lost[0].kind, "file");
+        assert_eq!(told.lost[0].because_of, ["g"]);
+        assert_eq!(told.depends[0].uses, ["f"]);
+        let away: Vec<_> = told.unavailable.iter().map(|away| away.name.as_str()).collect();
+        assert_eq!(away, ["y", "pd"]);
+        let told = parse(&manifest()).unwrap().tell(&[DIGEST.to_owned()]);
+        assert_eq!(told.unavailable[0], Unavailable { name: "x".into(), reason: DAMAGE.into() });
+    }
+
+    #[test]
+    fn a_file_whose_name_is_no_digest_is_not_fetched() {
+        for name in ["../../etc/passwd", "", "ABCDEF", &DIGEST.to_uppercase(), &DIGEST[1..]] {
+            let mut bad = manifest();
+            bad["groups"][0]["digest"] = json!(name);
+            assert!(matches!(parse(&bad), Err(ManifestError::Name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_counts_are_bounded_before_anything_is_fetched() {
+        let mut bad = manifest();
+        bad["groups"][0]["bytes"] = json!(u64::MAX);
+        bad["groups"].as_array_mut().unwrap().push(json!({"digest": DIGEST, "bytes": 1}));
+        assert!(matches!(parse(&bad), Err(ManifestError::TooMany { what: "bytes", .. })));
+        let mut bad = manifest();
+        let one = bad["lost"][0].clone();
+        bad["lost"] = Value::Array(vec![one; NAMES_MAX + 1]);
+        assert!(matches!(parse(&bad), Err(ManifestError::TooMany { what: "names", .. })));
+        let mut long = manifest();
+        long["lost"][0]["reason"] = json!("é".repeat(5 * WORDS_CHARS_MAX));
+        let reason = parse(&long).unwrap().tell(&[]).lost.remove(0).reason;
+        assert_eq!(reason.chars().count(), WORDS_CHARS_MAX);
+    }
+}
