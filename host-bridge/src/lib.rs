@@ -12,6 +12,7 @@ pub mod bridge;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod forwards;
 pub mod guest;
 pub mod keys;
 pub mod limits;

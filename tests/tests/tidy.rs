@@ -77,8 +77,15 @@ const BRIDGE: &[Imports] = &[
     ("guest", &["link", "limits"]),
     ("machine", &["guest", "link", "config", "limits"]),
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
+    ("forwards", &["sandbox", "guest", "limits"]),
     ("keys", &["sandbox", "config", "limits"]),
-    ("api", &["keys", "settings", "sandbox", "machine", "guest", "link", "config", "limits"]),
+    (
+        "api",
+        &[
+            "forwards", "keys", "settings", "sandbox", "machine", "guest", "link", "config",
+            "limits",
+        ],
+    ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
     (
         "control",
