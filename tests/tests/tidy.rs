@@ -78,11 +78,12 @@ const BRIDGE: &[Imports] = &[
     ("machine", &["guest", "link", "config", "limits"]),
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
     ("forwards", &["sandbox", "guest", "limits"]),
+    ("app", &["forwards", "sandbox", "guest", "limits"]),
     ("keys", &["sandbox", "config", "limits"]),
     (
         "api",
         &[
-            "forwards", "keys", "settings", "sandbox", "machine", "guest", "link", "config",
+            "app", "forwards", "keys", "settings", "sandbox", "machine", "guest", "link", "config",
             "limits",
         ],
     ),

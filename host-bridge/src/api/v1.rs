@@ -1,5 +1,6 @@
 //! The native API: one file per resource, each with its operations and the shapes that it speaks.
 
+mod apps;
 mod attach;
 mod contexts;
 mod exec;
@@ -15,6 +16,7 @@ mod snapshots;
 mod starts;
 mod value;
 
+pub use apps::{AppInfo, AppList, AppType, StartApp, shown as shown_app};
 pub use contexts::OpenedContext;
 pub use exec::limits::DEADLINE_MARGIN;
 pub use exec::{Leash, OnDisconnect, draw_session};
@@ -39,6 +41,7 @@ pub fn operations() -> Vec<Operation> {
         contexts::operations(),
         files::operations(),
         ports::operations(),
+        apps::operations(),
     ]
     .into_iter()
     .flatten()

@@ -51,6 +51,7 @@ impl Door {
         };
         let tls = tls.map(Arc::new);
         let api = Api::new(registry.clone(), options(settings, keyring));
+        api.take_up().await;
         let (ending, ended) = watch::channel(false);
         let mut addresses = Vec::new();
         let mut servers = JoinSet::new();
