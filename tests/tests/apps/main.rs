@@ -284,3 +284,27 @@ fn a_request_may_be_dropped_at_any_moment() {
         nothing_is_left(&server, &client);
     }
 }
+
+#[test]
+fn a_key_sees_the_apps_of_its_namespace_alone_and_starts_none_without_the_right() {
+    let server = Server::with_keys();
+    let key = |options: &[&str]| {
+        let key = server.ok(&[&["keygen"], options].concat());
+        Client::new(server.url()).key(key.trim())
+    };
+    let (ours, theirs) = (key(&["--namespace", "ours"]), key(&["--namespace", "theirs"]));
+    let all = "/v1/sandboxes/ours/box/apps";
+    ours.post("/v1/sandboxes", &json!({ "name": "box", "namespace": "ours" })).expect(201);
+    let app = ours.post(all, &command(SERVE)).expect(201).json();
+    assert_eq!(app["sandbox"], "ours/box");
+    assert_eq!(ours.get("/v1/apps").expect(200).json(), json!({ "apps": [app] }));
+    assert_eq!(theirs.get("/v1/apps").expect(200).json(), json!({ "apps": [] }));
+    for refused in [theirs.get(all), theirs.delete(&format!("{all}/command"))] {
+        assert_eq!(refused.expect(403).code(), "forbidden");
+    }
+    let reads = key(&["--namespace", "ours", "--scope", "read"]);
+    assert_eq!(reads.get(all).expect(200).json(), json!({ "apps": [app] }));
+    reads.post(all, &command(SERVE)).expect(403);
+    reads.delete(&format!("{all}/command")).expect(403);
+    fetch(&app, "/").expect(200);
+}
