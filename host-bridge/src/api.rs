@@ -18,7 +18,6 @@ mod caller;
 mod counters;
 mod dispatch;
 mod document;
-mod forwards;
 mod idempotency;
 mod images;
 pub mod limits;
@@ -60,12 +59,13 @@ use budget::Budget;
 use call::Inside;
 use caller::Door;
 use counters::Counters;
-use forwards::Forwards;
 use idempotency::Remembered;
 use limits::MEMORY_BYTES_MAX;
 use problem::{Code, Problem};
 use route::Routes;
 
+use crate::app::Apps;
+use crate::forwards::Forwards;
 use crate::keys::Keyring;
 use crate::machine::MachineKind;
 use crate::notebook::Notebooks;
@@ -129,6 +129,7 @@ struct Inner {
     places: Places,
     starts: v1::Starts,
     forwards: Forwards,
+    apps: Apps,
     mcp: mcp::Sessions,
     /// What sets this process's request ids apart from others'.
     epoch: u64,
@@ -146,6 +147,7 @@ struct Pages {
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
         let Options { keyring, rate, origins, limits, defaults, notebooks } = options;
+        let forwards = Forwards::default();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
             registry,
@@ -161,7 +163,8 @@ impl Api {
             notebooks,
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
-            forwards: Forwards::default(),
+            apps: Apps::new(forwards.clone()),
+            forwards,
             mcp: mcp::Sessions::default(),
             counters: Counters::default(),
             epoch: since.as_millis() as u64,
@@ -187,6 +190,7 @@ impl Api {
     /// Says that the server ends: whoever balances loads shall look elsewhere.
     pub fn end(&self) {
         self.0.ready.store(false, Ordering::Relaxed);
+        self.0.apps.end();
         self.0.mcp.end();
     }
 
@@ -232,6 +236,16 @@ impl Api {
 
     fn forwards(&self) -> &Forwards {
         &self.0.forwards
+    }
+
+    /// Web apps in sandboxes.
+    fn apps(&self) -> &Apps {
+        &self.0.apps
+    }
+
+    /// Takes up what an earlier bridge has left in sandboxes that run on.
+    pub async fn take_up(&self) {
+        self.apps().adopt(self.registry()).await;
     }
 
     /// The sessions of clients of MCP over HTTP.

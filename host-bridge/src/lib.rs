@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod app;
 pub mod bridge;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod forwards;
 pub mod guest;
 pub mod keys;
 pub mod limits;

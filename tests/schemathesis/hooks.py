@@ -15,6 +15,7 @@ from schemathesis.openapi.checks import RejectedPositiveData
 PATIENCE_MS = 1500
 # The longest time that may be asked for; what is beyond it must be refused.
 DAY_MS = 86_400_000
+READY_MS = 600_000
 WAITING = {"wait_for_session", "wait_for_sandbox", "write_session"}
 RUNNING = {"exec", "shell", "run", "run_in_context"}
 ENDING = {"stop_sandbox", "kill_sandbox", "remove_sandbox", "extend_sandbox"}
@@ -31,6 +32,9 @@ STATE = {
     "conflict": "it is there already, or in another state",
     "gone": "it has ended",
     "unsupported": "this machine kind or image cannot do it",
+    "app_failed": "what was drawn is no app",
+    "app_not_ready": "the same, and it goes on",
+    "module_missing": "the image has no such framework",
     "spawn_failed": "there is no such program, user or directory",
     "io": "the guest's kernel refuses",
     "limit_reached": "there are as many as there may be",
@@ -58,6 +62,7 @@ BEYOND_SCHEMAS = (
     # The header is drawn empty in spite of its pattern.
     "Content-Digest is not as it must be",
     "this call is a WebSocket",
+    "app is started from its `code`",
     # Of what there is in the sandbox.
     "no such sample was taken yet",
     "has no terminal",
@@ -100,6 +105,8 @@ def before_call(context, case, kwargs):
         _bound(query)
     if name in RUNNING and isinstance(body, dict):
         _bound(body)
+    if name == "start_app" and isinstance(body, dict):
+        _bound(body, "ready_timeout_ms", READY_MS)
     if name in WHOLE_OR_CUT and case.headers:
         case.headers.pop("burrow-deadline-ms", None)
     if name in FOLLOWING and isinstance(query, dict) and query.get("follow") in (True, "true"):
@@ -116,12 +123,12 @@ def _whole(value):
     return value
 
 
-def _bound(place):
-    asked = place.get("timeout_ms")
+def _bound(place, field="timeout_ms", longest_ms=DAY_MS):
+    asked = place.get(field)
     if isinstance(asked, str) and asked.isdigit():
         asked = int(asked)
-    if asked is None or type(asked) is int and PATIENCE_MS < asked <= DAY_MS:
-        place["timeout_ms"] = PATIENCE_MS
+    if asked is None or type(asked) is int and PATIENCE_MS < asked <= longest_ms:
+        place[field] = PATIENCE_MS
 
 
 @schemathesis.hook

@@ -5,6 +5,7 @@
 
 pub mod contexts;
 pub mod door;
+pub mod frameworks;
 pub mod http;
 pub mod machines;
 pub mod mcp;

@@ -70,6 +70,9 @@ fn prepare(client: &Client) {
         made(client, "/sessions", &session);
     }
     made(client, "/contexts/contract/run", &json!({ "code": "x = 1", "language": "python" }));
+    let serve = "exec python3 -m http.server $PORT --bind 127.0.0.1";
+    let app = json!({ "type": "command", "command": serve, "name": "contract" });
+    made(client, "/apps", &app);
     made(client, "/files/directories", &json!({ "path": "/tmp/contract" }));
     let file = format!("{SANDBOX}/files/content?path=/tmp/contract/file");
     let octets = [("content-type", "application/octet-stream")];

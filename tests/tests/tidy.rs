@@ -79,10 +79,15 @@ const BRIDGE: &[Imports] = &[
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
+    ("forwards", &["sandbox", "guest", "limits"]),
+    ("app", &["forwards", "sandbox", "guest", "limits"]),
     ("keys", &["sandbox", "config", "limits"]),
     (
         "api",
-        &["store", "keys", "settings", "sandbox", "machine", "guest", "link", "config", "limits"],
+        &[
+            "app", "notebook", "store", "forwards", "keys", "settings", "sandbox", "machine",
+            "guest", "link", "config", "limits",
+        ],
     ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
     (

@@ -46,6 +46,12 @@ pub enum Code {
     Unsupported,
     /// The program could not be started.
     SpawnFailed,
+    /// The web app ended before it answered.
+    AppFailed,
+    /// The web app did not answer in time.
+    AppNotReady,
+    /// The interpreter lacks a module that this call needs.
+    ModuleMissing,
     /// The guest's or the host's kernel refused.
     Io,
     /// Too many calls; `Retry-After` says when to come back.
@@ -67,7 +73,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -83,6 +89,9 @@ impl Code {
         Self::RangeNotSatisfiable,
         Self::Unsupported,
         Self::SpawnFailed,
+        Self::AppFailed,
+        Self::AppNotReady,
+        Self::ModuleMissing,
         Self::Io,
         Self::RateLimited,
         Self::LimitReached,
@@ -108,9 +117,13 @@ impl Code {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
-            Self::Unsupported | Self::SpawnFailed | Self::Io | Self::IdempotencyMismatch => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            Self::Unsupported
+            | Self::SpawnFailed
+            | Self::AppFailed
+            | Self::AppNotReady
+            | Self::ModuleMissing
+            | Self::Io
+            | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited | Self::LimitReached => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::StartFailed | Self::GuestUnreachable => StatusCode::BAD_GATEWAY,
@@ -138,6 +151,9 @@ impl Code {
             Self::RangeNotSatisfiable => "range_not_satisfiable",
             Self::Unsupported => "unsupported",
             Self::SpawnFailed => "spawn_failed",
+            Self::AppFailed => "app_failed",
+            Self::AppNotReady => "app_not_ready",
+            Self::ModuleMissing => "module_missing",
             Self::Io => "io",
             Self::RateLimited => "rate_limited",
             Self::LimitReached => "limit_reached",

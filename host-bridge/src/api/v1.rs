@@ -1,5 +1,6 @@
 //! The native API: one file per resource, each with its operations and the shapes that it speaks.
 
+mod apps;
 mod attach;
 mod contexts;
 mod exec;
@@ -16,6 +17,7 @@ mod snapshots;
 mod starts;
 mod value;
 
+pub use apps::{AppInfo, AppList, AppType, StartApp, shown as shown_app};
 pub use contexts::OpenedContext;
 pub use exec::limits::DEADLINE_MARGIN;
 pub use exec::{Leash, OnDisconnect, draw_session};
@@ -41,6 +43,7 @@ pub fn operations() -> Vec<Operation> {
         files::operations(),
         ports::operations(),
         notebooks::operations(),
+        apps::operations(),
     ]
     .into_iter()
     .flatten()

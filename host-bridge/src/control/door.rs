@@ -54,6 +54,7 @@ impl Door {
         let tls = tls.map(Arc::new);
         let options = Options { notebooks: Some(notebooks), ..options(settings, keyring) };
         let api = Api::new(registry.clone(), options);
+        api.take_up().await;
         let (ending, ended) = watch::channel(false);
         let mut addresses = Vec::new();
         let mut servers = JoinSet::new();

@@ -5,13 +5,14 @@ use tests::Burrow;
 use tests::mcp::{Lines, text};
 
 /// All that there are.
-const TOOLS: [&str; 15] = [
+const TOOLS: [&str; 18] = [
     "close_port",
     "execute",
     "expose_port",
     "get_execution_info",
     "list_files",
     "list_ports",
+    "list_web_apps",
     "metrics",
     "read_file",
     "read_output",
@@ -20,6 +21,8 @@ const TOOLS: [&str; 15] = [
     "sandbox_remove",
     "sandbox_stop",
     "shell_execute",
+    "start_web_app",
+    "stop_web_app",
     "write_file",
 ];
 

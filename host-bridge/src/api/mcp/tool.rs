@@ -169,7 +169,11 @@ impl<O: Serialize> Answer<O> {
 fn refused(problem: &Problem) -> CallToolResult {
     let body = problem.body();
     let hint = body.hint.as_ref().map_or_else(String::new, |hint| format!("\n{hint}"));
-    let text = format!("{}: {}{hint}", problem.code.name(), body.message);
+    // What a program has said before it failed is for models to read, too.
+    let log = body.details.as_ref().and_then(|details| details.get("log")?.as_str());
+    let log =
+        log.filter(|log| !log.is_empty()).map_or_else(String::new, |log| format!("\n\n{log}"));
+    let text = format!("{}: {}{hint}{log}", problem.code.name(), body.message);
     let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
     if let Ok(told) = serde_json::to_value(&body) {
         result.meta = Some(MetaObject(JsonObject::from_iter([(PROBLEM_META.to_owned(), told)])));

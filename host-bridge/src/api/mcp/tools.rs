@@ -1,5 +1,6 @@
 //! The table of all tools.
 
+mod apps;
 mod code;
 mod files;
 mod info;
@@ -22,6 +23,7 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         write::entries(),
         sandboxes::entries(),
         ports::entries(),
+        apps::entries(),
         info::entries(),
     ]
     .into_iter()

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::super::call::Call;
-use super::super::forwards::{Forward, ForwardError};
 use super::super::limits::BUSY_PAUSE;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Done, Json, Nothing, Reply};
+use crate::forwards::{Forward, ForwardError};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/sandboxes/{namespace}/{name}/ports";

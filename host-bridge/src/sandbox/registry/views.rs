@@ -90,6 +90,12 @@ impl Registry {
         Ok(log_directory(&self.0.directories(&id).state))
     }
 
+    /// The directory of what is kept of a sandbox. It goes with the sandbox's removal.
+    pub fn state_directory(&self, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
+        let id = self.seated(which, |seat| seat.shown.borrow().id.clone())?;
+        Ok(self.0.directories(&id).state)
+    }
+
     /// The records that a sandbox has from now on; they end with its removal. What only a moment
     /// knows, such as since when it is idle, is in [`Registry::get`] alone.
     pub fn watch(&self, which: &SandboxRef) -> Result<watch::Receiver<Record>, SandboxError> {

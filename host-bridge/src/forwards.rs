@@ -9,6 +9,8 @@
 //! Each forward is a task that owns its listener and its connections; when it ends, so do they. It
 //! keeps no way into the sandbox of its own, and a sandbox is idle as long as nobody is connected.
 //! Forwards are not kept over a restart of the bridge.
+//!
+//! Others open and close them; this knows nothing of who asks or why.
 
 mod carry;
 mod limits;
