@@ -3,6 +3,8 @@
 
 #[path = "mcp/lines.rs"]
 mod lines;
+#[path = "mcp/resources.rs"]
+mod resources;
 #[path = "mcp/tools.rs"]
 mod tools;
 #[path = "mcp/web.rs"]

@@ -1,7 +1,7 @@
 //! The table of all tools.
 
 mod code;
-mod files;
+pub mod files;
 mod info;
 mod output;
 mod ports;
