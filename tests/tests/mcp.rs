@@ -1,6 +1,8 @@
 //! MCP as agents' clients speak it: on lines with the program that they start, and over HTTP with a
 //! key.
 
+#[path = "mcp/clients.rs"]
+mod clients;
 #[path = "mcp/lines.rs"]
 mod lines;
 #[path = "mcp/resources.rs"]
