@@ -136,10 +136,25 @@ fn what_begins_a_session_without_saying_so_gets_none() {
     assert!(answer.headers.get("mcp-session-id").is_none());
 }
 
+/// Sessions of one key.
+const MAX: usize = 32;
+
+#[test]
+fn a_session_whose_calls_are_over_gives_way_to_a_new_one() {
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let mut first = Web::open(client(&server, &key), VERSION);
+    assert_eq!(first.call("sandbox_list", &json!({}))["isError"], false);
+    for _ in 0..MAX {
+        let mut web = Web::open(client(&server, &key), VERSION);
+        assert_eq!(web.call("sandbox_list", &json!({}))["isError"], false);
+    }
+    assert_eq!(first.post("ping", &json!({})).status, 404, "it was idle longest");
+}
+
 #[test]
 fn sessions_that_begin_at_once_are_no_more_than_a_key_may_have() {
     const OPENED: usize = 48;
-    const MAX: usize = 32;
     let server = Server::with_keys();
     let key = key(&server, &[]);
     let opened = std::thread::scope(|scope| {
