@@ -137,10 +137,18 @@ soak-server RUNS="1000": build _sdk
 contract EXAMPLES="60" SEED="1": build
     BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run -p tests --test api_contract --no-capture
 
-# What others test MCP with: the conformance suite over HTTP, and the inspector over both ways. Some
-# packages come from npm, Node 22 among them; a minute at first.
-mcp: build
-    tests/mcp/run target/mcp {{bridge}}
+# What others test MCP with: the conformance suites over HTTP, against the bridge and one with what they
+# ask for (tests/mcp/scenarios.json), and the inspector, which calls every tool over lines and HTTP
+# (tests/mcp/calls.json). Some packages come from npm, Node 22 among them; two minutes.
+mcp: _mcp_fixture build
+    tests/mcp/run target/mcp {{bridge}} target/mcp/host-bridge-fixture
+
+# The bridge with what the suites ask for, which goes nowhere else: `build` makes the real one after it.
+_mcp_fixture: _agent
+    cargo clippy -p host-bridge --all-targets --features mcp-fixture -- -D warnings
+    cargo build --release -p host-bridge --features mcp-fixture
+    mkdir -p target/mcp
+    cp {{bridge}} target/mcp/host-bridge-fixture
 
 # Figures beside a floor measured in the same run: sizes, runs, flood, starts, pool, boot, many, repl, server, or all.
 bench WHICH="": build (_jupyter WHICH)

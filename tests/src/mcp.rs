@@ -2,7 +2,7 @@
 //! little of its own as can be. It knows nothing of tools; tests say those.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use nix::sys::signal::{Signal, kill};
@@ -33,8 +33,15 @@ impl Lines {
     /// # Panics
     /// When the program does not start.
     pub fn start(burrow: &Burrow, options: &[&str]) -> Self {
-        let mut child = burrow
-            .command(&[&["mcp"], options].concat())
+        Self::of(burrow.command(&[&["mcp"], options].concat()))
+    }
+
+    /// The same of whatever a client starts.
+    ///
+    /// # Panics
+    /// When the program does not start.
+    pub fn of(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -198,11 +205,12 @@ impl Web {
             headers.push(("mcp-session-id", session));
         }
         let rpc = message["method"].as_str().unwrap_or_default().to_owned();
-        let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
+        let params = &message["params"];
+        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default();
         if self.version == VERSION_WITHOUT_SESSIONS {
             headers.push(("mcp-method", &rpc));
-            if !tool.is_empty() {
-                headers.push(("mcp-name", &tool));
+            if !name.is_empty() {
+                headers.push(("mcp-name", name));
             }
         }
         let body = if message.is_null() { String::new() } else { message.to_string() };

@@ -3,8 +3,12 @@
 
 #[path = "mcp/apps.rs"]
 mod apps;
+#[path = "mcp/clients.rs"]
+mod clients;
 #[path = "mcp/lines.rs"]
 mod lines;
+#[path = "mcp/resources.rs"]
+mod resources;
 #[path = "mcp/tools.rs"]
 mod tools;
 #[path = "mcp/web.rs"]

@@ -14,11 +14,14 @@
 
 mod cut;
 mod display;
+#[cfg(feature = "mcp-fixture")]
+mod fixture;
 mod http;
 pub mod limits;
 mod lines;
 mod mime;
 mod progress;
+mod resources;
 mod results;
 mod schema;
 mod server;
@@ -31,3 +34,9 @@ pub use http::operations;
 pub use lines::serve;
 pub use session::Wishes;
 pub use sessions::Sessions;
+
+/// What the SDK calls.
+#[cfg(not(feature = "mcp-fixture"))]
+type Handler = server::Server;
+#[cfg(feature = "mcp-fixture")]
+type Handler = fixture::Fixture;

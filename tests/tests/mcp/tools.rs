@@ -269,6 +269,58 @@ fn there_is_something_to_know_before_and_after_the_first_run() {
 }
 
 #[test]
+fn a_command_that_cannot_begin_says_why() {
+    let (_burrow, mut lines) = client();
+    let asked = json!({ "command": "pwd", "working_directory": "/no/such/place" });
+    let result = lines.call("shell_execute", &asked);
+    assert_eq!(result["isError"], true, "{result}");
+    let said = text(&result);
+    assert!(said.contains("/no/such/place") && said.contains("working_directory"), "{result}");
+}
+
+#[test]
+fn a_session_whose_sandbox_has_ended_still_says_what_there_is() {
+    let (_burrow, mut lines) = client();
+    let own = lines.ok("execute", &json!({ "code": "1" }))["sandbox"].clone();
+    lines.ok("sandbox_remove", &json!({ "sandbox": own }));
+    let info = lines.ok("get_execution_info", &json!({}));
+    assert!(info.get("own_sandbox").is_none(), "{info}");
+    assert!(lines.ok("sandbox_list", &json!({})).get("own").is_none());
+    let refused = lines.call("read_file", &json!({ "path": "/etc/hostname" }));
+    assert!(text(&refused).contains("or none any more"), "{refused}");
+}
+
+#[test]
+fn names_that_are_no_text_are_listed_to_the_last() {
+    let (_burrow, mut lines) = client();
+    let code = "import os\nos.mkdir(b'/tmp/names')\n\
+        for n in range(600): open(b'/tmp/names/\\xff%03d' % n, 'w').close()";
+    lines.ok("execute", &json!({ "code": code }));
+    let (mut found, mut asked) = (Vec::new(), json!({ "path": "/tmp/names" }));
+    loop {
+        let page = lines.ok("list_files", &asked);
+        let entries = page["entries"].as_array().expect("entries").clone();
+        found.extend(entries.iter().map(|entry| entry["name_base64"].to_string()));
+        assert!(!entries.is_empty() && found.len() <= 600, "it gets on, and no further");
+        let Some(next) = page.get("next") else { break };
+        asked["after"] = next.clone();
+    }
+    found.dedup();
+    assert_eq!(found.len(), 600);
+}
+
+#[test]
+fn what_is_said_too_long_is_cut_and_says_so() {
+    let (_burrow, mut lines) = client();
+    let raised = lines.call("execute", &json!({ "code": "raise ValueError('x' * 100000)" }));
+    let message = raised["structuredContent"]["error"]["message"].as_str().expect("a message");
+    assert!(message.len() < 40_000 && message.contains("[cut: "), "{}", message.len());
+    let value = lines.ok("execute", &json!({ "code": "'y' * 100000" }));
+    let value = value["value"].as_str().expect("a value");
+    assert!(value.len() < 40_000 && value.contains("[cut: "), "{}", value.len());
+}
+
+#[test]
 fn bad_arguments_are_refused_in_words_that_help() {
     let (_burrow, mut lines) = client();
     let wrong: [(&str, Value, &str); 7] = [

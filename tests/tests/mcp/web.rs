@@ -121,6 +121,60 @@ fn a_session_is_its_keys_alone_and_ends_with_its_box() {
 }
 
 #[test]
+fn what_begins_a_session_without_saying_so_gets_none() {
+    let server = Server::with_keys();
+    let client = client(&server, &key(&server, &[]));
+    let params = initialize(VERSION);
+    let headers =
+        [("accept", "application/json, text/event-stream"), ("content-type", "application/json")];
+    // Two methods, of which readers take either.
+    let two = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"initialize","params":{params}}}"#
+    );
+    let answer = client.send("POST", "/mcp", &headers, two.as_bytes());
+    assert_ne!(answer.status, 200, "{}", answer.text());
+    assert!(answer.headers.get("mcp-session-id").is_none());
+}
+
+/// Sessions of one key.
+const MAX: usize = 32;
+
+#[test]
+fn a_session_whose_calls_are_over_gives_way_to_a_new_one() {
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let mut first = Web::open(client(&server, &key), VERSION);
+    assert_eq!(first.call("sandbox_list", &json!({}))["isError"], false);
+    for _ in 0..MAX {
+        let mut web = Web::open(client(&server, &key), VERSION);
+        assert_eq!(web.call("sandbox_list", &json!({}))["isError"], false);
+    }
+    assert_eq!(first.post("ping", &json!({})).status, 404, "it was idle longest");
+}
+
+#[test]
+fn sessions_that_begin_at_once_are_no_more_than_a_key_may_have() {
+    const OPENED: usize = 48;
+    let server = Server::with_keys();
+    let key = key(&server, &[]);
+    let opened = std::thread::scope(|scope| {
+        let opening = (0..OPENED).map(|_| {
+            scope.spawn(|| {
+                let mut web = Web::new(client(&server, &key), VERSION);
+                let answer = web.post("initialize", &initialize(VERSION));
+                web.session = answer.headers.get("mcp-session-id").map(str::to_owned);
+                web
+            })
+        });
+        let opening: Vec<_> = opening.collect();
+        opening.into_iter().map(|one| one.join().expect("it asks")).collect::<Vec<_>>()
+    });
+    let lives = |mut web: Web| web.session.is_some() && web.post("ping", &json!({})).status == 200;
+    let living = opened.into_iter().map(lives).filter(|lives| *lives).count();
+    assert!((1..=MAX).contains(&living), "{living}");
+}
+
+#[test]
 fn progress_comes_in_the_stream_of_the_answer() {
     let server = Server::with_keys();
     let mut web = Web::open(client(&server, &key(&server, &[])), VERSION);

@@ -87,6 +87,17 @@ pub fn page(bytes: &[u8], offset: usize, bytes_max: usize) -> Page {
     Page { text, next: (to < bytes.len()).then_some(to) }
 }
 
+/// The beginning of what cannot be read on, with a word on what is missing.
+pub fn clip(text: &str, bytes_max: usize) -> String {
+    let page = page(text.as_bytes(), 0, bytes_max);
+    match page.next {
+        Some(shown) => {
+            format!("{}\n[cut: the first {shown} of {} bytes]", page.text, text.len())
+        }
+        None => page.text,
+    }
+}
+
 /// An output that was cut, and how to read on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rest {
@@ -124,6 +135,12 @@ mod tests {
             }
             assert!(bytes_max < 4 || joined == text, "{bytes_max}");
         }
+    }
+
+    #[test]
+    fn what_is_clipped_says_so() {
+        assert_eq!(clip("short", 5), "short");
+        assert_eq!(clip("aé€", 4), "aé\n[cut: the first 3 of 6 bytes]");
     }
 
     #[test]

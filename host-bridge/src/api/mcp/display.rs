@@ -9,7 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use protocol::repl::{Datum, Display, DisplayRole};
 use rmcp::model::{ContentBlock, ResourceContents};
 
-use super::limits::{DISPLAYS_BYTES_MAX, DISPLAYS_MAX, IMAGE_BYTES_MAX};
+use super::cut::clip;
+use super::limits::{
+    DISPLAYS_BYTES_MAX, DISPLAYS_MAX, IMAGE_BYTES_MAX, READ_DISPLAY_BYTES_MAX, SHOWN_BYTES_MAX,
+};
 use super::mime::is_picture;
 use crate::api::budget::Share;
 
@@ -55,7 +58,7 @@ impl Displays {
     pub fn into_content(self, place: &str) -> Vec<ContentBlock> {
         let shown = self.shown.into_iter().enumerate();
         let mut content: Vec<_> =
-            shown.map(|(at, display)| block(display, &format!("{place}/displays/{at}"))).collect();
+            shown.map(|(at, display)| block(display, &format!("{place}/{at}"))).collect();
         if self.left_out > 0 {
             let count = self.left_out;
             content.push(ContentBlock::text(format!(
@@ -86,8 +89,17 @@ fn block(display: Display, uri: &str) -> ContentBlock {
         }
         return ContentBlock::image(STANDARD.encode(bytes), mime);
     }
+    if !is_plain(&mime) && bytes.len() > READ_DISPLAY_BYTES_MAX {
+        return ContentBlock::text(format!(
+            "[a display ({mime}) of {} bytes is left out: {READ_DISPLAY_BYTES_MAX} are the most; \
+             write it to a file]",
+            bytes.len()
+        ));
+    }
     let contents = match String::from_utf8(bytes) {
-        Ok(text) if is_plain(&mime) => return ContentBlock::text(text),
+        Ok(text) if is_plain(&mime) => {
+            return ContentBlock::text(clip(&text, SHOWN_BYTES_MAX));
+        }
         Ok(text) => ResourceContents::text(text, uri),
         Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri),
     };
@@ -168,6 +180,14 @@ mod tests {
         assert_eq!(content[0].as_text().expect("text").text, "99 %");
         assert_eq!(content.len(), DISPLAYS_MAX + 1);
         assert!(content.last().expect("a note").as_text().expect("text").text.starts_with("[2 "));
+    }
+
+    #[test]
+    fn what_is_too_long_to_read_is_cut_or_left_out_and_says_so() {
+        let text = content(&[("text/plain", &vec![b'x'; SHOWN_BYTES_MAX + 1])]);
+        assert!(text.as_text().expect("text").text.ends_with("of 32769 bytes]"));
+        let page = content(&[("text/html", &vec![b'x'; READ_DISPLAY_BYTES_MAX + 1])]);
+        assert!(page.as_text().expect("a note").text.contains("left out"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the rest; here a call becomes its request, and its response ours.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -73,25 +74,25 @@ async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
     let sessions = api.mcp();
     let name = call.headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned);
     let name = name.filter(|name| name.len() <= SESSION_NAME_BYTES_MAX);
-    let busy = match &name {
+    let mut busy = match &name {
         Some(name) => sessions.enter(name, &label)?,
         None => None,
     };
-    let session = if busy.is_some() {
-        None
-    } else if method == Method::POST && begins(&body) {
-        sessions.make_room(&label).await?;
-        None
-    } else {
+    let (mut session, mut place) = (None, None);
+    if busy.is_none() && method == Method::POST && begins(&body) {
+        place = Some(sessions.make_room(&label).await?);
+    } else if busy.is_none() {
         // A client that knows of no sessions has what its key has.
-        Some(sessions.nameless(&api, &label)?)
-    };
+        let (own, used) = sessions.nameless(&api, &label)?;
+        (session, busy) = (Some(own), Some(used));
+    }
+    let busy = busy.map(Arc::new);
     let mut builder = Builder::new().method(&method).uri(PATH);
     if let Some(headers) = builder.headers_mut() {
         headers.clone_from(&call.headers);
         headers.remove(AUTHORIZATION);
     }
-    let sent = Sent { caller: call.caller.clone(), session };
+    let sent = Sent::new(call.caller.clone(), session, busy.clone());
     let request: Request<Full<Bytes>> = builder
         .extension(sent)
         .body(Full::new(body))
@@ -105,7 +106,12 @@ async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
     }
     let begun = response.headers().get(SESSION).and_then(|name| name.to_str().ok());
     if let Some(begun) = begun.filter(|begun| Some(*begun) != name.as_deref()) {
-        sessions.begun(begun, label);
+        let Some(place) = place else {
+            // Two words for its method, say, of which one was read here and the other there.
+            sessions.refuse(begun).await;
+            return Err(Problem::invalid("a message that begins a session and does not say so"));
+        };
+        sessions.begun(begun, place);
     }
     Ok(Carried(outgoing(response, busy).await))
 }
@@ -119,7 +125,7 @@ fn begins(body: &[u8]) -> bool {
 /// A stream of events goes out as it comes; anything else is whole. `busy` is held until then.
 async fn outgoing(
     response: hyper::Response<BoxBody<Bytes, Infallible>>,
-    busy: Option<Busy>,
+    busy: Option<Arc<Busy>>,
 ) -> Response {
     let (head, mut body) = response.into_parts();
     let is_stream = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == EVENTS);

@@ -7,7 +7,8 @@ pub const SHOWN_BYTES_MAX: usize = 32 * 1024;
 /// What is kept of each output that was cut, to be read on from: an agent that wants more than some
 /// dozens of answers like the first writes to a file.
 pub const KEPT_BYTES_MAX: usize = 1024 * 1024;
-/// What one session keeps of all its cut results; the oldest give way.
+/// What one session keeps of all its cut results; the oldest give way. They count to what the calls of
+/// the server hold together.
 pub const SESSION_KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Cut results of one session.
 pub const RESULTS_KEPT_MAX: usize = 32;
@@ -23,10 +24,28 @@ pub const DISPLAYS_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const DISPLAYS_MAX: usize = 20;
 /// What is shown of the words that earlier runs have said late.
 pub const LATE_BYTES_MAX: usize = 4 * 1024;
+/// What is shown of a short word of a guest's: the type of an exception, why variables are lost.
+pub const REASON_BYTES_MAX: usize = 1024;
+/// What one display brings that is read and not looked at: a page or a table that is larger is of no
+/// use to a model.
+pub const READ_DISPLAY_BYTES_MAX: usize = 256 * 1024;
 /// Entries of a directory in one answer.
 pub const ENTRIES_MAX: usize = 500;
+/// What their names and targets may take together; more come with the next call.
+pub const ENTRIES_BYTES_MAX: usize = 64 * 1024;
+/// Resources in one page of their list.
+pub const RESOURCES_PER_PAGE: usize = 100;
+/// What is read of a resource, which the protocol has no parts for. Longer files are read with
+/// `read_file`.
+pub const RESOURCE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The URI of a resource: a path of the longest, with each of its bytes escaped, has room.
+pub const URI_BYTES_MAX: usize = 16 * 1024;
+/// The cursor of a list, as we give them.
+pub const CURSOR_BYTES_MAX: usize = 512;
 /// Sandboxes in one answer.
 pub const SANDBOXES_SHOWN_MAX: usize = 200;
+/// What their labels may take together: a sandbox may have kilobytes of them.
+pub const SANDBOXES_LABELS_BYTES_MAX: usize = 64 * 1024;
 /// Between two notices of progress.
 pub const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 /// How long a session's own sandbox lives when nothing is at work in it: an agent that thinks, and
@@ -49,6 +68,7 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const SESSION_NAME_BYTES_MAX: usize = 64;
 
 const _: () = assert!(IMAGE_BYTES_MAX <= DISPLAYS_BYTES_MAX, "one picture has room");
+const _: () = assert!(READ_DISPLAY_BYTES_MAX <= DISPLAYS_BYTES_MAX, "so has one page");
 const _: () = assert!(SHOWN_BYTES_MAX < KEPT_BYTES_MAX, "there is something to read on");
 const _: () = assert!(2 * KEPT_BYTES_MAX <= SESSION_KEPT_BYTES_MAX, "both outputs of one run fit");
 const _: () = assert!(SESSIONS_PER_KEY_MAX < SESSIONS_MAX, "one key does not keep others out");

@@ -9,6 +9,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
+use super::Handler;
 use super::limits::{LAST_WORDS_MAX, LINE_BYTES_MAX};
 use super::server::Server;
 use super::session::{Session, Wishes};
@@ -22,7 +23,7 @@ where
 {
     let session = Arc::new(Session::new(api.registry().clone(), wishes));
     let transport = AsyncRwTransport::new(reader, writer).with_max_line_length(LINE_BYTES_MAX);
-    let server = Server::new(api, Arc::clone(&session));
+    let server = Handler::from(Server::new(api, Arc::clone(&session)));
     match serve_server(server, transport).await {
         Ok(running) => {
             let mut ended = pin!(running.waiting());

@@ -12,7 +12,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::limits::PROGRESS_PAUSE;
 
-/// Tells the client from time to time how far it is. Dropping it ends that.
+/// Tells the client from time to time how far it is. Dropping it ends that too, and one notice more
+/// may be on its way then.
 #[derive(Debug)]
 pub struct Progress {
     bytes: Arc<AtomicU64>,
@@ -25,12 +26,17 @@ impl Progress {
         let bytes = Arc::new(AtomicU64::new(0));
         let task = context.meta.get_progress_token().map(|token| {
             let (peer, bytes) = (context.peer.clone(), Arc::clone(&bytes));
+            let cancelled = context.ct.clone();
             tokio::spawn(async move {
                 let begun = Instant::now();
                 let mut ticks = interval_at(begun + PROGRESS_PAUSE, PROGRESS_PAUSE);
                 ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 loop {
-                    ticks.tick().await;
+                    tokio::select! {
+                        _ = ticks.tick() => {}
+                        // Of what is cancelled nobody wants to hear any more.
+                        () = cancelled.cancelled() => return,
+                    }
                     let seconds = begun.elapsed().as_secs_f64();
                     let mut notice = ProgressNotificationParam::new(token.clone(), seconds);
                     notice.total = Some(limit.as_secs_f64().max(seconds));
@@ -43,6 +49,15 @@ impl Progress {
             })
         });
         Self { bytes, task }
+    }
+
+    /// Tells nothing more. When this returns, the last notice is before whatever is sent next.
+    pub async fn end(mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            // It has ended by itself, or was ended here.
+            let _ = task.await;
+        }
     }
 
     /// So much more has been said.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::cut::{Output, Rest, Stream};
 use super::limits::{RESULTS_KEPT_MAX, SESSION_KEPT_BYTES_MAX, SHOWN_BYTES_MAX};
+use crate::api::budget::{Budget, Share};
 
 /// How long a result is kept, as clients are told.
 pub const KEPT_FOR: &str = "kept until newer cut results take its place, or this session ends";
@@ -15,6 +16,8 @@ pub struct Results {
     bytes: usize,
     /// How many there were.
     count: u64,
+    /// Of what the calls of the server hold together.
+    memory: Option<Share>,
 }
 
 /// What a program or a run has said.
@@ -54,8 +57,8 @@ impl Outputs {
 }
 
 impl Results {
-    /// The beginning of both outputs; what has more is kept.
-    pub fn show(&mut self, mut outputs: Outputs) -> Shown {
+    /// The beginning of both outputs; what has more is kept, if there is memory for it.
+    pub fn show(&mut self, mut outputs: Outputs, budget: &Budget) -> Shown {
         let mut rest = Vec::new();
         let mut begin = |stream: Stream| {
             let output = outputs.of(stream);
@@ -73,13 +76,19 @@ impl Results {
             page.text
         };
         let (stdout, stderr) = (begin(Stream::Stdout), begin(Stream::Stderr));
-        let run = (!rest.is_empty()).then(|| {
+        if rest.is_empty() {
+            return Shown { stdout, stderr, run: None, rest };
+        }
+        outputs.run = format!("r{}", self.count + 1);
+        let run = outputs.run.clone();
+        let run = self.keep(outputs, budget).then_some(run);
+        if run.is_some() {
             self.count += 1;
-            outputs.run = format!("r{}", self.count);
-            let run = outputs.run.clone();
-            self.keep(outputs);
-            run
-        });
+        } else {
+            for rest in &mut rest {
+                rest.kept_bytes = rest.shown_bytes;
+            }
+        }
         Shown { stdout, stderr, run, rest }
     }
 
@@ -93,13 +102,21 @@ impl Results {
         self.kept.iter().map(|outputs| outputs.run.clone()).collect()
     }
 
-    fn keep(&mut self, outputs: Outputs) {
-        self.bytes += outputs.kept_bytes();
-        self.kept.push_back(outputs);
-        while self.kept.len() > RESULTS_KEPT_MAX || self.bytes > SESSION_KEPT_BYTES_MAX {
-            let Some(oldest) = self.kept.pop_front() else { return };
+    /// Whether it is kept. The oldest give way to it.
+    fn keep(&mut self, outputs: Outputs, budget: &Budget) -> bool {
+        let bytes = outputs.kept_bytes();
+        let memory = self.memory.get_or_insert_with(|| budget.share()).clone();
+        let has_room = |kept: &Self| {
+            kept.kept.len() < RESULTS_KEPT_MAX && kept.bytes + bytes <= SESSION_KEPT_BYTES_MAX
+        };
+        while !has_room(self) || !memory.try_grow(bytes) {
+            let Some(oldest) = self.kept.pop_front() else { return false };
             self.bytes -= oldest.kept_bytes();
+            memory.shrink(oldest.kept_bytes());
         }
+        self.bytes += bytes;
+        self.kept.push_back(outputs);
+        true
     }
 }
 
@@ -107,7 +124,7 @@ impl Results {
 mod tests {
     use super::super::limits::KEPT_BYTES_MAX;
     use super::*;
-    use crate::api::budget::Budget;
+    use crate::api::limits::MEMORY_STEP_BYTES;
 
     fn outputs(stdout: usize, stderr: usize) -> Outputs {
         let mut outputs = Outputs::default();
@@ -119,16 +136,16 @@ mod tests {
 
     #[test]
     fn what_fits_is_shown_whole_and_not_kept() {
-        let mut results = Results::default();
-        let shown = results.show(outputs(SHOWN_BYTES_MAX, 3));
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        let shown = results.show(outputs(SHOWN_BYTES_MAX, 3), &budget);
         assert_eq!((shown.stdout.len(), shown.stderr.as_str()), (SHOWN_BYTES_MAX, "eee"));
         assert!(shown.run.is_none() && shown.rest.is_empty() && results.runs().is_empty());
     }
 
     #[test]
     fn what_is_cut_is_read_on_from_where_it_was_cut() {
-        let mut results = Results::default();
-        let shown = results.show(outputs(SHOWN_BYTES_MAX + 5, 0));
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        let shown = results.show(outputs(SHOWN_BYTES_MAX + 5, 0), &budget);
         let run = shown.run.expect("a handle");
         let [rest] = shown.rest.try_into().expect("one output");
         assert_eq!(rest.total_bytes, SHOWN_BYTES_MAX as u64 + 5);
@@ -137,16 +154,30 @@ mod tests {
     }
 
     #[test]
+    fn what_there_is_no_memory_for_is_cut_without_a_handle() {
+        let (mut results, budget) = (Results::default(), Budget::new(0));
+        // The first step is free, as of every call.
+        let free = MEMORY_STEP_BYTES as usize;
+        assert!(free < KEPT_BYTES_MAX);
+        assert!(results.show(outputs(free, 0), &budget).run.is_some());
+        let shown = results.show(outputs(KEPT_BYTES_MAX, 0), &budget);
+        assert!(shown.run.is_none() && results.runs().is_empty());
+        assert_eq!(shown.rest[0].kept_bytes, SHOWN_BYTES_MAX as u64);
+        let again = results.show(outputs(free, 0), &budget);
+        assert_eq!(again.run.as_deref(), Some("r2"));
+    }
+
+    #[test]
     fn the_oldest_give_way() {
-        let mut results = Results::default();
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
         for _ in 0..10 {
-            results.show(outputs(KEPT_BYTES_MAX, 0));
+            results.show(outputs(KEPT_BYTES_MAX, 0), &budget);
         }
         assert_eq!(results.runs(), ["r7", "r8", "r9", "r10"]);
         assert_eq!(results.bytes, SESSION_KEPT_BYTES_MAX);
-        let mut results = Results::default();
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
         for _ in 0..=RESULTS_KEPT_MAX {
-            results.show(outputs(SHOWN_BYTES_MAX + 1, 0));
+            results.show(outputs(SHOWN_BYTES_MAX + 1, 0), &budget);
         }
         assert_eq!(results.runs().len(), RESULTS_KEPT_MAX);
     }

@@ -5,13 +5,16 @@ use std::sync::{Arc, Weak};
 
 use hyper::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
+use super::resources;
 use super::session::Session;
+use super::sessions::Busy;
 use super::tool::Work;
 use super::tools;
 use crate::api::caller::Caller;
@@ -33,9 +36,17 @@ pub struct Server {
 /// Who has sent a request over HTTP, which goes with it through the SDK.
 #[derive(Clone)]
 pub struct Sent {
-    pub caller: Caller,
+    caller: Caller,
     /// The caller's own session, where the protocol has none.
-    pub session: Option<Arc<Session>>,
+    session: Option<Arc<Session>>,
+    /// Its session is not idle as long as the call goes on, also when nobody listens any more.
+    _busy: Option<Arc<Busy>>,
+}
+
+impl Sent {
+    pub fn new(caller: Caller, session: Option<Arc<Session>>, busy: Option<Arc<Busy>>) -> Self {
+        Self { caller, session, _busy: busy }
+    }
 }
 
 impl Server {
@@ -51,7 +62,7 @@ impl Server {
             None => (Caller::Local, Arc::clone(&self.session)),
             Some(parts) => {
                 let sent = parts.extensions.get::<Sent>().cloned();
-                let Some(Sent { caller, session }) = sent else {
+                let Some(Sent { caller, session, .. }) = sent else {
                     return Err(ErrorData::internal_error("a request of nobody", None));
                 };
                 (caller, session.unwrap_or_else(|| Arc::clone(&self.session)))
@@ -63,7 +74,7 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
         let implementation =
             Implementation::new("burrow", env!("CARGO_PKG_VERSION")).with_title("Burrow");
         ServerConfig::new(capabilities)
@@ -97,5 +108,32 @@ impl ServerHandler for Server {
         })?;
         let work = self.work(context)?;
         Ok(entry.call(work, request.arguments.unwrap_or_default()).await.into())
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let work = self.work(context)?;
+        let cursor = request.and_then(|request| request.cursor);
+        resources::list(&work, cursor.as_deref()).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let work = self.work(context)?;
+        Ok(resources::read(&work, &request.uri).await?.into())
     }
 }

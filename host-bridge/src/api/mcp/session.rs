@@ -33,13 +33,16 @@ pub struct Wishes {
 pub struct Session {
     registry: Registry,
     wishes: Wishes,
-    own: tokio::sync::Mutex<Option<SandboxRef>>,
+    own: Mutex<Option<SandboxRef>>,
+    /// Held while its own sandbox is made, which may take long: who only looks does not wait for it.
+    making: tokio::sync::Mutex<()>,
     results: Mutex<Results>,
 }
 
 impl Session {
     pub fn new(registry: Registry, wishes: Wishes) -> Self {
-        Self { registry, wishes, own: tokio::sync::Mutex::default(), results: Mutex::default() }
+        let (own, making, results) = Default::default();
+        Self { registry, wishes, own, making, results }
     }
 
     /// Where sandboxes are that are named without a namespace.
@@ -48,9 +51,15 @@ impl Session {
         wished.cloned().unwrap_or_else(Name::default_namespace)
     }
 
-    /// Its own sandbox, if it has one.
-    pub async fn own(&self) -> Option<SandboxRef> {
-        self.own.lock().await.clone()
+    /// Its own sandbox, if it has one that is still there.
+    pub fn own(&self) -> Option<SandboxRef> {
+        let own = self.own_slot().clone()?;
+        let found = self.registry.get(&own);
+        (!matches!(found, Err(SandboxError::NotFound { .. }))).then_some(own)
+    }
+
+    fn own_slot(&self) -> MutexGuard<'_, Option<SandboxRef>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its own sandbox, and what there is to say of it. The first call makes it, and so does one that
@@ -60,9 +69,10 @@ impl Session {
         api: &Api,
         caller: &Caller,
     ) -> Result<(SandboxRef, Option<String>), Problem> {
-        let mut own = self.own.lock().await;
-        let mut note = None;
+        let _making = self.making.lock().await;
+        let (mut note, own) = (None, self.own_slot().clone());
         if let Some(which) = own.as_ref() {
+            reaches(caller, &which.namespace)?;
             // The record of what has stopped by itself goes in a moment, and its name is not used again.
             match self.registry.get(which).map(|record| record.state) {
                 Err(SandboxError::NotFound { .. })
@@ -81,10 +91,7 @@ impl Session {
         })?;
         let namespace = self.namespace(caller);
         let which = SandboxRef { namespace: namespace.clone(), name: name.clone() };
-        if !caller.covers(&namespace) {
-            let message = format!("this key is not for the namespace {namespace}");
-            return Err(Problem::new(Code::Forbidden, message));
-        }
+        reaches(caller, &namespace)?;
         let mut asked = CreateSandbox::named(name);
         asked.namespace = Some(namespace);
         asked.image.clone_from(&self.wishes.image);
@@ -94,9 +101,9 @@ impl Session {
         asked.machine = self.wishes.machine.map(Into::into);
         let spec = spec_of(api, caller, asked)?;
         // It is ours from here on, also when nobody waits for it any more.
-        *own = Some(which.clone());
+        *self.own_slot() = Some(which.clone());
         if let Err(error) = self.registry.create(spec).await {
-            *own = None;
+            *self.own_slot() = None;
             return Err(error.into());
         }
         Ok((which, note))
@@ -110,16 +117,27 @@ impl Session {
 
     /// Removes its own sandbox, and waits until it is gone.
     pub async fn end(&self) {
-        if let Some(which) = self.own.lock().await.take() {
+        let _making = self.making.lock().await;
+        let own = self.own_slot().take();
+        if let Some(which) = own {
             // Whatever is left, its time to live ends.
             let _ = self.registry.remove(&which, true).await;
         }
     }
 }
 
+fn reaches(caller: &Caller, namespace: &Name) -> Result<(), Problem> {
+    if caller.covers(namespace) {
+        return Ok(());
+    }
+    let message = format!("this key is not for the namespace {namespace}");
+    Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
-        let Some(which) = self.own.get_mut().take() else { return };
+        let own = self.own.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(which) = own.take() else { return };
         let registry = self.registry.clone();
         // Without a runtime there are no sandboxes either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

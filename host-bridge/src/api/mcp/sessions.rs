@@ -15,6 +15,7 @@ use rmcp::transport::streamable_http_server::{
 };
 use tokio::time::Instant;
 
+use super::Handler;
 use super::limits::{
     LINE_BYTES_MAX, SESSION_IDLE_MAX, SESSIONS_LOOK_PAUSE, SESSIONS_MAX, SESSIONS_PER_KEY_MAX,
 };
@@ -24,7 +25,7 @@ use crate::api::limits::BUSY_PAUSE;
 use crate::api::problem::{Code, Problem};
 use crate::api::{Api, Inner};
 
-pub type Service = StreamableHttpService<Server, LocalSessionManager>;
+pub type Service = StreamableHttpService<Handler, LocalSessionManager>;
 
 /// See the module's description.
 pub struct Sessions {
@@ -40,7 +41,9 @@ struct Table {
     /// By their names in the protocol.
     named: HashMap<String, Owned>,
     /// Those of clients without sessions, by the label of their key.
-    nameless: HashMap<String, (Arc<Session>, Instant)>,
+    nameless: HashMap<String, Nameless>,
+    /// The labels of keys for which a session is being begun.
+    beginning: Vec<String>,
 }
 
 struct Owned {
@@ -49,12 +52,32 @@ struct Owned {
     used_at: Instant,
     /// Calls under way, and streams that are listened to.
     busy: usize,
+    /// Nobody gets in any more; it is gone in a moment.
+    is_closing: bool,
+}
+
+struct Nameless {
+    session: Arc<Session>,
+    used_at: Instant,
+    busy: usize,
+}
+
+/// Which session a call is in.
+enum Used {
+    Named(String),
+    Nameless(String),
 }
 
 /// A call under way in a session. Dropping it makes the session idle from then on.
 pub struct Busy {
     table: Arc<Mutex<Table>>,
-    name: String,
+    used: Used,
+}
+
+/// Room for a session that is being begun. Dropping it gives the room back.
+pub struct Place {
+    table: Arc<Mutex<Table>>,
+    label: String,
 }
 
 impl Default for Sessions {
@@ -83,7 +106,7 @@ impl Sessions {
                 let api = weak.upgrade().map(Api);
                 let api = api.ok_or_else(|| io::Error::other("the server is stopping"))?;
                 let session = Session::new(api.registry().clone(), Wishes::default());
-                Ok(Server::new(&api, Arc::new(session)))
+                Ok(Handler::from(Server::new(&api, Arc::new(session))))
             };
             StreamableHttpService::new(make, Arc::clone(&self.manager), self.config().clone())
         })
@@ -111,41 +134,36 @@ impl Sessions {
     pub fn enter(&self, name: &str, label: &str) -> Result<Option<Busy>, Problem> {
         let mut table = self.table();
         let Some(owned) = table.named.get_mut(name) else { return Ok(None) };
-        if owned.owner != label {
+        if owned.owner != label || owned.is_closing {
             return Err(Problem::not_found("there is no such MCP session")
                 .hint("begin another with `initialize`"));
         }
         owned.busy += 1;
-        let busy = Busy { table: Arc::clone(&self.table), name: name.to_owned() };
+        let busy = Busy { table: Arc::clone(&self.table), used: Used::Named(name.to_owned()) };
         Ok(Some(busy))
     }
 
     /// Finds a place for a new session of a key. One of its own gives way, if need be.
-    pub async fn make_room(&self, label: &str) -> Result<(), Problem> {
-        let idle = {
-            let table = self.table();
-            let own = || table.named.iter().filter(|(_, owned)| owned.owner == label);
-            if table.named.len() < SESSIONS_MAX && own().count() < SESSIONS_PER_KEY_MAX {
-                return Ok(());
-            }
-            let idle = own().filter(|(_, owned)| owned.busy == 0);
-            idle.min_by_key(|(_, owned)| owned.used_at).map(|(name, _)| name.clone())
+    pub async fn make_room(&self, label: &str) -> Result<Place, Problem> {
+        let (place, leaving) = {
+            let mut table = self.table();
+            let leaving = if table.has_room(label) { None } else { Some(table.give_way(label)?) };
+            table.beginning.push(label.to_owned());
+            let place = Place { table: Arc::clone(&self.table), label: label.to_owned() };
+            (place, leaving)
         };
-        let Some(name) = idle else {
-            let message =
-                format!("{SESSIONS_MAX} MCP sessions are open, or as many as a key may have");
-            return Err(Problem::new(Code::Unavailable, message)
-                .hint("end one with DELETE /mcp, or come again")
-                .retry_after(BUSY_PAUSE));
-        };
-        self.close(&name).await;
-        Ok(())
+        if let Some(name) = leaving {
+            self.close(&name).await;
+        }
+        Ok(place)
     }
 
     /// A session that has begun, and whose it is.
-    pub fn begun(&self, name: &str, label: String) {
-        let owned = Owned { owner: label, used_at: Instant::now(), busy: 0 };
+    pub fn begun(&self, name: &str, place: Place) {
+        let owner = place.label.clone();
+        let owned = Owned { owner, used_at: Instant::now(), busy: 0, is_closing: false };
         self.table().named.insert(name.to_owned(), owned);
+        drop(place);
     }
 
     /// A session that has ended.
@@ -154,7 +172,7 @@ impl Sessions {
     }
 
     /// The one session of a key whose client knows of none.
-    pub fn nameless(&self, api: &Api, label: &str) -> Result<Arc<Session>, Problem> {
+    pub fn nameless(&self, api: &Api, label: &str) -> Result<(Arc<Session>, Busy), Problem> {
         let mut table = self.table();
         let is_full = table.nameless.len() >= SESSIONS_MAX;
         if is_full && !table.nameless.contains_key(label) {
@@ -163,11 +181,17 @@ impl Sessions {
             return Err(Problem::new(Code::Unavailable, message).retry_after(BUSY_PAUSE));
         }
         let entry = table.nameless.entry(label.to_owned()).or_insert_with(|| {
-            let session = Session::new(api.registry().clone(), Wishes::default());
-            (Arc::new(session), Instant::now())
+            let session = Arc::new(Session::new(api.registry().clone(), Wishes::default()));
+            Nameless { session, used_at: Instant::now(), busy: 0 }
         });
-        entry.1 = Instant::now();
-        Ok(Arc::clone(&entry.0))
+        entry.busy += 1;
+        let busy = Busy { table: Arc::clone(&self.table), used: Used::Nameless(label.to_owned()) };
+        Ok((Arc::clone(&entry.session), busy))
+    }
+
+    /// Ends a session that began without a place.
+    pub async fn refuse(&self, name: &str) {
+        self.close(name).await;
     }
 
     async fn close(&self, name: &str) {
@@ -195,10 +219,15 @@ async fn sweep(api: &Weak<Inner>, manager: &LocalSessionManager, table: &Mutex<T
         let (idle, all): (Vec<String>, Vec<String>) = {
             let mut table = lock(table);
             let is_old = |used_at: Instant| used_at.elapsed() > SESSION_IDLE_MAX;
-            // One that a call still has is dropped with the call.
-            table.nameless.retain(|_, (_, used_at)| !is_old(*used_at));
-            let idle = table.named.iter().filter(|(_, one)| one.busy == 0 && is_old(one.used_at));
-            let idle = idle.map(|(name, _)| name.clone()).collect();
+            table.nameless.retain(|_, one| one.busy > 0 || !is_old(one.used_at));
+            let mut idle = Vec::new();
+            for (name, one) in &mut table.named {
+                if one.busy == 0 && !one.is_closing && is_old(one.used_at) {
+                    // A call that comes between here and its end finds no session.
+                    one.is_closing = true;
+                    idle.push(name.clone());
+                }
+            }
             (idle, table.named.keys().cloned().collect())
         };
         for name in idle {
@@ -210,6 +239,30 @@ async fn sweep(api: &Weak<Inner>, manager: &LocalSessionManager, table: &Mutex<T
                 lock(table).named.remove(&name);
             }
         }
+    }
+}
+
+impl Table {
+    fn has_room(&self, label: &str) -> bool {
+        let open = || self.named.values().filter(|one| !one.is_closing);
+        let own = open().filter(|one| one.owner == label).count();
+        let own = own + self.beginning.iter().filter(|one| *one == label).count();
+        open().count() + self.beginning.len() < SESSIONS_MAX && own < SESSIONS_PER_KEY_MAX
+    }
+
+    /// The session of a key that is idle longest, which nobody gets into any more.
+    fn give_way(&mut self, label: &str) -> Result<String, Problem> {
+        let is_idle = |one: &Owned| one.owner == label && one.busy == 0 && !one.is_closing;
+        let idle = self.named.iter_mut().filter(|(_, one)| is_idle(one));
+        let Some((name, one)) = idle.min_by_key(|(_, one)| one.used_at) else {
+            let message =
+                format!("{SESSIONS_MAX} MCP sessions are open, or as many as a key may have");
+            return Err(Problem::new(Code::Unavailable, message)
+                .hint("end one with DELETE /mcp, or come again")
+                .retry_after(BUSY_PAUSE));
+        };
+        one.is_closing = true;
+        Ok(name.clone())
     }
 }
 
@@ -226,9 +279,28 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if let Some(owned) = lock(&self.table).named.get_mut(&self.name) {
-            owned.busy -= 1;
-            owned.used_at = Instant::now();
+        let mut table = lock(&self.table);
+        let (busy, used_at) = match &self.used {
+            Used::Named(name) => match table.named.get_mut(name) {
+                Some(one) => (&mut one.busy, &mut one.used_at),
+                None => return,
+            },
+            Used::Nameless(label) => match table.nameless.get_mut(label) {
+                Some(one) => (&mut one.busy, &mut one.used_at),
+                None => return,
+            },
+        };
+        // One of the same key may have come anew since all were ended.
+        *busy = busy.saturating_sub(1);
+        *used_at = Instant::now();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let beginning = &mut lock(&self.table).beginning;
+        if let Some(at) = beginning.iter().position(|label| *label == self.label) {
+            beginning.swap_remove(at);
         }
     }
 }
@@ -237,10 +309,15 @@ impl Drop for Busy {
 mod tests {
     use super::*;
 
+    async fn begin(sessions: &Sessions, name: &str, label: &str) {
+        let place = sessions.make_room(label).await.unwrap();
+        sessions.begun(name, place);
+    }
+
     #[tokio::test]
     async fn a_session_is_its_keys_alone() {
         let sessions = Sessions::default();
-        sessions.begun("s1", "key-a".to_owned());
+        begin(&sessions, "s1", "key-a").await;
         assert!(sessions.enter("s1", "key-a").unwrap().is_some());
         assert!(sessions.enter("s2", "key-a").unwrap().is_none());
         let Err(refused) = sessions.enter("s1", "key-b") else { panic!("it was let in") };
@@ -253,13 +330,12 @@ mod tests {
     async fn the_one_that_is_idle_longest_gives_way_to_a_new_one_of_its_key() {
         let sessions = Sessions::default();
         for number in 0..SESSIONS_PER_KEY_MAX {
-            sessions.make_room("key").await.unwrap();
-            sessions.begun(&format!("s{number}"), "key".to_owned());
+            begin(&sessions, &format!("s{number}"), "key").await;
         }
         let busy = sessions.enter("s0", "key").unwrap();
-        sessions.make_room("other").await.unwrap();
+        drop(sessions.make_room("other").await.unwrap());
         assert_eq!(sessions.table().named.len(), SESSIONS_PER_KEY_MAX);
-        sessions.make_room("key").await.unwrap();
+        drop(sessions.make_room("key").await.unwrap());
         assert_eq!(sessions.table().named.len(), SESSIONS_PER_KEY_MAX - 1);
         assert!(sessions.table().named.contains_key("s0"), "it is busy");
         drop(busy);
@@ -271,9 +347,31 @@ mod tests {
         let mut busy = Vec::new();
         for number in 0..SESSIONS_PER_KEY_MAX {
             let name = format!("s{number}");
-            sessions.begun(&name, "key".to_owned());
+            begin(&sessions, &name, "key").await;
             busy.push(sessions.enter(&name, "key").unwrap());
         }
-        assert_eq!(sessions.make_room("key").await.unwrap_err().code, Code::Unavailable);
+        let Err(refused) = sessions.make_room("key").await else { panic!("there was room") };
+        assert_eq!(refused.code, Code::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn sessions_that_begin_at_once_are_no_more_than_there_may_be() {
+        let sessions = Sessions::default();
+        let mut places = Vec::new();
+        for _ in 0..SESSIONS_PER_KEY_MAX {
+            places.push(sessions.make_room("key").await.unwrap());
+        }
+        assert!(sessions.make_room("key").await.is_err());
+        drop(places.pop());
+        assert!(sessions.make_room("key").await.is_ok(), "what came to nothing leaves its place");
+    }
+
+    #[tokio::test]
+    async fn nobody_gets_into_a_session_that_gives_way() {
+        let sessions = Sessions::default();
+        begin(&sessions, "s1", "key").await;
+        assert_eq!(sessions.table().give_way("key").unwrap(), "s1");
+        assert!(sessions.enter("s1", "key").is_err());
+        assert!(sessions.table().give_way("key").is_err(), "it gives way once");
     }
 }

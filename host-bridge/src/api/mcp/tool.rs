@@ -24,7 +24,7 @@ use crate::keys::Access;
 use crate::sandbox::SandboxRef;
 
 /// Under which a refusal is told to programs; people and models read its text.
-const PROBLEM_META: &str = "burrow/problem";
+pub const PROBLEM_META: &str = "burrow/problem";
 
 type Answering = Pin<Box<dyn Future<Output = Result<CallToolResult, Problem>> + Send>>;
 type Handler = Arc<dyn Fn(Work, JsonObject) -> Answering + Send + Sync>;
@@ -192,19 +192,22 @@ impl Work {
     }
 
     /// The same for those who only look: they make nothing.
-    pub async fn look(&self, sandbox: Option<&str>) -> Result<Inside, Problem> {
-        self.inside(self.which(sandbox).await?)
+    pub fn look(&self, sandbox: Option<&str>) -> Result<Inside, Problem> {
+        self.inside(self.which(sandbox)?)
     }
 
     /// The sandbox of that name, or the session's own, in whatever state it is.
-    pub async fn which(&self, sandbox: Option<&str>) -> Result<SandboxRef, Problem> {
-        match sandbox {
-            Some(name) => self.named(name),
-            None => self.session.own().await.ok_or_else(|| {
-                Problem::not_found("this session has no sandbox of its own yet")
-                    .hint("`execute` and `shell_execute` make one; or name a sandbox")
-            }),
+    pub fn which(&self, sandbox: Option<&str>) -> Result<SandboxRef, Problem> {
+        if let Some(name) = sandbox {
+            return self.named(name);
         }
+        let own = self.session.own().ok_or_else(|| {
+            Problem::not_found("this session has no sandbox of its own, or none any more")
+                .hint("`execute` and `shell_execute` make one; or name a sandbox")
+        })?;
+        // The key may have been given another namespace since.
+        self.reaches(&own)?;
+        Ok(own)
     }
 
     /// A name is one of the session's namespace, unless it says another.

@@ -2,7 +2,7 @@
 
 mod apps;
 mod code;
-mod files;
+pub mod files;
 mod info;
 mod output;
 mod ports;

@@ -12,10 +12,11 @@ use tokio::time::Instant;
 use super::output::{notes, shown_outputs};
 use crate::api::budget::Share;
 use crate::api::call::{Inside, passed};
-use crate::api::mcp::cut::{Output, Rest, page};
+use crate::api::mcp::cut::{Output, Rest, clip};
 use crate::api::mcp::display::Displays;
-use crate::api::mcp::limits::{LATE_BYTES_MAX, SHOWN_BYTES_MAX};
+use crate::api::mcp::limits::{LATE_BYTES_MAX, REASON_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::api::mcp::progress::Progress;
+use crate::api::mcp::resources::of_sandbox;
 use crate::api::mcp::results::Outputs;
 use crate::api::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
@@ -131,7 +132,7 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let run = inside.guest.run_code_now(ask)?;
     let mut told = Told::new(work.api.budget().share());
     let (finished, is_given_up) = follow(&work, run, give_up_at, &progress, &mut told).await?;
-    drop(progress);
+    progress.end().await;
     let over = Ended { finished, given_up: is_given_up.then_some(limit) };
     Ok(told.conclude(&work, &inside, note, &context, language, &over))
 }
@@ -270,27 +271,27 @@ impl Told {
     ) -> Answer<Executed> {
         let finished = &over.finished;
         let (status, exit_code, words) = end(over);
-        let shown = work.session.results().show(self.outputs);
-        let value =
-            self.displays.value().map(|text| page(text.as_bytes(), 0, SHOWN_BYTES_MAX).text);
+        let shown = work.session.results().show(self.outputs, work.api.budget());
+        let value = self.displays.value().map(|text| clip(&text, SHOWN_BYTES_MAX));
         let sandbox = inside.which.to_string();
-        let place = format!("burrow://{}/{}", inside.which.namespace, inside.which.name);
+        let place = of_sandbox(&inside.which, "displays", context.as_str());
         let mut content = shown_outputs(&shown);
         content.extend(self.displays.into_content(&place));
         let error = self.error.map(raised);
         content.extend(error.as_ref().map(|raised| ContentBlock::text(raised.traceback.clone())));
-        let late = (self.late.total_bytes() > 0).then(|| self.late.page(0, LATE_BYTES_MAX).text);
+        let late = said_late(&self.late);
+        let lost = self.lost.map(|why| clip(&why, REASON_BYTES_MAX));
         content.extend(late.as_ref().map(|late| {
             ContentBlock::text(format!("[said since by what earlier calls have started]\n{late}"))
         }));
-        let lost = self.lost.as_ref().map(|why| {
+        let lost_words = lost.as_ref().map(|why| {
             format!("the variables of earlier calls were gone when this one began: {why}")
         });
         let fate = (!finished.state_kept).then(|| {
             "the variables are lost; the next call begins with a new interpreter".to_owned()
         });
         let place = format!("sandbox {sandbox}, context {context}");
-        let said = [note, lost, words, fate].into_iter().flatten().chain([place]);
+        let said = [note, lost_words, words, fate].into_iter().flatten().chain([place]);
         content.push(notes(said, &shown));
         let structured = Executed {
             sandbox,
@@ -303,7 +304,7 @@ impl Told {
             error,
             exit_code,
             state_kept: finished.state_kept,
-            state_lost: self.lost,
+            state_lost: lost,
             late,
             duration_seconds: Duration::from_micros(finished.duration_us).as_secs_f64(),
             truncated: !shown.rest.is_empty(),
@@ -315,14 +316,26 @@ impl Told {
     }
 }
 
+/// What earlier calls have said late, if they have.
+fn said_late(late: &Output) -> Option<String> {
+    let page = late.page(0, LATE_BYTES_MAX);
+    let total = late.total_bytes();
+    let shown = page.next.unwrap_or(late.kept_bytes()) as u64;
+    match total {
+        0 => None,
+        _ if shown == total => Some(page.text),
+        _ => Some(format!("{}\n[cut: the first {shown} of {total} bytes]", page.text)),
+    }
+}
+
 fn raised(report: ErrorReport) -> Raised {
     let ErrorReport { kind, message, traceback, .. } = report;
     let traceback = match (traceback.trim().is_empty(), message.is_empty()) {
-        (false, _) => page(traceback.as_bytes(), 0, SHOWN_BYTES_MAX).text,
-        (true, true) => kind.clone(),
-        (true, false) => format!("{kind}: {message}"),
+        (false, _) => clip(&traceback, SHOWN_BYTES_MAX),
+        (true, true) => clip(&kind, SHOWN_BYTES_MAX),
+        (true, false) => clip(&format!("{kind}: {message}"), SHOWN_BYTES_MAX),
     };
-    let message = page(message.as_bytes(), 0, SHOWN_BYTES_MAX).text;
+    let (kind, message) = (clip(&kind, REASON_BYTES_MAX), clip(&message, SHOWN_BYTES_MAX));
     Raised { kind, message, traceback }
 }
 

@@ -1,22 +1,21 @@
 //! `read_file` and `list_files`.
 
-use std::fmt::Write as _;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use protocol::message::FileKind;
+use protocol::Text;
+use protocol::message::FileInfo;
 use rmcp::model::{ContentBlock, ResourceContents};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::output::read_limit;
-use crate::api::call::Inside;
-use crate::api::mcp::limits::{ENTRIES_MAX, IMAGE_BYTES_MAX, READ_BYTES_MAX};
+use crate::api::mcp::limits::{ENTRIES_BYTES_MAX, ENTRIES_MAX, IMAGE_BYTES_MAX, READ_BYTES_MAX};
 use crate::api::mcp::mime;
+use crate::api::mcp::resources::of_sandbox;
 use crate::api::mcp::tool::{Answer, Effect, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
 use crate::api::v1::{FileEntry, refused};
-use crate::guest::{Output, Piece};
+use crate::guest::{GuestError, Output, Piece};
 use crate::keys::Access;
 
 pub fn entries() -> Vec<Entry> {
@@ -82,14 +81,9 @@ struct FileRead {
 async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Problem> {
     let path = absolute(asked.path)?;
     let (limit, offset) = (read_limit(asked.limit)?, asked.offset.unwrap_or(0));
-    let inside = work.look(asked.sandbox.as_deref()).await?;
-    let opened = inside.guest.read_file(path.as_str(), offset, None).await.map_err(refused)?;
+    let inside = work.look(asked.sandbox.as_deref())?;
+    let opened = inside.guest.read_file(path.as_str(), offset, None).await.map_err(unread)?;
     let (mut output, info, _) = opened;
-    if info.kind == FileKind::Directory {
-        return Err(
-            Problem::invalid(format!("{path} is a directory")).hint("`list_files` lists it")
-        );
-    }
     let mut bytes = Vec::new();
     let mut is_over = fill(&mut output, &mut bytes, mime::HEAD_BYTES).await?;
     let is_picture = offset == 0 && mime::is_picture(mime::of(&path, &bytes, false));
@@ -104,13 +98,11 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
     }
     is_over = is_over && bytes.len() <= wanted;
     bytes.truncate(wanted);
-    let text = mime::text(&bytes).filter(|_| !is_picture).map(str::to_owned);
+    let (text, read) = if is_picture { (None, bytes.len()) } else { shown(&bytes, is_over) };
     let mime_type = mime::of(&path, &bytes, text.is_some());
-    // Text ends between characters, and goes on with the next.
-    let read =
-        text.as_ref().filter(|text| !is_over && !text.is_empty()).map_or(bytes.len(), String::len);
-    let next_offset = (!is_over || read < bytes.len()).then_some(offset + read as u64);
-    let uri = uri(&inside, &path);
+    let behind = offset.saturating_add(read as u64);
+    let next_offset = (!is_over || read < bytes.len()).then_some(behind);
+    let uri = of_sandbox(&inside.which, "files", &path);
     let mut content = vec![match &text {
         Some(text) => ContentBlock::text(text.clone()),
         None if is_picture => ContentBlock::image(STANDARD.encode(&bytes), mime_type),
@@ -127,7 +119,8 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
         sandbox: inside.which.to_string(),
         path,
         mime_type: mime_type.to_owned(),
-        total_bytes: info.bytes.max(offset + bytes.len() as u64),
+        // What a file says of its size is not always what it has.
+        total_bytes: if bytes.is_empty() { info.bytes } else { info.bytes.max(behind) },
         offset,
         bytes: read as u64,
         next_offset,
@@ -136,8 +129,34 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
     Ok(Answer { content, structured, is_error: false })
 }
 
+/// What is shown of a part of a file as text, and how much of the part that is. Text ends between
+/// characters, and goes on with the next. What would be shown as less than it is, is no text.
+fn shown(bytes: &[u8], is_over: bool) -> (Option<String>, usize) {
+    let text = mime::text(bytes).filter(|text| {
+        let is_whole = text.len() == bytes.len();
+        is_whole || (!is_over && !text.is_empty())
+    });
+    (text.map(str::to_owned), text.map_or(bytes.len(), str::len))
+}
+
+/// A refusal to open a file, with what helps here.
+pub fn unread(error: GuestError) -> Problem {
+    let problem = refused(error);
+    match problem.code {
+        Code::Invalid => {
+            problem.hint("only regular files are read; `list_files` lists a directory")
+        }
+        Code::NotFound => problem.hint("`list_files` shows what is there"),
+        _ => problem,
+    }
+}
+
 /// Reads until there are so many bytes, or more; whether the file ended.
-async fn fill(output: &mut Output, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool, Problem> {
+pub async fn fill(
+    output: &mut Output,
+    bytes: &mut Vec<u8>,
+    wanted: usize,
+) -> Result<bool, Problem> {
     while bytes.len() < wanted {
         match output.next().await {
             Piece::Bytes { bytes: more, .. } => bytes.extend(more),
@@ -157,20 +176,6 @@ pub fn absolute(path: String) -> Result<String, Problem> {
         return Ok(path);
     }
     Err(Problem::invalid("path: not an absolute path").hint("begin it with `/`, as in /tmp/x"))
-}
-
-/// The name of a file as a resource.
-pub fn uri(inside: &Inside, path: &str) -> String {
-    let mut uri = format!("burrow://{}/{}", inside.which.namespace, inside.which.name);
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -199,13 +204,66 @@ struct FilesListed {
 
 async fn list_files(work: Work, asked: ListFiles) -> Result<Answer<FilesListed>, Problem> {
     let path = absolute(asked.path)?;
-    let inside = work.look(asked.sandbox.as_deref()).await?;
-    let after = asked.after.filter(|after| !after.is_empty()).map(Into::into);
+    let inside = work.look(asked.sandbox.as_deref())?;
+    let after = asked.after.filter(|after| !after.is_empty()).map(parse_name).transpose()?;
     let listed = inside.guest.list_page(&path.as_str().into(), after.as_ref()).await;
     let page = listed.map_err(refused)?;
-    let more = page.more || page.entries.len() > ENTRIES_MAX;
-    let mut entries: Vec<FileEntry> = page.entries.into_iter().map(FileEntry::from).collect();
-    entries.truncate(ENTRIES_MAX);
-    let next = entries.last().filter(|_| more).map(|last| last.name.clone());
+    let mut room = ENTRIES_BYTES_MAX;
+    let has_room = |info: &&FileInfo| {
+        let target = info.target.as_ref().map_or(0, |target| target.as_bytes().len());
+        let bytes = info.name.as_bytes().len() + target;
+        let is_first = room == ENTRIES_BYTES_MAX;
+        room = room.saturating_sub(bytes);
+        is_first || room > 0
+    };
+    let shown = page.entries.iter().take(ENTRIES_MAX).take_while(has_room).count();
+    let more = page.more || page.entries.len() > shown;
+    let next = page.entries[..shown].last().filter(|_| more).map(|last| encode_name(&last.name));
+    let entries = page.entries.into_iter().take(shown).map(FileEntry::from).collect();
     Ok(Answer::of(FilesListed { sandbox: inside.which.to_string(), path, entries, next }))
+}
+
+/// What no name begins with, before the bytes of one that is no text.
+const AS_BYTES: &str = "/base64/";
+
+fn encode_name(name: &Text) -> String {
+    match std::str::from_utf8(name.as_bytes()) {
+        Ok(name) => name.to_owned(),
+        Err(_) => format!("{AS_BYTES}{}", STANDARD.encode(name.as_bytes())),
+    }
+}
+
+fn parse_name(name: String) -> Result<Text, Problem> {
+    let Some(encoded) = name.strip_prefix(AS_BYTES) else { return Ok(name.into()) };
+    let bytes = STANDARD.decode(encoded);
+    let bytes = bytes.map_err(|error| Problem::invalid(format!("after: {error}")))?;
+    Ok(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_of_a_file_is_shown_as_nothing() {
+        let euro = "a€".as_bytes();
+        assert_eq!(shown(euro, true), (Some("a€".to_owned()), 4));
+        assert_eq!(
+            shown(&euro[..2], false),
+            (Some("a".to_owned()), 1),
+            "the rest comes with the next"
+        );
+        assert_eq!(shown(&euro[..2], true), (None, 2), "no rest will come");
+        assert_eq!(shown(&euro[1..2], false), (None, 1), "it would get no further");
+        assert_eq!(shown(b"", true), (Some(String::new()), 0));
+    }
+
+    #[test]
+    fn a_list_goes_on_behind_every_name() {
+        for name in [&b"plain"[..], "é".as_bytes(), b"\xff\xfe", b"base64"] {
+            let name = Text::from(name.to_vec());
+            assert_eq!(parse_name(encode_name(&name)).unwrap(), name);
+        }
+        assert!(parse_name("/base64/!".to_owned()).is_err());
+    }
 }

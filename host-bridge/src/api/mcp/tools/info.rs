@@ -69,9 +69,9 @@ struct Info {
 }
 
 async fn info(work: Work, asked: InfoAsked) -> Result<Answer<Info>, Problem> {
-    let own = work.session.own().await;
+    let own = work.session.own();
     let which = match &asked.sandbox {
-        Some(name) => Some(work.which(Some(name)).await?),
+        Some(name) => Some(work.which(Some(name))?),
         None => own.clone(),
     };
     let (mut sandbox, mut contexts, mut cpus) = (None, Vec::new(), None);
@@ -112,7 +112,7 @@ struct MetricsAsked {
 
 /// Looking is no work in a sandbox, and it may still expire.
 async fn metrics(work: Work, asked: MetricsAsked) -> Result<Answer<MetricsPage>, Problem> {
-    let which = work.which(asked.sandbox.as_deref()).await?;
+    let which = work.which(asked.sandbox.as_deref())?;
     let guest = work.api.registry().guest(&which)?;
     let samples = match asked.since {
         Some(since) => guest.metrics(since, false).await?,

@@ -112,14 +112,20 @@ pub fn shown_outputs(shown: &Shown) -> Vec<ContentBlock> {
 
 /// What is said beside the outputs, in brackets, with what was cut.
 pub fn notes(said: impl Iterator<Item = String>, shown: &Shown) -> ContentBlock {
-    let run = shown.run.as_deref().unwrap_or_default();
     let cuts = shown.rest.iter().map(|rest| {
         let (stream, next) = (rest.stream.name(), rest.next_offset);
-        format!(
-            "{stream} is cut: the first {} of {} bytes are shown. read_output(run={run:?}, \
-             stream={stream:?}, offset={next}) reads on; {KEPT_FOR}",
-            rest.shown_bytes, rest.total_bytes
-        )
+        let how = match &shown.run {
+            Some(run) => format!(
+                "read_output(run={run:?}, stream={stream:?}, offset={next}) reads on; {KEPT_FOR}"
+            ),
+            None => {
+                "the server has no memory to keep the rest; run it again, with its output in a \
+                     file"
+                    .to_owned()
+            }
+        };
+        let (shown, total) = (rest.shown_bytes, rest.total_bytes);
+        format!("{stream} is cut: the first {shown} of {total} bytes are shown. {how}")
     });
     let lines: Vec<_> = cuts.chain(said).map(|line| format!("[{line}]")).collect();
     ContentBlock::text(lines.join("\n"))

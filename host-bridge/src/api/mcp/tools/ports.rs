@@ -80,7 +80,7 @@ struct ListPorts {
 }
 
 async fn expose_port(work: Work, asked: ExposePort) -> Result<Answer<ForwardedPort>, Problem> {
-    let inside = work.look(asked.sandbox.as_deref()).await?;
+    let inside = work.look(asked.sandbox.as_deref())?;
     let (forwards, port) = (work.api.forwards(), asked.port.get());
     let wanted = asked.host_port.map(NonZeroU16::get);
     let is_it = |found: u16| wanted.is_none_or(|wanted| wanted == found);
@@ -96,7 +96,7 @@ async fn expose_port(work: Work, asked: ExposePort) -> Result<Answer<ForwardedPo
 }
 
 async fn close_port(work: Work, asked: ClosePort) -> Result<Answer<PortClosed>, Problem> {
-    let which = work.which(asked.sandbox.as_deref()).await?;
+    let which = work.which(asked.sandbox.as_deref())?;
     let host_port = asked.host_port.get();
     if work.api.forwards().close(&which, host_port).await {
         return Ok(Answer::of(PortClosed { sandbox: which.to_string(), host_port }));
@@ -106,7 +106,7 @@ async fn close_port(work: Work, asked: ClosePort) -> Result<Answer<PortClosed>, 
 }
 
 async fn list_ports(work: Work, asked: ListPorts) -> Result<Answer<ForwardedPorts>, Problem> {
-    let which = work.which(asked.sandbox.as_deref()).await?;
+    let which = work.which(asked.sandbox.as_deref())?;
     work.api.registry().get(&which)?;
     let ports = work.api.forwards().of(&which).into_iter().map(ForwardedPort::from).collect();
     Ok(Answer::of(ForwardedPorts { ports }))

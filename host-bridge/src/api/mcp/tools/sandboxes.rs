@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::mcp::limits::SANDBOXES_SHOWN_MAX;
+use crate::api::mcp::limits::{SANDBOXES_LABELS_BYTES_MAX, SANDBOXES_SHOWN_MAX};
 use crate::api::mcp::tool::{Answer, Effect, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
 use crate::api::v1::{CreateSandbox, Sandbox, spec_of};
 use crate::keys::Access;
 use crate::limits::STOP_GRACE_DEFAULT;
-use crate::sandbox::{Name, SandboxError, SandboxRef};
+use crate::sandbox::{Name, Record, SandboxError, SandboxRef};
 
 pub fn entries() -> Vec<Entry> {
     vec![
@@ -158,13 +158,21 @@ struct Row {
 }
 
 async fn list(work: Work, asked: List) -> Result<Answer<Listed>, Problem> {
-    let own = work.session.own().await;
+    let own = work.session.own();
     let mut records = work.api.registry().list(None);
     records.retain(|record| {
         work.caller.covers(&record.namespace) && (asked.all || !record.state.is_over())
     });
-    let truncated = records.len() > SANDBOXES_SHOWN_MAX;
-    let rows = records.into_iter().take(SANDBOXES_SHOWN_MAX).map(|record| Row {
+    let mut room = SANDBOXES_LABELS_BYTES_MAX;
+    let has_room = |record: &&Record| {
+        let labels = record.labels.iter().map(|(key, value)| key.len() + value.len());
+        let left = room.checked_sub(labels.sum());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let shown = records.iter().take(SANDBOXES_SHOWN_MAX).take_while(has_room).count();
+    let truncated = records.len() > shown;
+    let rows = records.into_iter().take(shown).map(|record| Row {
         sandbox: record.which().to_string(),
         state: record.state.name().to_owned(),
         machine: record.machine.to_string(),
@@ -191,14 +199,14 @@ struct Ended {
 }
 
 async fn stop(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
-    let which = work.which(Some(&asked.sandbox)).await?;
+    let which = work.which(Some(&asked.sandbox))?;
     let stopped = work.api.registry().stop(&which, STOP_GRACE_DEFAULT).await.map_err(told)?;
     let state = stopped.state.name().to_owned();
     Ok(Answer::of(Ended { sandbox: which.to_string(), state }))
 }
 
 async fn remove(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
-    let which = work.which(Some(&asked.sandbox)).await?;
+    let which = work.which(Some(&asked.sandbox))?;
     work.api.registry().remove(&which, true).await.map_err(told)?;
     Ok(Answer::of(Ended { sandbox: which.to_string(), state: "removed".to_owned() }))
 }

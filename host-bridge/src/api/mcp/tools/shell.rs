@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use nix::errno::Errno;
 use protocol::ExitRecord;
-use protocol::exit::Cause;
+use protocol::exit::{Cause, SpawnFailure};
 use protocol::message::Channel;
 use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::output::{notes, shown_outputs};
-use crate::api::mcp::cut::Rest;
+use crate::api::mcp::cut::{Rest, clip};
+use crate::api::mcp::limits::REASON_BYTES_MAX;
 use crate::api::mcp::progress::Progress;
 use crate::api::mcp::results::Outputs;
 use crate::api::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
@@ -57,6 +59,8 @@ struct ShellExecute {
 #[serde(rename_all = "snake_case")]
 enum Status {
     Exited,
+    /// It could not be started.
+    NeverRan,
     /// By a signal.
     Signaled,
     Killed,
@@ -111,7 +115,7 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
     let mut leash = Leash::new(inside.guest.clone(), start.session.clone(), OnDisconnect::Cancel);
     let record = loop {
         let event = tokio::select! {
-            event = execution.next() => event?,
+            event = execution.next() => event.map_err(unstarted)?,
             () = work.context.ct.cancelled() => {
                 return Err(Problem::new(Code::Gone, "the call was cancelled, and the command killed"));
             }
@@ -129,7 +133,7 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
             None => return Err(GuestError::Malformed { what: "no exit record" }.into()),
         }
     };
-    drop(progress);
+    progress.end().await;
     // What it has left in the background was meant to stay.
     if !matches!(record.cause, Cause::TimedOut { .. }) {
         leash.ended();
@@ -156,7 +160,7 @@ fn conclude(
     let exit_code = record.cause.shell_code();
     let left = record.left_behind_count;
     let left = (left > 0).then(|| format!("{left} processes of it go on in the background"));
-    let shown = work.session.results().show(outputs);
+    let shown = work.session.results().show(outputs, work.api.budget());
     let mut content = shown_outputs(&shown);
     let place = format!("exit code {exit_code}, sandbox {sandbox}");
     let said = [note, words, left].into_iter().flatten().chain([place]);
@@ -178,7 +182,8 @@ fn conclude(
 
 fn end(cause: &Cause) -> (Status, Option<String>) {
     match cause {
-        Cause::Exited { .. } | Cause::SpawnFailed { .. } => (Status::Exited, None),
+        Cause::Exited { .. } => (Status::Exited, None),
+        Cause::SpawnFailed { failure } => (Status::NeverRan, Some(never_ran(failure))),
         Cause::Signaled { signal, .. } => {
             (Status::Signaled, Some(format!("signal {signal} has ended it")))
         }
@@ -202,4 +207,20 @@ fn end(cause: &Cause) -> (Status, Option<String>) {
             (Status::SandboxStopping, Some("it ended because the sandbox was stopped".to_owned()))
         }
     }
+}
+
+/// A refusal to start a command, with what helps here.
+fn unstarted(error: GuestError) -> Problem {
+    let problem = Problem::from(error);
+    if problem.code == Code::SpawnFailed {
+        return problem.hint("is `working_directory` there, and a shell in the sandbox's image?");
+    }
+    problem
+}
+
+/// Why a command never ran. What it was about is the guest's word, and so of any length.
+fn never_ran(failure: &SpawnFailure) -> String {
+    let (stage, subject) = (failure.stage, clip(&failure.subject, REASON_BYTES_MAX));
+    let reason = Errno::from_raw(failure.errno).desc();
+    format!("it never ran: {stage:?} of {subject:?} has failed ({reason})")
 }
