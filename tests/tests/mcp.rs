@@ -7,6 +7,8 @@ mod apps;
 mod clients;
 #[path = "mcp/lines.rs"]
 mod lines;
+#[path = "mcp/notebooks.rs"]
+mod notebooks;
 #[path = "mcp/resources.rs"]
 mod resources;
 #[path = "mcp/tools.rs"]

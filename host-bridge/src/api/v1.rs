@@ -23,6 +23,7 @@ pub use exec::limits::DEADLINE_MARGIN;
 pub use exec::{Leash, OnDisconnect, draw_session};
 pub use files::{FileEntry, refused};
 pub use metrics::MetricsPage;
+pub use notebooks::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of};
 pub use ports::{ForwardedPort, ForwardedPorts};
 pub use sandboxes::{CreateSandbox, Sandbox, spec_of};
 pub use starts::Starts;

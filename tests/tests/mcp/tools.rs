@@ -5,7 +5,7 @@ use tests::Burrow;
 use tests::mcp::{Lines, text};
 
 /// All that there are.
-const TOOLS: [&str; 18] = [
+const TOOLS: [&str; 22] = [
     "close_port",
     "execute",
     "expose_port",
@@ -20,6 +20,10 @@ const TOOLS: [&str; 18] = [
     "sandbox_list",
     "sandbox_remove",
     "sandbox_stop",
+    "session_history",
+    "session_info",
+    "session_list",
+    "session_remove",
     "shell_execute",
     "start_web_app",
     "stop_web_app",

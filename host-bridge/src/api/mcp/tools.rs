@@ -4,6 +4,7 @@ mod apps;
 mod code;
 pub mod files;
 mod info;
+mod notebooks;
 mod output;
 mod ports;
 mod sandboxes;
@@ -24,6 +25,7 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         sandboxes::entries(),
         ports::entries(),
         apps::entries(),
+        notebooks::entries(),
         info::entries(),
     ]
     .into_iter()

@@ -13,11 +13,13 @@ use super::super::shape::{Done, Json, MaybeJson, Nothing, Query, Reply};
 use super::super::stream::Either;
 use super::runs::{InterruptRequest, Interrupted, RunEvent, RunRequest, RunResult, carry_turn};
 use super::sandboxes::spec_of;
-use crate::notebook::{Ask, Notebooks, Place, own_sandbox};
+use crate::api::Api;
+use crate::notebook::{Ask, Place, own_sandbox};
 use crate::sandbox::{Name, SandboxRef};
 
-use shape::{ForgetRequest, NotebookList, NotebooksQuery, OpenNotebook, Stats};
-pub use shape::{InNotebook, Notebook, Reopened};
+pub use history::PastRun;
+use shape::{ForgetRequest, NotebookList, NotebooksQuery, OpenNotebook};
+pub use shape::{InNotebook, Notebook, Reopened, Stats};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/notebooks";
@@ -249,15 +251,12 @@ async fn forget(call: Call, _: Nothing, Json(asked): Json<ForgetRequest>) -> Res
 
 async fn stats(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Stats>, Problem> {
     let (namespace, id) = call.notebook()?;
-    Ok(Reply(stats_of(call.api.notebooks()?, &namespace, &id).await?))
+    Ok(Reply(stats_of(&call.api, &namespace, &id).await?))
 }
 
 /// See [`Stats`].
-pub async fn stats_of(
-    notebooks: &Notebooks,
-    namespace: &Name,
-    id: &Name,
-) -> Result<Stats, Problem> {
+pub async fn stats_of(api: &Api, namespace: &Name, id: &Name) -> Result<Stats, Problem> {
+    let notebooks = api.notebooks()?;
     let found = notebooks.get(namespace, id).await?;
     let compiled = notebooks.compiled(namespace, id, false).await?;
     Ok(Stats::new(&found, compiled, 0))

@@ -119,7 +119,7 @@ async fn start_web_app(work: Work, asked: StartWebApp) -> Result<Answer<AppInfo>
 
 async fn list_web_apps(work: Work, asked: ListWebApps) -> Result<Answer<AppList>, Problem> {
     let apps = if let Some(name) = asked.sandbox.as_deref() {
-        let which = work.which(Some(name)).await?;
+        let which = work.which(Some(name))?;
         work.api.registry().get(&which)?;
         work.api.apps().of(&which)
     } else {
@@ -132,7 +132,7 @@ async fn list_web_apps(work: Work, asked: ListWebApps) -> Result<Answer<AppList>
 }
 
 async fn stop_web_app(work: Work, asked: StopWebApp) -> Result<Answer<WebAppStopped>, Problem> {
-    let which = work.which(asked.sandbox.as_deref()).await?;
+    let which = work.which(asked.sandbox.as_deref())?;
     let name: AppName =
         asked.app.parse().map_err(|error| Problem::invalid(format!("app: {error}")))?;
     let stopped = work.api.apps().stop(work.api.registry(), &which, &name).await;

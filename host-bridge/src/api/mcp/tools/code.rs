@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::notebooks::{enter, told as in_session};
 use super::output::{notes, shown_outputs};
 use crate::api::budget::Share;
 use crate::api::call::{Inside, passed};
@@ -21,9 +22,11 @@ use crate::api::mcp::results::Outputs;
 use crate::api::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
 use crate::api::rpc::ended;
+use crate::api::v1::InNotebook;
 use crate::guest::contexts::{RunCode, language, open};
 use crate::guest::{GuestError, Run};
 use crate::keys::Access;
+use crate::notebook::Turn;
 
 pub fn entries() -> Vec<Entry> {
     vec![tool("execute", "Run code", ABOUT, Access::Run, Effect::Runs, execute)]
@@ -51,6 +54,10 @@ struct Execute {
     /// share files, and no variables.
     #[serde(default)]
     context: Option<String>,
+    /// Keeps the variables beyond the interpreter, the sandbox and the server, under a name of your
+    /// choice; without a `sandbox` it has one of its own. Python and Node; not with a `context`.
+    #[serde(default)]
+    session_id: Option<String>,
     /// Seconds until the code is interrupted; the server's own limit when left out, 240 as a rule.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
@@ -100,6 +107,12 @@ struct Executed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     late: Option<String>,
     duration_seconds: f64,
+    /// Whether compiled code was used again, where the language says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cache_hit: Option<bool>,
+    /// Of a call with a `session_id`: which run it was, and what was brought back for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<InNotebook>,
     /// Whether something of the outputs is not shown.
     truncated: bool,
     /// By which `read_output` reads on.
@@ -123,15 +136,31 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let give_up_at = Instant::now() + limit;
     let wanted = asked.language.as_deref().map(known).transpose()?;
     let context: Option<ContextName> = asked.context.map(|name| named(&name)).transpose()?;
-    let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
     let _permit = work.api.admission().admit(&work.caller.label())?;
-    let mut ask = ask(&inside, context, wanted, asked.code).await?;
+    let (inside, note, mut ask, mut turn) = if let Some(id) = &asked.session_id {
+        if context.is_some() {
+            return Err(Problem::invalid(
+                "a session has an interpreter of its own; leave `context` out",
+            ));
+        }
+        let turn = enter(&work, id, asked.sandbox.as_deref(), wanted, &asked.code).await?;
+        let inside = work.api.inside(turn.which.clone())?;
+        let ask = RunCode::new(turn.context.clone(), asked.code);
+        (inside, None, ask, Some(turn))
+    } else {
+        let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
+        let ask = ask(&inside, context, wanted, asked.code).await?;
+        (inside, note, ask, None)
+    };
     ask.deadline = Some(limit);
     let (context, language) = (ask.context.context.clone(), ask.context.language.clone());
     let progress = Progress::begin(&work.context, limit);
     let run = inside.guest.run_code_now(ask)?;
     let mut told = Told::new(work.api.budget().share());
-    let (finished, is_given_up) = follow(&work, run, give_up_at, &progress, &mut told).await?;
+    told.session =
+        turn.as_mut().zip(asked.session_id.as_deref()).map(|(turn, id)| in_session(turn, id));
+    let (finished, is_given_up) =
+        follow(&work, run, give_up_at, &progress, &mut told, turn.as_mut()).await?;
     progress.end().await;
     let over = Ended { finished, given_up: is_given_up.then_some(limit) };
     Ok(told.conclude(&work, &inside, note, &context, language, &over))
@@ -187,6 +216,7 @@ async fn follow(
     give_up_at: Instant,
     progress: &Progress,
     told: &mut Told,
+    mut turn: Option<&mut Turn>,
 ) -> Result<(Finished, bool), Problem> {
     let (mut give_up_at, mut is_given_up, mut is_cancelled) = (Some(give_up_at), false, false);
     loop {
@@ -209,7 +239,11 @@ async fn follow(
         };
         // A run tells its end or its failure before it says that there is no more.
         let ended = GuestError::Malformed { what: "a run without an end" };
-        let Event { what, .. } = event.ok_or(ended)?;
+        let event = event.ok_or(ended)?;
+        if let Some(turn) = &mut turn {
+            turn.hear(&event);
+        }
+        let Event { what, .. } = event;
         if let Some(finished) = told.hear(what, progress) {
             return Ok((finished, is_given_up));
         }
@@ -225,6 +259,7 @@ struct Told {
     error: Option<ErrorReport>,
     lost: Option<String>,
     late: Output,
+    session: Option<(InNotebook, Option<ContentBlock>)>,
 }
 
 impl Told {
@@ -236,6 +271,7 @@ impl Told {
             error: None,
             lost: None,
             late: Output::default(),
+            session: None,
         }
     }
 
@@ -276,6 +312,8 @@ impl Told {
         let sandbox = inside.which.to_string();
         let place = of_sandbox(&inside.which, "displays", context.as_str());
         let mut content = shown_outputs(&shown);
+        let (session, brought_back) = self.session.unzip();
+        content.extend(brought_back.flatten());
         content.extend(self.displays.into_content(&place));
         let error = self.error.map(raised);
         content.extend(error.as_ref().map(|raised| ContentBlock::text(raised.traceback.clone())));
@@ -307,6 +345,8 @@ impl Told {
             state_lost: lost,
             late,
             duration_seconds: Duration::from_micros(finished.duration_us).as_secs_f64(),
+            cache_hit: finished.cached,
+            session,
             truncated: !shown.rest.is_empty(),
             run: shown.run,
             rest: shown.rest,
