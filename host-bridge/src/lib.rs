@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod artifact;
 pub mod bridge;
 pub mod cli;
 pub mod config;
@@ -17,6 +18,7 @@ pub mod keys;
 pub mod limits;
 pub mod link;
 pub mod machine;
+pub mod mime;
 pub mod notify;
 pub mod sandbox;
 pub mod settings;

@@ -68,6 +68,7 @@ const AGENT: &[Imports] = &[
 
 const BRIDGE: &[Imports] = &[
     ("limits", &[]),
+    ("mime", &[]),
     ("similar", &[]),
     ("notify", &[]),
     ("settings", &["similar"]),
@@ -78,24 +79,28 @@ const BRIDGE: &[Imports] = &[
     ("machine", &["guest", "link", "config", "limits"]),
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
+    ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
     ("keys", &["sandbox", "config", "limits"]),
     (
         "api",
-        &["store", "keys", "settings", "sandbox", "machine", "guest", "link", "config", "limits"],
+        &[
+            "artifact", "mime", "store", "keys", "settings", "sandbox", "machine", "guest", "link",
+            "config", "limits",
+        ],
     ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
     (
         "control",
         &[
-            "api", "keys", "notify", "settings", "sandbox", "machine", "guest", "link", "config",
-            "limits",
+            "api", "artifact", "store", "keys", "notify", "settings", "sandbox", "machine",
+            "guest", "link", "config", "limits",
         ],
     ),
     (
         "cli",
         &[
-            "api", "keys", "control", "settings", "similar", "sandbox", "machine", "guest", "link",
-            "config", "limits", "terminal",
+            "api", "artifact", "store", "keys", "control", "settings", "similar", "sandbox",
+            "machine", "guest", "link", "config", "limits", "terminal",
         ],
     ),
 ];

@@ -17,7 +17,6 @@ mod display;
 mod http;
 pub mod limits;
 mod lines;
-mod mime;
 mod progress;
 mod results;
 mod schema;
