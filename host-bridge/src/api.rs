@@ -15,6 +15,7 @@ mod body;
 mod budget;
 mod call;
 mod caller;
+mod capture;
 mod counters;
 mod dispatch;
 mod document;
@@ -32,6 +33,7 @@ mod problem;
 mod prometheus;
 mod reference;
 mod refusal;
+mod render;
 mod route;
 mod rpc;
 mod server;
@@ -63,9 +65,10 @@ use counters::Counters;
 use forwards::Forwards;
 use idempotency::Remembered;
 use limits::MEMORY_BYTES_MAX;
-use problem::Problem;
+use problem::{Code, Problem};
 use route::Routes;
 
+use crate::artifact::Artifacts;
 use crate::keys::Keyring;
 use crate::machine::MachineKind;
 use crate::sandbox::{Registry, SandboxRef};
@@ -78,6 +81,8 @@ pub struct Options {
     pub origins: Origins,
     pub limits: Limits,
     pub defaults: Defaults,
+    /// None where nothing is kept of runs.
+    pub artifacts: Option<Artifacts>,
 }
 
 impl Options {
@@ -89,6 +94,7 @@ impl Options {
             origins: Origins::default(),
             limits: Limits::default(),
             defaults: Defaults::default(),
+            artifacts: None,
         }
     }
 }
@@ -116,6 +122,7 @@ struct Inner {
     origins: Origins,
     limits: Limits,
     defaults: Defaults,
+    artifacts: Option<Artifacts>,
     routes: Routes,
     admission: Admission,
     budget: Budget,
@@ -140,7 +147,7 @@ struct Pages {
 
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { keyring, rate, origins, limits, defaults } = options;
+        let Options { keyring, rate, origins, limits, defaults, artifacts } = options;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
             registry,
@@ -153,6 +160,7 @@ impl Api {
             starts: v1::Starts::default(),
             limits,
             defaults,
+            artifacts,
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
             forwards: Forwards::default(),
@@ -167,6 +175,11 @@ impl Api {
 
     pub fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    /// What runs have left, where it is kept.
+    pub fn kept(&self) -> Option<&Artifacts> {
+        self.0.artifacts.as_ref()
     }
 
     /// The connections of all servers of this door.
@@ -198,6 +211,14 @@ impl Api {
 
     fn defaults(&self) -> &Defaults {
         &self.0.defaults
+    }
+
+    /// The same for calls that cannot do without.
+    fn artifacts(&self) -> Result<&Artifacts, Problem> {
+        self.kept().ok_or_else(|| {
+            Problem::new(Code::Unsupported, "this bridge keeps no artifacts")
+                .hint("one that serves with a state directory does")
+        })
     }
 
     fn routes(&self) -> &Routes {

@@ -6,6 +6,7 @@
 pub mod contexts;
 pub mod door;
 pub mod http;
+pub mod libraries;
 pub mod machines;
 pub mod mcp;
 pub mod sandbox;

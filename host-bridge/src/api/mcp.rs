@@ -15,6 +15,7 @@
 mod cut;
 mod display;
 mod http;
+mod kept;
 pub mod limits;
 mod lines;
 mod progress;

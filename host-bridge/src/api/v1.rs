@@ -1,5 +1,6 @@
 //! The native API: one file per resource, each with its operations and the shapes that it speaks.
 
+mod artifacts;
 mod attach;
 mod contexts;
 mod exec;
@@ -8,6 +9,7 @@ mod files;
 mod logs;
 mod metrics;
 mod ports;
+mod render;
 mod runs;
 mod sandboxes;
 mod sessions;
@@ -15,9 +17,11 @@ mod snapshots;
 mod starts;
 mod value;
 
+pub use artifacts::{Captured, CategoryName, KeptArtifact, LeftOut};
 pub use contexts::OpenedContext;
 pub use exec::limits::DEADLINE_MARGIN;
-pub use exec::{Leash, OnDisconnect, draw_session};
+pub use exec::program::{Bounds, Described, What};
+pub use exec::{Asked, Begun, Leash, OnDisconnect, begin, draw_session};
 pub use files::{FileEntry, refused};
 pub use metrics::MetricsPage;
 pub use ports::{ForwardedPort, ForwardedPorts};
@@ -39,6 +43,8 @@ pub fn operations() -> Vec<Operation> {
         contexts::operations(),
         files::operations(),
         ports::operations(),
+        artifacts::operations(),
+        render::operations(),
     ]
     .into_iter()
     .flatten()

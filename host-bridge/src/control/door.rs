@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::{self, Api, Defaults, Limits, Options, Origins, RateOption, Tls, TlsError};
+use crate::artifact::Artifacts;
 use crate::config::Paths;
 use crate::keys::{self, Keyring, KeysError};
 use crate::sandbox::Registry;
@@ -39,6 +40,7 @@ impl Door {
         settings: &Settings,
         paths: &Paths,
         registry: &Registry,
+        artifacts: Artifacts,
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
@@ -50,7 +52,7 @@ impl Door {
             _ => None,
         };
         let tls = tls.map(Arc::new);
-        let api = Api::new(registry.clone(), options(settings, keyring));
+        let api = Api::new(registry.clone(), options(settings, keyring, artifacts));
         let (ending, ended) = watch::channel(false);
         let mut addresses = Vec::new();
         let mut servers = JoinSet::new();
@@ -85,7 +87,7 @@ impl Door {
     }
 }
 
-fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
+fn options(settings: &Settings, keyring: Option<Keyring>, artifacts: Artifacts) -> Options {
     let server = &settings.server;
     let per_second = NonZeroU32::new(server.requests_per_second);
     let rate = per_second.map(|per_second| RateOption {
@@ -117,5 +119,5 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
             .map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned()))
             .collect(),
     };
-    Options { keyring, rate, origins, limits, defaults }
+    Options { keyring, rate, origins, limits, defaults, artifacts: Some(artifacts) }
 }

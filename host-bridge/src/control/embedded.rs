@@ -12,9 +12,11 @@ use tokio::task::JoinSet;
 
 use super::lock::{LockError, Locks};
 use crate::api::{Api, Options};
+use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::config::{Paths, PathsError};
 use crate::machine::{BoxId, Machines};
 use crate::sandbox::{Registry, SandboxError, event};
+use crate::store::{Store, StoreError};
 
 /// How its directory begins.
 const PREFIX: &str = "mcp-";
@@ -37,6 +39,10 @@ pub enum EmbeddedError {
     Lock(#[from] LockError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactError),
     #[error("could not draw an id: {0}")]
     Draw(io::Error),
 }
@@ -51,10 +57,13 @@ impl Embedded {
         let paths = Paths { runtime: directory.clone(), state: directory.join("state") };
         paths.prepare()?;
         let locks = Locks::take(&paths)?;
+        let store = Store::open(&paths).await?;
+        let artifacts = Artifacts::open(&paths, store, artifact::Limits::default()).await?;
         let machines = Machines::default();
         let registry =
             Registry::open_alone(paths, outer.clone(), machines, event::nobody()).await?;
-        let api = Api::new(registry, Options::local());
+        let options = Options { artifacts: Some(artifacts), ..Options::local() };
+        let api = Api::new(registry, options);
         Ok(Self { api, directory, _locks: locks })
     }
 

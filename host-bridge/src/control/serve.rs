@@ -16,12 +16,14 @@ use super::door::{Door, DoorError};
 use super::lock::{LockError, Locks};
 use super::pool::{PoolError, pool_options};
 use super::server::Server;
+use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::config::{Paths, PathsError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
 use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Registry, SandboxError};
 use crate::settings::{BoxesAtEnd, Settings};
+use crate::store::{Store, StoreError};
 
 /// How a bridge shall serve.
 pub struct ServeOptions {
@@ -41,6 +43,10 @@ pub enum ServeError {
     Lock(#[from] LockError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactError),
     #[error("could not listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -68,10 +74,12 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),
     };
+    let store = Store::open(&paths).await?;
+    let artifacts = Artifacts::open(&paths, store, artifact::Limits::default()).await?;
     let socket = paths.control_socket();
     let server = Server::bind(&socket);
     let server = server.map_err(|source| ServeError::Listen { socket: socket.clone(), source })?;
-    let door = Door::open(&settings, &paths, &registry).await?;
+    let door = Door::open(&settings, &paths, &registry, artifacts).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });

@@ -1,8 +1,10 @@
 //! The table of all tools.
 
+mod artifacts;
 mod code;
 mod files;
 mod info;
+mod manim;
 mod output;
 mod ports;
 mod sandboxes;
@@ -22,6 +24,8 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         write::entries(),
         sandboxes::entries(),
         ports::entries(),
+        artifacts::entries(),
+        manim::entries(),
         info::entries(),
     ]
     .into_iter()

@@ -142,7 +142,7 @@ async fn carry(
 fn beginning(call: &mut Call) -> Result<Beginning, Problem> {
     let inside = call.inside()?;
     let (permit, memory) = (call.permit.take(), call.memory.clone());
-    Ok(Beginning { inside, permit, memory, deadline: call.deadline })
+    Ok(Beginning { api: call.api.clone(), inside, permit, memory, deadline: call.deadline })
 }
 
 async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<Conversation, Problem> {

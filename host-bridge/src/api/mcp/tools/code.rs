@@ -12,14 +12,18 @@ use tokio::time::Instant;
 use super::output::{notes, shown_outputs};
 use crate::api::budget::Share;
 use crate::api::call::{Inside, passed};
+use crate::api::capture::{Capture, directory_of};
 use crate::api::mcp::cut::{Output, Rest, page};
 use crate::api::mcp::display::Displays;
+use crate::api::mcp::kept::{self, Kept};
 use crate::api::mcp::limits::{LATE_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::api::mcp::progress::Progress;
 use crate::api::mcp::results::Outputs;
 use crate::api::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
 use crate::api::rpc::ended;
+use crate::api::v1::{KeptArtifact, LeftOut};
+use crate::artifact::Scene;
 use crate::guest::contexts::{RunCode, language, open};
 use crate::guest::{GuestError, Run};
 use crate::keys::Access;
@@ -105,6 +109,10 @@ struct Executed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     rest: Vec<Rest>,
+    /// Pictures and documents that were shown, files that the code offers, and the new and changed
+    /// files of its directory and of `/artifacts`, kept.
+    artifacts: Vec<KeptArtifact>,
+    artifacts_left_out: Vec<LeftOut>,
 }
 
 /// An exception.
@@ -127,13 +135,17 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let mut ask = ask(&inside, context, wanted, asked.code).await?;
     ask.deadline = Some(limit);
     let (context, language) = (ask.context.context.clone(), ask.context.language.clone());
+    let workdir = directory_of(&inside, &context, ask.context.cwd.as_ref()).await?;
+    let scene = Scene { workdir, ..Scene::default() };
+    let capture = kept::begin(&work.api, &inside, &scene).await;
     let progress = Progress::begin(&work.context, limit);
     let run = inside.guest.run_code_now(ask)?;
-    let mut told = Told::new(work.api.budget().share());
+    let mut told = Told::new(work.api.budget().share(), capture);
     let (finished, is_given_up) = follow(&work, run, give_up_at, &progress, &mut told).await?;
     drop(progress);
-    let over = Ended { finished, given_up: is_given_up.then_some(limit) };
-    Ok(told.conclude(&work, &inside, note, &context, language, &over))
+    let kept = kept::end(&work.api, told.capture.take(), told.run).await;
+    let over = Ended { finished, given_up: is_given_up.then_some(limit), kept };
+    Ok(told.conclude(&work, &inside, note, &context, language, over))
 }
 
 /// What a context is called.
@@ -208,7 +220,8 @@ async fn follow(
         };
         // A run tells its end or its failure before it says that there is no more.
         let ended = GuestError::Malformed { what: "a run without an end" };
-        let Event { what, .. } = event.ok_or(ended)?;
+        let Event { what, run: number, .. } = event.ok_or(ended)?;
+        told.run = Some(number);
         if let Some(finished) = told.hear(what, progress) {
             return Ok((finished, is_given_up));
         }
@@ -224,11 +237,16 @@ struct Told {
     error: Option<ErrorReport>,
     lost: Option<String>,
     late: Output,
+    capture: Option<Capture>,
+    /// Its number.
+    run: Option<u64>,
 }
 
 impl Told {
-    fn new(memory: Share) -> Self {
+    fn new(memory: Share, capture: Option<Capture>) -> Self {
         Self {
+            capture,
+            run: None,
             memory,
             outputs: Outputs::default(),
             displays: Displays::default(),
@@ -239,6 +257,9 @@ impl Told {
     }
 
     fn hear(&mut self, what: Happening, progress: &Progress) -> Option<Finished> {
+        if let Some(capture) = &mut self.capture {
+            capture.see(&what, &self.memory);
+        }
         match what {
             Happening::Stdout { bytes } => {
                 progress.count(bytes.as_bytes().len());
@@ -266,10 +287,11 @@ impl Told {
         note: Option<String>,
         context: &ContextName,
         language: String,
-        over: &Ended,
+        over: Ended,
     ) -> Answer<Executed> {
         let finished = &over.finished;
-        let (status, exit_code, words) = end(over);
+        let (status, exit_code, words) = end(&over);
+        let kept = over.kept;
         let shown = work.session.results().show(self.outputs);
         let value =
             self.displays.value().map(|text| page(text.as_bytes(), 0, SHOWN_BYTES_MAX).text);
@@ -277,6 +299,7 @@ impl Told {
         let place = format!("burrow://{}/{}", inside.which.namespace, inside.which.name);
         let mut content = shown_outputs(&shown);
         content.extend(self.displays.into_content(&place));
+        content.extend(kept.pictures);
         let error = self.error.map(raised);
         content.extend(error.as_ref().map(|raised| ContentBlock::text(raised.traceback.clone())));
         let late = (self.late.total_bytes() > 0).then(|| self.late.page(0, LATE_BYTES_MAX).text);
@@ -290,7 +313,7 @@ impl Told {
             "the variables are lost; the next call begins with a new interpreter".to_owned()
         });
         let place = format!("sandbox {sandbox}, context {context}");
-        let said = [note, lost, words, fate].into_iter().flatten().chain([place]);
+        let said = [note, lost, words, fate, kept.words].into_iter().flatten().chain([place]);
         content.push(notes(said, &shown));
         let structured = Executed {
             sandbox,
@@ -309,6 +332,8 @@ impl Told {
             truncated: !shown.rest.is_empty(),
             run: shown.run,
             rest: shown.rest,
+            artifacts: kept.captured.artifacts,
+            artifacts_left_out: kept.captured.left_out,
         };
         let is_error = !matches!((status, exit_code), (Status::Ok, _) | (Status::Exited, Some(0)));
         Answer { content, structured, is_error }
@@ -331,10 +356,12 @@ struct Ended {
     finished: Finished,
     /// After how long it was ended from here, if it was.
     given_up: Option<Duration>,
+    /// What it has left.
+    kept: Kept,
 }
 
 /// How a run has ended, its exit code, and what there is to say of it.
-fn end(Ended { finished, given_up }: &Ended) -> (Status, Option<i32>, Option<String>) {
+fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option<String>) {
     let overrun = |seconds: f64| {
         let how = match finished.rung {
             Some(Rung::Killed) => "its interpreter was killed",

@@ -10,19 +10,24 @@ use std::time::Duration;
 use protocol::ContextName;
 use protocol::repl::{self, AnswerInput, Event, Happening, Interrupt};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask::RunRequest;
-use super::event::RunEvent;
+use super::event::{RunEvent, What};
 use super::narrator::Narrator;
 use super::result::{Gathering, RunResult};
+use crate::api::Api;
 use crate::api::admission::RunPermit;
 use crate::api::budget::Share;
 use crate::api::call::Inside;
+use crate::api::capture::{Capture, directory_of};
 use crate::api::problem::{Code, Problem};
 use crate::api::stream::Teller;
+use crate::api::v1::artifacts::Captured;
 use crate::api::v1::exec::OnDisconnect;
 use crate::api::v1::exec::limits::DEADLINE_MARGIN;
+use crate::artifact::{self, Scene};
 use crate::guest::{Guest, GuestError, Queued, Run, RunCode};
 use crate::sandbox::Activity;
 
@@ -38,6 +43,11 @@ pub struct Carried {
     on_disconnect: OnDisconnect,
     _activity: Option<Activity>,
     memory: Share,
+    /// What keeps its artifacts, until it is over.
+    capture: Option<Capture>,
+    /// Its last event, which is told once they are kept.
+    ending: Option<(JoinHandle<artifact::Captured>, Event)>,
+    captured: Option<Captured>,
     _permit: Option<RunPermit>,
 }
 
@@ -51,6 +61,7 @@ struct Keyboard {
 
 /// What a run is begun with, beside the request.
 pub struct Beginning {
+    pub api: Api,
     pub inside: Inside,
     pub permit: Option<RunPermit>,
     pub memory: Share,
@@ -103,7 +114,7 @@ impl Carried {
         request: RunRequest,
     ) -> Result<Self, Problem> {
         request.check()?;
-        let Beginning { inside, permit, memory, deadline } = beginning;
+        let Beginning { api, inside, permit, memory, deadline } = beginning;
         let open = request.open(&inside, context).await?;
         let bounds = match request.on_disconnect {
             OnDisconnect::Cancel => deadline.map(Bounds::within),
@@ -113,6 +124,13 @@ impl Carried {
         let timeout = match (request.timeout(), bounds.map(|bounds| bounds.run)) {
             (Some(asked), Some(left)) => Some(asked.min(left)),
             (asked, left) => asked.or(left),
+        };
+        let capture = if request.artifacts {
+            let workdir = directory_of(&inside, &open.context, open.cwd.as_ref()).await?;
+            let scene = Scene { workdir, ..Scene::default() };
+            Some(Capture::begin(&api, &inside, &scene).await?.within(deadline))
+        } else {
+            None
         };
         let grace = request.grace.into();
         let ask = RunCode {
@@ -138,6 +156,9 @@ impl Carried {
             on_disconnect: request.on_disconnect,
             _activity: inside.activity,
             memory,
+            capture,
+            ending: None,
+            captured: None,
             _permit: permit,
         })
     }
@@ -162,6 +183,10 @@ impl Carried {
     /// cancelled: what is said to the guest meanwhile has been said when it first waits.
     pub async fn next(&mut self) -> Result<Option<Event>, GuestError> {
         loop {
+            if let Some((keeping, _)) = &mut self.ending {
+                self.captured = Some(keeping.await.unwrap_or_default().into());
+                return Ok(self.ending.take().map(|(_, event)| event));
+            }
             let event = tokio::select! {
                 event = self.run.next() => event?,
                 () = past(self.deadline) => {
@@ -171,6 +196,15 @@ impl Carried {
                 }
             };
             let Some(event) = event else { return Ok(None) };
+            if let Some(capture) = &mut self.capture {
+                capture.see(&event.what, &self.memory);
+            }
+            let is_last = matches!(event.what, Happening::Finished(_));
+            if let Some(capture) = self.capture.take_if(|_| is_last) {
+                let run = Some(event.run);
+                self.ending = Some((tokio::spawn(capture.end(run)), event));
+                continue;
+            }
             let Happening::InputRequest { request, .. } = &event.what else {
                 return Ok(Some(event));
             };
@@ -194,6 +228,12 @@ impl Carried {
         }
     }
 
+    /// What is told of its artifacts before its last event.
+    pub fn take_captured(&mut self, event: &Event) -> Option<RunEvent> {
+        let captured = self.captured.take()?;
+        Some(RunEvent::of(event, What::Artifacts { captured }))
+    }
+
     /// Reads the run to its end, and nothing of it is told.
     pub async fn drain(&mut self) {
         // What the client would have answered, nobody will.
@@ -205,7 +245,8 @@ impl Carried {
     pub async fn gather(mut self, bytes_max: u64) -> Result<RunResult, Problem> {
         let mut gathering = Gathering::new(self.context().clone(), bytes_max, self.memory.clone());
         while let Some(event) = self.next().await? {
-            if let Some(result) = gathering.take(event) {
+            if let Some(mut result) = gathering.take(event) {
+                result.captured = self.captured.take();
                 return Ok(result);
             }
         }
@@ -232,7 +273,10 @@ impl Carried {
         teller.tell(&RunEvent::queued(self.queued)).await.ok()?;
         loop {
             let told = match self.next().await {
-                Ok(Some(event)) => narrator.tell(event),
+                Ok(Some(event)) => {
+                    let kept = self.take_captured(&event);
+                    kept.into_iter().chain(narrator.tell(event)).collect::<Vec<_>>()
+                }
                 Ok(None) => return Some(()),
                 Err(error) => {
                     let problem = RunEvent::problem(Some(self.queued.run), &error.into());
