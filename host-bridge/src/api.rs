@@ -15,6 +15,7 @@ mod body;
 mod budget;
 mod call;
 mod caller;
+mod capture;
 mod counters;
 mod dispatch;
 mod document;
@@ -31,6 +32,7 @@ mod problem;
 mod prometheus;
 mod reference;
 mod refusal;
+mod render;
 mod route;
 mod rpc;
 mod server;
@@ -65,6 +67,7 @@ use problem::{Code, Problem};
 use route::Routes;
 
 use crate::app::Apps;
+use crate::artifact::Artifacts;
 use crate::forwards::Forwards;
 use crate::keys::Keyring;
 use crate::machine::MachineKind;
@@ -81,6 +84,8 @@ pub struct Options {
     pub defaults: Defaults,
     /// None where nothing outlives this process.
     pub notebooks: Option<Notebooks>,
+    /// None where nothing is kept of runs.
+    pub artifacts: Option<Artifacts>,
 }
 
 impl Options {
@@ -93,6 +98,7 @@ impl Options {
             limits: Limits::default(),
             defaults: Defaults::default(),
             notebooks: None,
+            artifacts: None,
         }
     }
 }
@@ -121,6 +127,7 @@ struct Inner {
     limits: Limits,
     defaults: Defaults,
     notebooks: Option<Notebooks>,
+    artifacts: Option<Artifacts>,
     routes: Routes,
     admission: Admission,
     budget: Budget,
@@ -146,7 +153,7 @@ struct Pages {
 
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { keyring, rate, origins, limits, defaults, notebooks } = options;
+        let Options { keyring, rate, origins, limits, defaults, notebooks, artifacts } = options;
         let forwards = Forwards::default();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
@@ -161,6 +168,7 @@ impl Api {
             limits,
             defaults,
             notebooks,
+            artifacts,
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
             apps: Apps::new(forwards.clone()),
@@ -176,6 +184,11 @@ impl Api {
 
     pub fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    /// What runs have left, where it is kept.
+    pub fn kept(&self) -> Option<&Artifacts> {
+        self.0.artifacts.as_ref()
     }
 
     /// The connections of all servers of this door.
@@ -214,6 +227,14 @@ impl Api {
         self.0.notebooks.as_ref().ok_or_else(|| {
             let message = "this server keeps nothing, so it has no notebooks";
             Problem::new(Code::Unsupported, message)
+        })
+    }
+
+    /// The same for calls that cannot do without.
+    fn artifacts(&self) -> Result<&Artifacts, Problem> {
+        self.kept().ok_or_else(|| {
+            Problem::new(Code::Unsupported, "this bridge keeps no artifacts")
+                .hint("one that serves with a state directory does")
         })
     }
 

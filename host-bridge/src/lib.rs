@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod app;
+pub mod artifact;
 pub mod bridge;
 pub mod cli;
 pub mod config;
@@ -19,6 +20,7 @@ pub mod keys;
 pub mod limits;
 pub mod link;
 pub mod machine;
+pub mod mime;
 pub mod notebook;
 pub mod notify;
 pub mod sandbox;

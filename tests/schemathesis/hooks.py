@@ -17,12 +17,12 @@ PATIENCE_MS = 1500
 DAY_MS = 86_400_000
 READY_MS = 600_000
 WAITING = {"wait_for_session", "wait_for_sandbox", "write_session"}
-RUNNING = {"exec", "shell", "run", "run_in_context"}
+RUNNING = {"exec", "shell", "run", "run_in_context", "render"}
 ENDING = {"stop_sandbox", "kill_sandbox", "remove_sandbox", "extend_sandbox"}
 # Streams without an end, which this client would read for ever: asked of no sandbox that runs.
 ENDLESS = {"watch_context", "watch_files", "follow_metrics"}
 # Answers that are cut off when their time is over, so that nobody takes a part for the whole.
-WHOLE_OR_CUT = {"read_file", "pack_files"}
+WHOLE_OR_CUT = {"read_file", "pack_files", "read_artifact"}
 FOLLOWING = {"read_log", "read_session"}
 
 # Refusals of calls that are as the document wants them, with the reason. `invalid` is among them
@@ -71,6 +71,9 @@ BEYOND_SCHEMAS = (
     "not a place in a log",
     "the code has fewer than",
     "has no name of its own",
+    "the query names no artifacts",
+    "only regular files are taken",
+    "no file has such a name",
 )
 
 

@@ -1,9 +1,6 @@
 //! What Python code shows: forms of its own objects, and what the common libraries draw, without a
 //! display. The libraries come from `PyPI` into an environment below `target/`, once.
 
-use std::fs;
-use std::process::Command;
-
 use host_bridge::guest::{Guest, Ran, RunCode};
 use protocol::repl::{Display, DisplayRole, Happening, OpenContext, RunEnd};
 use tests::contexts::{context, ran, run, stderr, stdout};
@@ -12,42 +9,9 @@ use tests::sandbox::Sandbox;
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const PACKAGES: &[&str] = &["matplotlib", "pillow", "pandas", "plotly", "numpy"];
 
-/// Makes the environment `$0` with the packages `$@`, and the list of fonts, which takes seconds.
-const INSTALL: &str = r#"
-[ -e "$0/ready" ] && exit
-rm -rf "$0"
-python3 -m venv "$0"
-"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-    --timeout 15 --retries 1 "$@"
-MPLCONFIGDIR="$0/fonts" "$0/bin/python" -c 'import matplotlib.font_manager'
-touch "$0/ready"
-"#;
-
 /// A context whose Python has the libraries; none, with a reason, when they cannot be had.
 fn with_libraries() -> Option<OpenContext> {
-    let home = match tests::kept_for_boxes("displays") {
-        Ok(home) => home,
-        Err(reason) => {
-            tests::skip(&reason);
-            return None;
-        }
-    };
-    let target = home.parent().expect("it is below target/");
-    fs::create_dir_all(target).expect("target/");
-    // The tests are processes of their own, of which one makes the environment.
-    let made = Command::new("flock")
-        .arg(target.join("displays.lock"))
-        .args(["sh", "-ec", INSTALL])
-        .arg(&home)
-        .args(PACKAGES)
-        .output()
-        .expect("flock runs");
-    if !made.status.success() {
-        let said = String::from_utf8_lossy(&made.stderr).into_owned();
-        let reason = said.lines().last().unwrap_or("it is not said why");
-        tests::skip(&format!("no libraries to show things with: {reason}"));
-        return None;
-    }
+    let home = tests::libraries::python_with("displays", PACKAGES)?;
     let mut ask = context("python");
     let text = |path: &str| home.join(path).to_string_lossy().as_ref().into();
     ask.program = Some(text("bin/python"));

@@ -417,7 +417,6 @@ fn two_clients_take_turns_and_an_interrupt_ends_the_run_that_is_on() {
         let running = scope.spawn(|| place.try_run("kept = 1\nimport time\ntime.sleep(60)"));
         eventually("it is interrupted", || {
             place.post("/interrupt", &json!({})).expect(200).json()["run"].is_u64()
-                && running.is_finished()
         });
         assert_eq!(running.join().expect("no panic")["status"], "interrupted");
     });
@@ -521,6 +520,25 @@ fn what_a_notebook_cannot_be_is_refused_in_words() {
     let key = client
         .post("/v1/notebooks/default/a/run", &json!({ "code": "1", "cache_key": "k".repeat(300) }));
     assert_eq!(key.status, 400);
+}
+
+#[test]
+fn what_a_run_leaves_is_kept_with_it() {
+    let Some(place) = place_or_skip() else { return };
+    let code = "import os; os.makedirs('/artifacts', exist_ok=True)";
+    place.run(code);
+    let ran = place.run("open('/artifacts/table.csv', 'w').write('a,b\\n1,2\\n'); 0");
+    let kept = &ran["captured"]["artifacts"];
+    assert_eq!(names(kept), ["table.csv"], "{ran}");
+    assert_eq!((&kept[0]["notebook"], &kept[0]["run"]), (&json!("a"), &json!(2)), "{ran}");
+    place.remove_sandbox();
+    let id = kept[0]["id"].as_str().expect("an id");
+    let content = place.client().get(&format!("/v1/artifacts/{id}/content")).expect(200);
+    assert_eq!(content.text(), "a,b\n1,2\n");
+    let stats = place.client().get(&format!("{ONE}/stats")).expect(200).json();
+    assert_eq!(stats["artifacts_count"], 1);
+    let history = place.client().get(&format!("{ONE}/history?limit=1")).expect(200).json();
+    assert_eq!(history["runs"][0]["artifacts"], 1, "{history}");
 }
 
 #[test]

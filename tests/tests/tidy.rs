@@ -68,6 +68,7 @@ const AGENT: &[Imports] = &[
 
 const BRIDGE: &[Imports] = &[
     ("limits", &[]),
+    ("mime", &[]),
     ("similar", &[]),
     ("notify", &[]),
     ("settings", &["similar"]),
@@ -79,29 +80,30 @@ const BRIDGE: &[Imports] = &[
     ("sandbox", &["machine", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
+    ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
     ("forwards", &["sandbox", "guest", "limits"]),
     ("app", &["forwards", "sandbox", "guest", "limits"]),
     ("keys", &["sandbox", "config", "limits"]),
     (
         "api",
         &[
-            "app", "notebook", "store", "forwards", "keys", "settings", "sandbox", "machine",
-            "guest", "link", "config", "limits",
+            "app", "notebook", "artifact", "mime", "store", "forwards", "keys", "settings",
+            "sandbox", "machine", "guest", "link", "config", "limits",
         ],
     ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
     (
         "control",
         &[
-            "notebook", "store", "api", "keys", "notify", "settings", "sandbox", "machine",
-            "guest", "link", "config", "limits",
+            "notebook", "artifact", "store", "api", "keys", "notify", "settings", "sandbox",
+            "machine", "guest", "link", "config", "limits",
         ],
     ),
     (
         "cli",
         &[
-            "store", "api", "keys", "control", "settings", "similar", "sandbox", "machine",
-            "guest", "link", "config", "limits", "terminal",
+            "api", "artifact", "store", "keys", "control", "settings", "similar", "sandbox",
+            "machine", "guest", "link", "config", "limits", "terminal",
         ],
     ),
 ];

@@ -26,14 +26,16 @@ const EVERYWHERE: [Code; 5] = [
 const KEYED: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::RateLimited];
 
 /// What the parts of paths are.
-const PARAMETERS: [(&str, &str, &str); 8] = [
+const PARAMETERS: [(&str, &str, &str); 10] = [
     ("namespace", "The namespace of the sandbox.", NAME),
     ("name", "The name of the sandbox.", NAME),
     ("session", "The session, as its start named it.", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
     ("context", "The context.", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
+    ("notebook", "The notebook.", "^[A-Za-z0-9][A-Za-z0-9_-]{0,53}$"),
     ("app", "The app.", "^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"),
     ("run", "The number of the run.", "^[0-9]{1,18}$"),
     ("port", "A TCP port inside the sandbox.", PORT),
+    ("id", "The artifact.", "^[0-9a-f]{16}$"),
     ("forward", "The forwarded port on the host.", PORT),
 ];
 /// 1 to 65535, without leading zeros.

@@ -97,6 +97,8 @@ pub const REQUEST_ID_BYTES_MAX: usize = 64;
 pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// What a stream that knows of its deadline has to say so, before it is cut off.
 pub const DEADLINE_WORD: Duration = Duration::from_millis(500);
+/// How long before a call's deadline the keeping of artifacts ends, so that the answer still comes.
+pub const ANSWER_MARGIN: Duration = Duration::from_millis(100);
 /// What a client may say of its call, to do it once alone.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 /// Calls that are remembered by their idempotency keys.

@@ -17,9 +17,9 @@ mod display;
 #[cfg(feature = "mcp-fixture")]
 mod fixture;
 mod http;
+mod kept;
 pub mod limits;
 mod lines;
-mod mime;
 mod progress;
 mod resources;
 mod results;

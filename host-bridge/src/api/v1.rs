@@ -1,6 +1,7 @@
 //! The native API: one file per resource, each with its operations and the shapes that it speaks.
 
 mod apps;
+mod artifacts;
 mod attach;
 mod contexts;
 mod exec;
@@ -10,6 +11,7 @@ mod logs;
 mod metrics;
 mod notebooks;
 mod ports;
+mod render;
 mod runs;
 mod sandboxes;
 mod sessions;
@@ -18,9 +20,11 @@ mod starts;
 mod value;
 
 pub use apps::{AppInfo, AppList, AppType, StartApp, shown as shown_app};
+pub use artifacts::{Captured, CategoryName, KeptArtifact, LeftOut};
 pub use contexts::OpenedContext;
 pub use exec::limits::DEADLINE_MARGIN;
-pub use exec::{Leash, OnDisconnect, draw_session};
+pub use exec::program::{Bounds, Described, What};
+pub use exec::{Asked, Begun, Leash, OnDisconnect, begin, draw_session};
 pub use files::{FileEntry, refused};
 pub use metrics::MetricsPage;
 pub use notebooks::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of};
@@ -45,6 +49,8 @@ pub fn operations() -> Vec<Operation> {
         ports::operations(),
         notebooks::operations(),
         apps::operations(),
+        artifacts::operations(),
+        render::operations(),
     ]
     .into_iter()
     .flatten()

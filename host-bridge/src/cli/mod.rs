@@ -5,6 +5,7 @@
 //! may use `anyhow`: errors end here, as a line for a person ([`failure`]) and a code for a script
 //! ([`exit`]).
 
+mod artifact;
 mod attach;
 mod completions;
 mod context;
@@ -96,6 +97,7 @@ enum Verb {
     Pause(pause::Pause),
     Resume(resume::Resume),
     Snapshot(snapshot::Snapshot),
+    Artifact(artifact::Artifact),
     Stop(stop::Stop),
     Rm(rm::Rm),
     Serve(serve::Serve),
@@ -170,6 +172,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Pause(verb) => verb.run(&context).await,
         Verb::Resume(verb) => verb.run(&context).await,
         Verb::Snapshot(verb) => verb.run(&context).await,
+        Verb::Artifact(verb) => verb.run(&context).await,
         Verb::Stop(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
@@ -250,6 +253,9 @@ mod tests {
             "host-bridge snapshot work base",
             "host-bridge snapshot ls --json",
             "host-bridge snapshot rm base team/base",
+            "host-bridge artifact ls --box team/work --category image -n 5 --json",
+            "host-bridge artifact get 0123456789abcdef -o plot.png",
+            "host-bridge artifact rm 0123456789abcdef fedcba9876543210",
             "host-bridge start --snapshot base --name x",
             "host-bridge stop --grace 3s a b",
             "host-bridge pool --json",
@@ -292,6 +298,10 @@ mod tests {
             "host-bridge snapshot work",
             "host-bridge snapshot work a/b",
             "host-bridge snapshot rm",
+            "host-bridge artifact",
+            "host-bridge artifact ls --category nice",
+            "host-bridge artifact get ../x",
+            "host-bridge artifact rm",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -19,6 +19,7 @@ use crate::limits::{
 };
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Snapshot, Spec};
+use crate::store::artifacts::ArtifactRow;
 
 /// A connection to the bridge that serves.
 #[derive(Debug)]
@@ -152,6 +153,14 @@ impl Client {
     pub async fn snapshots(&mut self) -> Result<Vec<Snapshot>, ClientError> {
         match self.ask(&Request::Snapshots {}).await? {
             Reply::Snapshots(snapshots) => Ok(snapshots),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Removes what a run has left, and returns what it was.
+    pub async fn remove_artifact(&mut self, id: &str) -> Result<ArtifactRow, ClientError> {
+        match self.ask(&Request::RemoveArtifact { id: id.to_owned() }).await? {
+            Reply::Artifact(row) => Ok(*row),
             other => Err(unexpected(&other)),
         }
     }

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::{self, Api, Defaults, Limits, Options, Origins, RateOption, Tls, TlsError};
+use crate::artifact::Artifacts;
 use crate::config::Paths;
 use crate::keys::{self, Keyring, KeysError};
 use crate::notebook::Notebooks;
@@ -40,7 +41,7 @@ impl Door {
         settings: &Settings,
         paths: &Paths,
         registry: &Registry,
-        notebooks: Notebooks,
+        kept: (Notebooks, Artifacts),
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
@@ -52,7 +53,12 @@ impl Door {
             _ => None,
         };
         let tls = tls.map(Arc::new);
-        let options = Options { notebooks: Some(notebooks), ..options(settings, keyring) };
+        let (notebooks, artifacts) = kept;
+        let options = Options {
+            notebooks: Some(notebooks),
+            artifacts: Some(artifacts),
+            ..options(settings, keyring)
+        };
         let api = Api::new(registry.clone(), options);
         api.take_up().await;
         let (ending, ended) = watch::channel(false);
@@ -121,5 +127,5 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
             .map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned()))
             .collect(),
     };
-    Options { keyring, rate, origins, limits, defaults, notebooks: None }
+    Options { keyring, rate, origins, limits, defaults, notebooks: None, artifacts: None }
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::lock::{LockError, Locks};
 use crate::api::{Api, Options};
+use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::config::{Paths, PathsError};
 use crate::machine::{BoxId, Machines};
 use crate::notebook::Notebooks;
@@ -42,6 +43,8 @@ pub enum EmbeddedError {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactError),
     #[error("could not draw an id: {0}")]
     Draw(io::Error),
 }
@@ -56,13 +59,19 @@ impl Embedded {
         let paths = Paths { runtime: directory.clone(), state: directory.join("state") };
         paths.prepare()?;
         let locks = Locks::take(&paths)?;
+        let own = Store::open(&paths).await?;
+        let artifacts = Artifacts::open(&paths, own, artifact::Limits::default()).await?;
         let machines = Machines::default();
         let registry =
             Registry::open_alone(paths, outer.clone(), machines, event::nobody()).await?;
-        // What outlives sandboxes outlives this process too, and is where a bridge that serves finds it.
+        // Notebooks outlive this process, and are where a bridge that serves finds them.
         let store = Store::open(outer).await?;
         let notebooks = Notebooks::new(outer.clone(), registry.clone(), store, drop);
-        let options = Options { notebooks: Some(notebooks.clone()), ..Options::local() };
+        let options = Options {
+            notebooks: Some(notebooks.clone()),
+            artifacts: Some(artifacts),
+            ..Options::local()
+        };
         let api = Api::new(registry, options);
         Ok(Self { api, notebooks, directory, _locks: locks })
     }

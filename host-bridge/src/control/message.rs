@@ -6,6 +6,7 @@ use crate::api::mcp::Wishes;
 use crate::link::Address;
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
+use crate::store::artifacts::ArtifactRow;
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,10 @@ pub enum Request {
     RemoveSnapshot {
         snapshot: SandboxRef,
     },
+    /// Removes what a run has left.
+    RemoveArtifact {
+        id: String,
+    },
     /// Asks what is kept ready.
     Pool {},
     /// Turns this connection into a session of MCP: behind the answer, both ends say lines of it.
@@ -99,6 +104,7 @@ pub enum Reply {
     Pool(Vec<ShelfStatus>),
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
+    Artifact(Box<ArtifactRow>),
     Mcp {},
 }
 
@@ -113,6 +119,7 @@ impl Reply {
             Self::Pool(_) => "pool",
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
+            Self::Artifact(_) => "artifact",
             Self::Mcp {} => "mcp",
         }
     }

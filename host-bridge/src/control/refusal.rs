@@ -1,12 +1,25 @@
 //! From a sandbox's errors to what is said of them on the control socket.
 
 use super::message::{Code, Refusal};
+use crate::artifact::ArtifactError;
 use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
 
 impl Refusal {
     pub(super) fn new(code: Code, message: impl Into<String>, hint: Option<&str>) -> Self {
         Self { code, message: message.into(), hint: hint.map(str::to_owned) }
+    }
+}
+
+impl From<ArtifactError> for Refusal {
+    fn from(error: ArtifactError) -> Self {
+        let hint = "`host-bridge artifact ls` lists the artifacts that there are";
+        match &error {
+            ArtifactError::NotFound { .. } => {
+                Self::new(Code::NotFound, error.to_string(), Some(hint))
+            }
+            _ => Self::new(Code::Io, error.to_string(), None),
+        }
     }
 }
 

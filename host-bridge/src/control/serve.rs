@@ -16,6 +16,7 @@ use super::door::{Door, DoorError};
 use super::lock::{LockError, Locks};
 use super::pool::{PoolError, pool_options};
 use super::server::Server;
+use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::config::{Paths, PathsError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
@@ -45,6 +46,8 @@ pub enum ServeError {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactError),
     #[error("could not listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -73,13 +76,14 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         () = signals.next() => return Ok(()),
     };
     let store = Store::open(&paths).await?;
+    let artifacts = Artifacts::open(&paths, store.clone(), artifact::Limits::default()).await?;
     let socket = paths.control_socket();
     let server = Server::bind(&socket);
     let server = server.map_err(|source| ServeError::Listen { socket: socket.clone(), source })?;
     let trouble = EventSink::clone(&events);
     let trouble = move |what| trouble(&Event::Trouble { which: None, what });
     let notebooks = Notebooks::new(paths.clone(), registry.clone(), store, trouble);
-    let door = Door::open(&settings, &paths, &registry, notebooks.clone()).await?;
+    let door = Door::open(&settings, &paths, &registry, (notebooks.clone(), artifacts)).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });

@@ -17,12 +17,14 @@ use tokio::time::timeout;
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Code, Dialled, List, Refusal, Reply, Request, Version};
 use crate::api::{Api, mcp};
+use crate::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use crate::config::PRIVATE_FILE;
 use crate::limits::{
     CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
     STOP_GRACE_DEFAULT, STOP_GRACE_MAX,
 };
 use crate::sandbox::{Activity, Record, Registry, SandboxError, SandboxRef};
+use crate::store::artifacts::Which;
 
 /// The pause after the kernel refused a connection, for want of descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -116,6 +118,9 @@ async fn attend(stream: UnixStream, api: &Api) {
                 }
                 return;
             }
+            Ok(Some(Request::RemoveArtifact { id })) => {
+                (remove_artifact(&id, api.kept()).await.into(), true)
+            }
             Ok(Some(request)) => (carry_out(request, registry).await.into(), true),
             Ok(None) | Err(LineError::Io(_) | LineError::Cut) => return,
             Err(error @ LineError::Json(_)) => (invalid(&error), true),
@@ -177,11 +182,27 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
             Ok(Reply::Snapshot(Box::new(registry.remove_snapshot(&snapshot).await?)))
         }
         Request::Pool {} => Ok(Reply::Pool(registry.pool())),
+        // The door has them, and not the registry.
+        Request::RemoveArtifact { .. } => Err(no_artifacts()),
         // That this connection is no longer ours is the connection's to remember.
         Request::Mcp(_) => Ok(Reply::Mcp {}),
         Request::Kill { sandbox: which } => sandbox(registry.kill(&which).await),
         Request::Remove { sandbox: which, force } => sandbox(registry.remove(&which, force).await),
     }
+}
+
+async fn remove_artifact(id: &str, kept: Option<&Artifacts>) -> Result<Reply, Refusal> {
+    let kept = kept.ok_or_else(no_artifacts)?;
+    let id: ArtifactId = id
+        .parse()
+        .map_err(|error: InvalidArtifactId| Refusal::new(Code::Invalid, error.to_string(), None))?;
+    let row = kept.get(&id).await?;
+    kept.remove(Which { id: Some(row.id.clone()), ..Which::default() }).await?;
+    Ok(Reply::Artifact(Box::new(row)))
+}
+
+fn no_artifacts() -> Refusal {
+    Refusal::new(Code::Unsupported, "this bridge keeps no artifacts", None)
 }
 
 fn look(which: &SandboxRef, registry: &Registry) -> Result<Reply, Refusal> {

@@ -235,8 +235,10 @@ impl Owner {
         if answer.send(Ok(turn)).is_err() {
             return;
         }
-        let Ok(heard) = ended.await else { return };
+        let Ok((heard, waits)) = ended.await else { return };
         self.note(heard).await;
+        // Whoever waited may be gone.
+        let _ = waits.map(|waits| waits.send(()));
     }
 
     async fn turn(&mut self, ask: Ask) -> Result<Turn, NotebookError> {

@@ -29,7 +29,7 @@ pub struct Turn {
     /// What was brought back, if the interpreter is another than the last run's.
     pub reopened: Option<Reopened>,
     pub(super) heard: Heard,
-    pub(super) over: Option<oneshot::Sender<Heard>>,
+    pub(super) over: Option<oneshot::Sender<Over>>,
 }
 
 /// What a notebook has in an interpreter that is new to it.
@@ -49,6 +49,9 @@ pub struct Reopened {
     pub failure: Option<String>,
 }
 
+/// The end of a turn, and who waits until it is written down.
+pub(super) type Over = (Heard, Option<oneshot::Sender<()>>);
+
 /// What was heard of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
@@ -66,6 +69,17 @@ impl Turn {
         self.heard.hear(&event.what);
     }
 
+    /// Ends the turn, and waits until the run is in the history: whoever is told its number finds it
+    /// there.
+    pub async fn end(mut self) {
+        let (written, waited) = oneshot::channel();
+        if let Some(over) = self.over.take()
+            && over.send((std::mem::take(&mut self.heard), Some(written))).is_ok()
+        {
+            let _ = waited.await;
+        }
+    }
+
     /// How many artifacts the run has left.
     pub fn count_artifacts(&mut self, count: u64) {
         self.heard.artifacts = count;
@@ -76,7 +90,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(over) = self.over.take() {
             // The notebook's task may be gone, and then nobody asks.
-            let _ = over.send(std::mem::take(&mut self.heard));
+            let _ = over.send((std::mem::take(&mut self.heard), None));
         }
     }
 }

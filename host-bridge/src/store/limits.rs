@@ -17,3 +17,7 @@ pub const HISTORY_OUTPUT_BYTES_MAX: usize = 4 * 1024;
 pub const HISTORY_PAGE_MAX: u64 = 1000;
 /// Notebooks of one namespace.
 pub const NOTEBOOKS_MAX: u64 = 1000;
+/// Artifacts that one question is answered with.
+pub const ARTIFACTS_PAGE_MAX: u64 = 1000;
+/// Rows of artifacts that one transaction removes: milliseconds, so that others have their turns.
+pub const ARTIFACTS_REMOVED_AT_ONCE_MAX: u64 = 500;

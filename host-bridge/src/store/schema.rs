@@ -52,7 +52,8 @@ const STEPS: &[&str] = &[
     CREATE INDEX runs_by_time ON runs (started_ms);",
     // Artifacts: what each is called; its bytes are a file that has their digest for its name.
     "CREATE TABLE artifacts (
-        id TEXT PRIMARY KEY,
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
         namespace TEXT NOT NULL,
         sandbox TEXT NOT NULL,
         notebook TEXT,
@@ -65,7 +66,7 @@ const STEPS: &[&str] = &[
         digest TEXT NOT NULL,
         created_ms INTEGER NOT NULL
     ) STRICT;
-    CREATE INDEX artifacts_by_place ON artifacts (namespace, notebook, created_ms);
+    CREATE INDEX artifacts_by_namespace ON artifacts (namespace, size);
     CREATE INDEX artifacts_by_digest ON artifacts (digest);",
 ];
 

@@ -16,6 +16,10 @@ fn a_session_goes_on_in_another_process_with_its_variables() {
     assert_eq!(ran["session"]["number"], 1, "{ran}");
     let refused = first.call("execute", &json!({ "code": "1", "session_id": "w", "context": "c" }));
     assert_eq!(refused["isError"], true);
+    tests::eventually("it is saved", || {
+        let told = first.ok("session_info", &json!({ "session_id": "work" }));
+        told["session"]["unsaved_runs"] == 0
+    });
     drop(first);
 
     let mut second = Lines::open(&burrow, &[]);

@@ -5,11 +5,14 @@ use tests::Burrow;
 use tests::mcp::{Lines, text};
 
 /// All that there are.
-const TOOLS: [&str; 22] = [
+const TOOLS: [&str; 25] = [
+    "cleanup_artifacts",
     "close_port",
+    "create_manim_animation",
     "execute",
     "expose_port",
     "get_execution_info",
+    "list_artifacts",
     "list_files",
     "list_ports",
     "list_web_apps",

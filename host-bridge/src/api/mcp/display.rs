@@ -13,8 +13,8 @@ use super::cut::clip;
 use super::limits::{
     DISPLAYS_BYTES_MAX, DISPLAYS_MAX, IMAGE_BYTES_MAX, READ_DISPLAY_BYTES_MAX, SHOWN_BYTES_MAX,
 };
-use super::mime::is_picture;
 use crate::api::budget::Share;
+use crate::mime::is_picture;
 
 /// The displays of a run that is under way, each as it was last updated.
 #[derive(Debug, Default)]

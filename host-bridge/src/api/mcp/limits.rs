@@ -22,6 +22,16 @@ pub const IMAGE_BYTES_MAX: usize = 3 * 1024 * 1024;
 pub const DISPLAYS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Displays in one answer: more pictures than models take at once are of no use to them.
 pub const DISPLAYS_MAX: usize = 20;
+/// A file that a call leaves and that is a picture is shown at once when it is no larger: some
+/// thousands of tokens of an agent's context.
+pub const KEPT_PICTURE_BYTES_MAX: u64 = 1024 * 1024;
+/// So many of them in one answer.
+pub const KEPT_PICTURES_MAX: usize = 4;
+/// Artifacts that the words of an answer name; its structure has all.
+pub const ARTIFACTS_NAMED_MAX: usize = 10;
+/// Artifacts in one answer of the list.
+pub const ARTIFACTS_LISTED_MAX: u64 = 200;
+pub const ARTIFACTS_LISTED_DEFAULT: u64 = 50;
 /// What is shown of the words that earlier runs have said late.
 pub const LATE_BYTES_MAX: usize = 4 * 1024;
 /// What is shown of a short word of a guest's: the type of an exception, why variables are lost.

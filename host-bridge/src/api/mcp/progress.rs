@@ -1,7 +1,7 @@
 //! Notices of progress while something runs, for clients that have asked for them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::RoleServer;
@@ -17,6 +17,8 @@ use super::limits::PROGRESS_PAUSE;
 #[derive(Debug)]
 pub struct Progress {
     bytes: Arc<AtomicU64>,
+    /// What is said instead of them.
+    words: Arc<Mutex<Option<String>>>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -24,9 +26,11 @@ impl Progress {
     /// Progress is the seconds gone by, of those that there are at most.
     pub fn begin(context: &RequestContext<RoleServer>, limit: Duration) -> Self {
         let bytes = Arc::new(AtomicU64::new(0));
+        let words = Arc::new(Mutex::new(None::<String>));
         let task = context.meta.get_progress_token().map(|token| {
             let (peer, bytes) = (context.peer.clone(), Arc::clone(&bytes));
             let cancelled = context.ct.clone();
+            let words = Arc::clone(&words);
             tokio::spawn(async move {
                 let begun = Instant::now();
                 let mut ticks = interval_at(begun + PROGRESS_PAUSE, PROGRESS_PAUSE);
@@ -41,14 +45,21 @@ impl Progress {
                     let mut notice = ProgressNotificationParam::new(token.clone(), seconds);
                     notice.total = Some(limit.as_secs_f64().max(seconds));
                     let bytes = bytes.load(Ordering::Relaxed);
-                    notice.message = Some(format!("{seconds:.0} s, {bytes} bytes of output"));
+                    let said = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let said = said.unwrap_or_else(|| format!("{bytes} bytes of output"));
+                    notice.message = Some(format!("{seconds:.0} s, {said}"));
                     if peer.notify_progress(notice).await.is_err() {
                         return;
                     }
                 }
             })
         });
-        Self { bytes, task }
+        Self { bytes, words, task }
+    }
+
+    /// How far it is, in its own words.
+    pub fn say(&self, words: String) {
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
     }
 
     /// Tells nothing more. When this returns, the last notice is before whatever is sent next.

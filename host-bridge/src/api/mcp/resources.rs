@@ -5,6 +5,7 @@
 //! and how one is read; the cursors of lists, the shape of contents and of refusals are the same for
 //! all and stay here.
 
+mod artifacts;
 mod files;
 mod uri;
 
@@ -66,7 +67,7 @@ pub struct Found {
 }
 
 /// Each kind, in the order in which lists show them.
-static SOURCES: [&dyn Source; 1] = [&files::Files];
+static SOURCES: [&dyn Source; 2] = [&artifacts::Artifacts, &files::Files];
 
 /// A page of all that is listed; one of a source at a time.
 pub async fn list(work: &Work, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {

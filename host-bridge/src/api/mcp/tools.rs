@@ -1,9 +1,11 @@
 //! The table of all tools.
 
 mod apps;
+mod artifacts;
 mod code;
 pub mod files;
 mod info;
+mod manim;
 mod notebooks;
 mod output;
 mod ports;
@@ -26,6 +28,8 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         ports::entries(),
         apps::entries(),
         notebooks::entries(),
+        artifacts::entries(),
+        manim::entries(),
         info::entries(),
     ]
     .into_iter()

@@ -24,7 +24,6 @@ use protocol::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::begin::Asked;
 use self::collect::OUTPUT_BYTES_MAX;
 use self::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, What};
 use super::super::call::Call;
@@ -33,10 +32,11 @@ use super::super::route::{Operation, operation};
 use super::super::shape::{Json, Nothing};
 use super::super::stream::Either;
 use super::super::websocket::Switched;
+use super::artifacts::Captured;
 use super::exit::{Cause, Survivor, Usage};
 use super::value::Content;
 
-pub use self::begin::{Leash, OnDisconnect, draw_session, taken};
+pub use self::begin::{Asked, Begun, Leash, OnDisconnect, begin, draw_session, taken};
 pub use self::signal::SignalName;
 pub use self::talk::{Order, SignalTarget, parse, typed_bytes};
 pub use self::tell::{ChannelName, Cuts, ExecEvent};
@@ -113,6 +113,11 @@ macro_rules! asked {
             pub output_bytes_max: Option<u64>,
             #[serde(default)]
             pub on_disconnect: OnDisconnect,
+            /// Keep what it leaves: the new and changed files of the directory that it begins in, and
+            /// of the artifacts' own, which is `/artifacts` or what its environment names as
+            /// `BURROW_ARTIFACTS_DIR`.
+            #[serde(default)]
+            pub artifacts: bool,
             /// A name for the session that it is, to find it by; one is drawn by default.
             #[serde(default)]
             #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
@@ -128,6 +133,7 @@ macro_rules! asked {
                     stdin: asked.stdin,
                     output_bytes_max: asked.output_bytes_max,
                     on_disconnect: asked.on_disconnect,
+                    artifacts: asked.artifacts,
                     session: asked.session,
                 }
             }
@@ -190,6 +196,10 @@ pub struct ExecResult {
     pub left_behind_count: u32,
     /// What was asked for and could not be had here.
     pub warnings: Vec<String>,
+    /// With `artifacts`: what it has left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Captured")]
+    pub captured: Option<Captured>,
 }
 
 type Answer = Either<ExecResult, ExecEvent>;
@@ -214,11 +224,16 @@ async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
     let inside = call.inside()?;
     let output_bytes_max = collect::output_bytes_max(asked.output_bytes_max)?;
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
-    let begun = begin::begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
+    let capture = asked.capture(&call.api, &inside, call.deadline).await?;
+    let begun = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
     if call.prefers("application/x-ndjson") {
-        return Ok(Either::Stream(tell::events(&mut call, inside, begun)?));
+        return Ok(Either::Stream(tell::events(&mut call, inside, begun, capture)?));
     }
-    Ok(Either::Whole(collect::collect(begun, output_bytes_max, &call.memory).await?))
+    let mut result = collect::collect(begun, output_bytes_max, &call.memory).await?;
+    if let Some(capture) = capture {
+        result.captured = Some(capture.end(None).await.into());
+    }
+    Ok(Either::Whole(result))
 }
 
 async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched, Problem> {

@@ -25,6 +25,8 @@ mod watch;
 
 use hyper::Method;
 
+pub use path::FilePath;
+pub use range::Range;
 pub use refusal::refused;
 pub use shape::FileEntry;
 

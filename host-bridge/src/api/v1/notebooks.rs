@@ -204,10 +204,12 @@ async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
 async fn run(
     call: Call,
     _: Nothing,
-    Json(request): Json<RunRequest>,
+    Json(mut request): Json<RunRequest>,
 ) -> Result<Either<RunResult, RunEvent>, Problem> {
     let (namespace, id) = call.notebook()?;
     request.check()?;
+    // A notebook keeps what its runs leave.
+    request.artifacts = call.api.kept().is_some();
     let notebooks = call.api.notebooks()?.clone();
     notebooks.open(&namespace, &id, request.language.as_deref(), None).await?;
     let ask = Ask {
@@ -259,7 +261,11 @@ pub async fn stats_of(api: &Api, namespace: &Name, id: &Name) -> Result<Stats, P
     let notebooks = api.notebooks()?;
     let found = notebooks.get(namespace, id).await?;
     let compiled = notebooks.compiled(namespace, id, false).await?;
-    Ok(Stats::new(&found, compiled, 0))
+    let artifacts = match api.kept() {
+        Some(kept) => kept.count_of_notebook(namespace.as_str(), id.as_str()).await?,
+        None => 0,
+    };
+    Ok(Stats::new(&found, compiled, artifacts))
 }
 
 async fn clear_cache(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {

@@ -134,7 +134,8 @@ pub async fn carry_turn(
     let told = InNotebook { notebook, number: turn.number, reopened };
     let (permit, memory) = (call.permit.take(), call.memory.clone());
     let turn = Some(InTurn { turn, told });
-    let beginning = Beginning { inside, permit, memory, deadline: call.deadline, turn };
+    let api = call.api.clone();
+    let beginning = Beginning { api, inside, permit, memory, deadline: call.deadline, turn };
     carry_on(call, beginning, context, request).await
 }
 
@@ -172,7 +173,8 @@ async fn carry_on(
 fn beginning(call: &mut Call) -> Result<Beginning, Problem> {
     let inside = call.inside()?;
     let (permit, memory) = (call.permit.take(), call.memory.clone());
-    Ok(Beginning { inside, permit, memory, deadline: call.deadline, turn: None })
+    let api = call.api.clone();
+    Ok(Beginning { api, inside, permit, memory, deadline: call.deadline, turn: None })
 }
 
 async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<Conversation, Problem> {

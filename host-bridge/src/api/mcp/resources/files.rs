@@ -6,10 +6,10 @@ use rmcp::model::ResourceTemplate;
 use super::uri::{SANDBOXES, parse_file};
 use super::{Answering, Found, Source};
 use crate::api::mcp::limits::RESOURCE_BYTES_MAX;
-use crate::api::mcp::mime;
 use crate::api::mcp::tool::Work;
 use crate::api::mcp::tools::files::{absolute, fill, unread};
 use crate::api::problem::{Code, Problem};
+use crate::mime;
 
 const TEMPLATE: &str = "burrow://sandboxes/{sandbox}/files/{+path}";
 

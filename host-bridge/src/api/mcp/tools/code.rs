@@ -13,8 +13,10 @@ use super::notebooks::{enter, told as in_session};
 use super::output::{notes, shown_outputs};
 use crate::api::budget::Share;
 use crate::api::call::{Inside, passed};
+use crate::api::capture::{Capture, directory_of};
 use crate::api::mcp::cut::{Output, Rest, clip};
 use crate::api::mcp::display::Displays;
+use crate::api::mcp::kept::{self, Kept};
 use crate::api::mcp::limits::{LATE_BYTES_MAX, REASON_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::api::mcp::progress::Progress;
 use crate::api::mcp::resources::of_sandbox;
@@ -22,7 +24,8 @@ use crate::api::mcp::results::Outputs;
 use crate::api::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
 use crate::api::rpc::ended;
-use crate::api::v1::InNotebook;
+use crate::api::v1::{InNotebook, KeptArtifact, LeftOut};
+use crate::artifact::Scene;
 use crate::guest::contexts::{RunCode, language, open};
 use crate::guest::{GuestError, Run};
 use crate::keys::Access;
@@ -119,6 +122,10 @@ struct Executed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     rest: Vec<Rest>,
+    /// Pictures and documents that were shown, files that the code offers, and the new and changed
+    /// files of its directory and of `/artifacts`, kept.
+    artifacts: Vec<KeptArtifact>,
+    artifacts_left_out: Vec<LeftOut>,
 }
 
 /// An exception.
@@ -154,16 +161,28 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     };
     ask.deadline = Some(limit);
     let (context, language) = (ask.context.context.clone(), ask.context.language.clone());
+    let workdir = directory_of(&inside, &context, ask.context.cwd.as_ref()).await?;
+    let scene = Scene { workdir, ..Scene::default() };
+    let capture = kept::begin(&work.api, &inside, &scene).await;
     let progress = Progress::begin(&work.context, limit);
     let run = inside.guest.run_code_now(ask)?;
-    let mut told = Told::new(work.api.budget().share());
+    let capture = match (capture, &turn, &asked.session_id) {
+        (Some(capture), Some(turn), Some(id)) => Some(capture.of_notebook(id, turn.number)),
+        (capture, ..) => capture,
+    };
+    let mut told = Told::new(work.api.budget().share(), capture);
     told.session =
         turn.as_mut().zip(asked.session_id.as_deref()).map(|(turn, id)| in_session(turn, id));
     let (finished, is_given_up) =
         follow(&work, run, give_up_at, &progress, &mut told, turn.as_mut()).await?;
     progress.end().await;
-    let over = Ended { finished, given_up: is_given_up.then_some(limit) };
-    Ok(told.conclude(&work, &inside, note, &context, language, &over))
+    let kept = kept::end(&work.api, told.capture.take(), told.run).await;
+    if let Some(mut turn) = turn {
+        turn.count_artifacts(kept.captured.artifacts.len() as u64);
+        turn.end().await;
+    }
+    let over = Ended { finished, given_up: is_given_up.then_some(limit), kept };
+    Ok(told.conclude(&work, &inside, note, &context, language, over))
 }
 
 /// What a context is called.
@@ -243,7 +262,8 @@ async fn follow(
         if let Some(turn) = &mut turn {
             turn.hear(&event);
         }
-        let Event { what, .. } = event;
+        let Event { what, run: number, .. } = event;
+        told.run = Some(number);
         if let Some(finished) = told.hear(what, progress) {
             return Ok((finished, is_given_up));
         }
@@ -260,11 +280,16 @@ struct Told {
     lost: Option<String>,
     late: Output,
     session: Option<(InNotebook, Option<ContentBlock>)>,
+    capture: Option<Capture>,
+    /// Its number.
+    run: Option<u64>,
 }
 
 impl Told {
-    fn new(memory: Share) -> Self {
+    fn new(memory: Share, capture: Option<Capture>) -> Self {
         Self {
+            capture,
+            run: None,
             memory,
             outputs: Outputs::default(),
             displays: Displays::default(),
@@ -276,6 +301,9 @@ impl Told {
     }
 
     fn hear(&mut self, what: Happening, progress: &Progress) -> Option<Finished> {
+        if let Some(capture) = &mut self.capture {
+            capture.see(&what, &self.memory);
+        }
         match what {
             Happening::Stdout { bytes } => {
                 progress.count(bytes.as_bytes().len());
@@ -303,10 +331,11 @@ impl Told {
         note: Option<String>,
         context: &ContextName,
         language: String,
-        over: &Ended,
+        over: Ended,
     ) -> Answer<Executed> {
         let finished = &over.finished;
-        let (status, exit_code, words) = end(over);
+        let (status, exit_code, words) = end(&over);
+        let kept = over.kept;
         let shown = work.session.results().show(self.outputs, work.api.budget());
         let value = self.displays.value().map(|text| clip(&text, SHOWN_BYTES_MAX));
         let sandbox = inside.which.to_string();
@@ -315,6 +344,7 @@ impl Told {
         let (session, brought_back) = self.session.unzip();
         content.extend(brought_back.flatten());
         content.extend(self.displays.into_content(&place));
+        content.extend(kept.pictures);
         let error = self.error.map(raised);
         content.extend(error.as_ref().map(|raised| ContentBlock::text(raised.traceback.clone())));
         let late = said_late(&self.late);
@@ -329,7 +359,7 @@ impl Told {
             "the variables are lost; the next call begins with a new interpreter".to_owned()
         });
         let place = format!("sandbox {sandbox}, context {context}");
-        let said = [note, lost_words, words, fate].into_iter().flatten().chain([place]);
+        let said = [note, lost_words, words, fate, kept.words].into_iter().flatten().chain([place]);
         content.push(notes(said, &shown));
         let structured = Executed {
             sandbox,
@@ -350,6 +380,8 @@ impl Told {
             truncated: !shown.rest.is_empty(),
             run: shown.run,
             rest: shown.rest,
+            artifacts: kept.captured.artifacts,
+            artifacts_left_out: kept.captured.left_out,
         };
         let is_error = !matches!((status, exit_code), (Status::Ok, _) | (Status::Exited, Some(0)));
         Answer { content, structured, is_error }
@@ -384,10 +416,12 @@ struct Ended {
     finished: Finished,
     /// After how long it was ended from here, if it was.
     given_up: Option<Duration>,
+    /// What it has left.
+    kept: Kept,
 }
 
 /// How a run has ended, its exit code, and what there is to say of it.
-fn end(Ended { finished, given_up }: &Ended) -> (Status, Option<i32>, Option<String>) {
+fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option<String>) {
     let overrun = |seconds: f64| {
         let how = match finished.rung {
             Some(Rung::Killed) => "its interpreter was killed",

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::output::read_limit;
 use crate::api::mcp::limits::{ENTRIES_BYTES_MAX, ENTRIES_MAX, IMAGE_BYTES_MAX, READ_BYTES_MAX};
-use crate::api::mcp::mime;
 use crate::api::mcp::resources::of_sandbox;
 use crate::api::mcp::tool::{Answer, Effect, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
 use crate::api::v1::{FileEntry, refused};
 use crate::guest::{GuestError, Output, Piece};
 use crate::keys::Access;
+use crate::mime;
 
 pub fn entries() -> Vec<Entry> {
     vec![

@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use super::output::{notes, shown_outputs};
 use crate::api::mcp::cut::{Rest, clip};
+use crate::api::mcp::kept::{self, Kept};
 use crate::api::mcp::limits::REASON_BYTES_MAX;
 use crate::api::mcp::progress::Progress;
 use crate::api::mcp::results::Outputs;
 use crate::api::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
-use crate::api::v1::{Leash, OnDisconnect, draw_session};
+use crate::api::v1::{KeptArtifact, Leash, LeftOut, OnDisconnect, draw_session};
+use crate::artifact::Scene;
 use crate::guest::GuestError;
 use crate::guest::exec::{Event, Execution};
 use crate::keys::Access;
@@ -87,6 +89,9 @@ struct Ran {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     rest: Vec<Rest>,
+    /// The new and changed files of its directory and of `/artifacts`, kept.
+    artifacts: Vec<KeptArtifact>,
+    artifacts_left_out: Vec<LeftOut>,
 }
 
 async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, Problem> {
@@ -95,6 +100,7 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
     let _permit = work.api.admission().admit(&work.caller.label())?;
     let cwd = asked.working_directory.filter(|path| !path.is_empty());
     let cwd = cwd.or_else(|| inside.record.workdir.clone());
+    let scene = Scene { workdir: cwd.as_deref().map(Into::into), ..Scene::default() };
     let start = Start {
         session: draw_session()?,
         program: Program::Script { script: asked.command.into(), shell: None },
@@ -108,6 +114,7 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
         tied: true,
         limits: GroupLimits::default(),
     };
+    let capture = kept::begin(&work.api, &inside, &scene).await;
     let progress = Progress::begin(&work.context, limit);
     let (mut outputs, memory) = (Outputs::default(), work.api.budget().share());
     let mut execution = Execution::begin(&inside.guest, &start)?;
@@ -139,7 +146,8 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
         leash.ended();
     }
     drop(leash);
-    Ok(conclude(&work, &inside.which.to_string(), note, &record, outputs))
+    let kept = kept::end(&work.api, capture, None).await;
+    Ok(conclude(&work, &inside.which.to_string(), note, &record, outputs, kept))
 }
 
 fn of(outputs: &mut Outputs, channel: Channel) -> &mut crate::api::mcp::cut::Output {
@@ -155,6 +163,7 @@ fn conclude(
     note: Option<String>,
     record: &ExitRecord,
     outputs: Outputs,
+    kept: Kept,
 ) -> Answer<Ran> {
     let (status, words) = end(&record.cause);
     let exit_code = record.cause.shell_code();
@@ -162,8 +171,9 @@ fn conclude(
     let left = (left > 0).then(|| format!("{left} processes of it go on in the background"));
     let shown = work.session.results().show(outputs, work.api.budget());
     let mut content = shown_outputs(&shown);
+    content.extend(kept.pictures);
     let place = format!("exit code {exit_code}, sandbox {sandbox}");
-    let said = [note, words, left].into_iter().flatten().chain([place]);
+    let said = [note, words, left, kept.words].into_iter().flatten().chain([place]);
     content.push(notes(said, &shown));
     let structured = Ran {
         sandbox: sandbox.to_owned(),
@@ -176,6 +186,8 @@ fn conclude(
         truncated: !shown.rest.is_empty(),
         run: shown.run,
         rest: shown.rest,
+        artifacts: kept.captured.artifacts,
+        artifacts_left_out: kept.captured.left_out,
     };
     Answer { content, structured, is_error: exit_code != 0 }
 }

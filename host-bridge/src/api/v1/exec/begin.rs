@@ -12,15 +12,18 @@ use protocol::{FaultCode, SessionId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::limits::DEADLINE_MARGIN;
 use super::program::Described;
 use crate::api::Api;
 use crate::api::body::Hold;
 use crate::api::call::Inside;
+use crate::api::capture::Capture;
 use crate::api::problem::{Code, Problem};
 use crate::api::v1::starts::Known;
 use crate::api::v1::value::Content;
+use crate::artifact::{ARTIFACTS_DIR_VARIABLE, Scene};
 use crate::guest::exec::{Event, Execution};
 use crate::guest::{Guest, GuestError, Writer};
 use crate::machine::BoxId;
@@ -49,7 +52,28 @@ pub struct Asked {
     pub stdin: Option<Content>,
     pub output_bytes_max: Option<u64>,
     pub on_disconnect: OnDisconnect,
+    pub artifacts: bool,
     pub session: Option<SessionId>,
+}
+
+impl Asked {
+    /// What keeps the artifacts, if they are asked for. To be had before the program begins.
+    pub async fn capture(
+        &self,
+        api: &Api,
+        inside: &Inside,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Capture>, Problem> {
+        if !self.artifacts {
+            return Ok(None);
+        }
+        let Described { cwd, env, .. } = &self.described;
+        let artifacts_dir = env.get(ARTIFACTS_DIR_VARIABLE).map(|path| path.as_str().into());
+        let workdir = cwd.as_deref().map(Into::into);
+        let scene = Scene { workdir, artifacts_dir, outputs: Vec::new() };
+        let capture = Capture::begin(api, inside, &scene).await?;
+        Ok(Some(capture.within(deadline)))
+    }
 }
 
 /// A program that runs, and has been heard of.

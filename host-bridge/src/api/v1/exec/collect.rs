@@ -76,6 +76,7 @@ fn result(
         left_behind: exit.left_behind,
         left_behind_count: exit.left_behind_count,
         warnings,
+        captured: None,
     }
 }
 

@@ -125,11 +125,16 @@ async fn attend(beginning: Beginning, socket: Socket) {
         Ok(asked) => {
             // What the client took to say it is gone from the call's time.
             let time_left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            begin(&api, &inside, asked, time_left, true, Arc::clone(&held)).await
+            match asked.capture(&api, &inside, deadline).await {
+                Ok(capture) => begin(&api, &inside, asked, time_left, true, Arc::clone(&held))
+                    .await
+                    .map(|begun| (begun, capture)),
+                Err(problem) => Err(problem),
+            }
         }
         Err(problem) => Err(problem),
     };
-    let begun = match begun {
+    let (begun, capture) = match begun {
         Ok(begun) => begun,
         Err(problem) => {
             let _ = writer.tell(&ExecEvent::Problem { problem: problem.body() }).await;
@@ -139,7 +144,7 @@ async fn attend(beginning: Beginning, socket: Socket) {
     let session = begun.leash.session().clone();
     let mut typed = Typed::new(inside.guest.clone(), session.clone(), false);
     begun.writer.into_iter().for_each(|writer| typed.connect(writer));
-    let following = Following::new(begun.execution, begun.started, begun.leash);
+    let following = Following::new(begun.execution, begun.started, begun.leash, capture);
     let (notices, heard) = mpsc::channel(NOTICES_WAITING_MAX);
     let ear = Ear { guest: inside.guest.clone(), session, typed, notices };
     tokio::select! {

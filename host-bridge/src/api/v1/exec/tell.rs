@@ -5,13 +5,17 @@ use std::collections::VecDeque;
 use protocol::message::{Channel, Started};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
 
 use super::begin::{Begun, Leash};
 use crate::api::call::{Call, Inside};
+use crate::api::capture::Capture;
 use crate::api::problem::{Problem, ProblemBody};
 use crate::api::stream::Events;
+use crate::api::v1::artifacts::Captured;
 use crate::api::v1::exit::Exit;
 use crate::api::v1::value::{Characters, Content};
+use crate::artifact;
 use crate::guest::GuestError;
 use crate::guest::exec::{Event, Execution};
 
@@ -42,6 +46,10 @@ pub enum ExecEvent {
         from: u64,
         to: u64,
     },
+    /// What it has left, where that was asked for. `exited` follows.
+    Artifacts {
+        captured: Captured,
+    },
     Exited {
         exit: Exit,
     },
@@ -68,9 +76,14 @@ pub enum ChannelName {
 }
 
 /// Answers with events.
-pub fn events(call: &mut Call, inside: Inside, begun: Begun) -> Result<Events<ExecEvent>, Problem> {
+pub fn events(
+    call: &mut Call,
+    inside: Inside,
+    begun: Begun,
+    capture: Option<Capture>,
+) -> Result<Events<ExecEvent>, Problem> {
     let Begun { execution, started, leash, writer: _writer } = begun;
-    let mut following = Following::new(execution, started, leash);
+    let mut following = Following::new(execution, started, leash, capture);
     Events::begin(call, |teller| async move {
         let _inside = inside;
         while let Some(event) = following.next().await {
@@ -89,13 +102,22 @@ pub struct Following {
     cuts: Cuts,
     /// Events that were made at once and not told yet.
     waiting: VecDeque<ExecEvent>,
+    /// What keeps its artifacts, until it has ended.
+    capture: Option<Capture>,
+    /// What is told once they are kept.
+    ending: Option<(JoinHandle<artifact::Captured>, ExecEvent)>,
     over: bool,
 }
 
 impl Following {
-    pub fn new(execution: Execution, started: Started, leash: Leash) -> Self {
+    pub fn new(
+        execution: Execution,
+        started: Started,
+        leash: Leash,
+        capture: Option<Capture>,
+    ) -> Self {
         let (started, cuts, waiting) = (Some(started), Cuts::default(), VecDeque::new());
-        Self { execution, started, leash, cuts, waiting, over: false }
+        Self { execution, started, leash, cuts, waiting, capture, ending: None, over: false }
     }
 
     /// The next event; `None` behind the last. Loses nothing when it is cancelled.
@@ -107,6 +129,13 @@ impl Following {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Some(event);
+            }
+            if let Some((keeping, _)) = &mut self.ending {
+                let captured = keeping.await.unwrap_or_default().into();
+                let exited = self.ending.take().map(|(_, exited)| exited);
+                self.waiting.push_back(ExecEvent::Artifacts { captured });
+                self.waiting.extend(exited);
+                continue;
             }
             if self.over {
                 return None;
@@ -136,7 +165,13 @@ impl Following {
                 self.flush();
                 self.leash.ended();
                 self.over = true;
-                self.waiting.push_back(ExecEvent::Exited { exit: record.into() });
+                let exited = ExecEvent::Exited { exit: record.into() };
+                match self.capture.take() {
+                    Some(capture) => {
+                        self.ending = Some((tokio::spawn(capture.end(None)), exited));
+                    }
+                    None => self.waiting.push_back(exited),
+                }
             }
             Event::Started(_) => {}
         }

@@ -64,6 +64,10 @@ pub struct RunRequest {
     /// the context sees what it says.
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
+    /// Keep what it leaves: pictures and documents that it shows, files that it offers, and the new
+    /// and changed files of the directory that its context has and of `/artifacts`.
+    #[serde(default)]
+    pub artifacts: bool,
 }
 
 /// How long each rung of the ladder that ends a run is given before the next is tried; 2 s when left

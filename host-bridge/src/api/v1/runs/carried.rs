@@ -10,20 +10,25 @@ use std::time::Duration;
 use protocol::ContextName;
 use protocol::repl::{self, AnswerInput, Event, Happening, Interrupt};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask::RunRequest;
-use super::event::RunEvent;
+use super::event::{RunEvent, What};
 use super::narrator::Narrator;
 use super::result::{Gathering, RunResult};
+use crate::api::Api;
 use crate::api::admission::RunPermit;
 use crate::api::budget::Share;
 use crate::api::call::Inside;
+use crate::api::capture::{Capture, directory_of};
 use crate::api::problem::{Code, Problem};
 use crate::api::stream::Teller;
+use crate::api::v1::artifacts::Captured;
 use crate::api::v1::exec::OnDisconnect;
 use crate::api::v1::exec::limits::DEADLINE_MARGIN;
 use crate::api::v1::notebooks::InNotebook;
+use crate::artifact::{self, Scene};
 use crate::guest::{Guest, GuestError, Queued, Run, RunCode};
 use crate::notebook::Turn;
 use crate::sandbox::Activity;
@@ -40,9 +45,15 @@ pub struct Carried {
     on_disconnect: OnDisconnect,
     _activity: Option<Activity>,
     memory: Share,
+    /// What keeps its artifacts, until it is over.
+    capture: Option<Capture>,
+    /// Its last event, which is told once they are kept.
+    ending: Option<(JoinHandle<Option<artifact::Captured>>, Event)>,
+    captured: Option<Captured>,
     _permit: Option<RunPermit>,
     /// Of a run in a notebook, which goes on when this is dropped.
     turn: Option<InTurn>,
+    in_notebook: Option<InNotebook>,
 }
 
 /// What answers the code when it asks for input.
@@ -55,6 +66,7 @@ struct Keyboard {
 
 /// What a run is begun with, beside the request.
 pub struct Beginning {
+    pub api: Api,
     pub inside: Inside,
     pub permit: Option<RunPermit>,
     pub memory: Share,
@@ -114,7 +126,7 @@ impl Carried {
         request: RunRequest,
     ) -> Result<Self, Problem> {
         request.check()?;
-        let Beginning { inside, permit, memory, deadline, turn } = beginning;
+        let Beginning { api, inside, permit, memory, deadline, turn } = beginning;
         let open = match &turn {
             Some(in_turn) => in_turn.turn.context.clone(),
             None if request.cache_key.is_some() => {
@@ -131,6 +143,17 @@ impl Carried {
         let timeout = match (request.timeout(), bounds.map(|bounds| bounds.run)) {
             (Some(asked), Some(left)) => Some(asked.min(left)),
             (asked, left) => asked.or(left),
+        };
+        let capture = if request.artifacts {
+            let workdir = directory_of(&inside, &open.context, open.cwd.as_ref()).await?;
+            let scene = Scene { workdir, ..Scene::default() };
+            let capture = Capture::begin(&api, &inside, &scene).await?.within(deadline);
+            Some(match &turn {
+                Some(InTurn { turn, told }) => capture.of_notebook(&told.notebook, turn.number),
+                None => capture,
+            })
+        } else {
+            None
         };
         let grace = request.grace.into();
         let ask = RunCode {
@@ -157,8 +180,12 @@ impl Carried {
             on_disconnect: request.on_disconnect,
             _activity: inside.activity,
             memory,
+            capture,
+            ending: None,
+            captured: None,
             _permit: permit,
             turn,
+            in_notebook: None,
         })
     }
 
@@ -182,6 +209,10 @@ impl Carried {
     /// cancelled: what is said to the guest meanwhile has been said when it first waits.
     pub async fn next(&mut self) -> Result<Option<Event>, GuestError> {
         loop {
+            if let Some((keeping, _)) = &mut self.ending {
+                self.captured = keeping.await.unwrap_or_default().map(Captured::from);
+                return Ok(self.ending.take().map(|(_, event)| event));
+            }
             let event = tokio::select! {
                 event = self.run.next() => event?,
                 () = past(self.deadline) => {
@@ -193,6 +224,19 @@ impl Carried {
             let Some(event) = event else { return Ok(None) };
             if let Some(in_turn) = &mut self.turn {
                 in_turn.turn.hear(&event);
+            }
+            if let Some(capture) = &mut self.capture {
+                capture.see(&event.what, &self.memory);
+            }
+            let is_last = matches!(event.what, Happening::Finished(_));
+            if is_last && (self.capture.is_some() || self.turn.is_some()) {
+                let turn = self.turn.take().map(|in_turn| {
+                    self.in_notebook = Some(in_turn.told);
+                    in_turn.turn
+                });
+                let concluding = conclude(self.capture.take(), turn, event.run);
+                self.ending = Some((tokio::spawn(concluding), event));
+                continue;
             }
             let Happening::InputRequest { request, .. } = &event.what else {
                 return Ok(Some(event));
@@ -217,6 +261,12 @@ impl Carried {
         }
     }
 
+    /// What is told of its artifacts before its last event.
+    pub fn take_captured(&mut self, event: &Event) -> Option<RunEvent> {
+        let captured = self.captured.take()?;
+        Some(RunEvent::of(event, What::Artifacts { captured }))
+    }
+
     /// Reads the run to its end, and nothing of it is told.
     pub async fn drain(&mut self) {
         // What the client would have answered, nobody will.
@@ -229,7 +279,8 @@ impl Carried {
         let mut gathering = Gathering::new(self.context().clone(), bytes_max, self.memory.clone());
         while let Some(event) = self.next().await? {
             if let Some(mut result) = gathering.take(event) {
-                result.notebook = self.turn.take().map(|in_turn| in_turn.told);
+                result.notebook = self.in_notebook.take();
+                result.captured = self.captured.take();
                 return Ok(result);
             }
         }
@@ -259,7 +310,10 @@ impl Carried {
         }
         loop {
             let told = match self.next().await {
-                Ok(Some(event)) => narrator.tell(event),
+                Ok(Some(event)) => {
+                    let kept = self.take_captured(&event);
+                    kept.into_iter().chain(narrator.tell(event)).collect::<Vec<_>>()
+                }
                 Ok(None) => return Some(()),
                 Err(error) => {
                     let problem = RunEvent::problem(Some(self.queued.run), &error.into());
@@ -271,6 +325,23 @@ impl Carried {
             }
         }
     }
+}
+
+/// What is done behind a run's end, and before that is told.
+async fn conclude(
+    capture: Option<Capture>,
+    turn: Option<Turn>,
+    run: u64,
+) -> Option<artifact::Captured> {
+    let captured = match capture {
+        Some(capture) => Some(capture.end(Some(run)).await),
+        None => None,
+    };
+    if let Some(mut turn) = turn {
+        turn.count_artifacts(captured.as_ref().map_or(0, |kept| kept.artifacts.len() as u64));
+        turn.end().await;
+    }
+    captured
 }
 
 /// Interrupts a run for the client that asked for it.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::end::End;
 use crate::api::problem::{Problem, ProblemBody};
+use crate::api::v1::artifacts::Captured;
 use crate::api::v1::notebooks::InNotebook;
 use crate::api::v1::value::{Content, lossy};
 use crate::guest::Queued;
@@ -60,6 +61,10 @@ pub enum What {
     },
     Artifact {
         artifact: Artifact,
+    },
+    /// What the run has left, where that was asked for. `finished` follows.
+    Artifacts {
+        captured: Captured,
     },
     /// An exception that nothing caught. Its traceback is here alone, not on stderr.
     Error {

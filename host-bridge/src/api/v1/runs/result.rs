@@ -11,6 +11,7 @@ use super::end::End;
 use super::event::{Artifact, Display, Late, RunError};
 use super::limits::THINGS_MAX;
 use crate::api::budget::Share;
+use crate::api::v1::artifacts::Captured;
 use crate::api::v1::notebooks::InNotebook;
 use crate::api::v1::value::lossy;
 
@@ -45,7 +46,12 @@ pub struct RunResult {
     pub value: Option<Display>,
     /// What the code has shown, each as it was last updated.
     pub displays: Vec<Display>,
+    /// Files that the code has offered.
     pub artifacts: Vec<Artifact>,
+    /// With `artifacts`: what the run has left, and is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Captured")]
+    pub captured: Option<Captured>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RunError")]
     pub error: Option<RunError>,
@@ -226,6 +232,7 @@ impl Gathering {
             value: self.value.take().map(Display::from),
             displays: self.displays.drain(..).map(Display::from).collect(),
             artifacts: self.artifacts.drain(..).map(Artifact::from).collect(),
+            captured: None,
             error: self.error.take().map(RunError::from),
             late: self.late.drain(..).map(Late::from).collect(),
             truncated: self.truncated,

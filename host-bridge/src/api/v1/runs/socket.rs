@@ -93,6 +93,9 @@ async fn tell(carried: &mut Carried, writer: &mut Writer) -> Result<Option<Probl
         tokio::select! {
             event = carried.next() => match event {
                 Ok(Some(event)) => {
+                    if let Some(told) = carried.take_captured(&event) {
+                        writer.tell(&told).await?;
+                    }
                     for told in &narrator.tell(event) {
                         writer.tell(told).await?;
                     }
