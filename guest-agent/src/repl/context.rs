@@ -274,12 +274,12 @@ impl Context {
         true
     }
 
-    /// Takes the run out of the queue that would be next.
+    /// Takes the run out of the queue that would be next, and is not the host's own.
     pub fn cancel_next(&self, reason: &str) -> Option<u64> {
-        let run = self.state.borrow_mut().queue.pop_front()?;
-        let number = run.number;
-        run.cancel(reason);
-        Some(number)
+        let state = self.state.borrow();
+        let number = state.queue.iter().find(|run| !run.aside)?.number;
+        drop(state);
+        self.cancel(number, reason).then_some(number)
     }
 
     pub fn cancel_all(&self, reason: &str) {

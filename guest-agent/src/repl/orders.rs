@@ -106,12 +106,14 @@ impl Actor {
     /// The run that is being ended, if there is one to end.
     fn interrupt(&mut self, ask: &Interrupt, by: String) -> Option<u64> {
         let running = self.current.as_ref().map(|current| current.number);
+        let is_aside = self.current.as_ref().is_some_and(|current| current.aside);
         let reason = format!("interrupted by {by}");
         match ask.run {
             Some(wanted) if self.context.cancel(wanted, &reason) => return Some(wanted),
             Some(wanted) if running != Some(wanted) => return None,
-            // Whoever sees none running means the one that would run if the interpreter were ready.
-            None if running.is_none() => return self.context.cancel_next(&reason),
+            // Whoever sees none running means the one that would run if the interpreter were ready, or
+            // free of the host's own.
+            None if running.is_none() || is_aside => return self.context.cancel_next(&reason),
             _ => {}
         }
         self.climb(RunEnd::Interrupted { by }, ask.grace);

@@ -23,8 +23,11 @@ fn files_of_a_sandbox_are_read_as_what_they_are() {
     assert!(said["capabilities"]["resources"].is_object(), "{said}");
     assert!(said["capabilities"]["prompts"].is_null(), "{said}");
     let templates = lines.ask("resources/templates/list", &json!({}));
-    let template = &templates["result"]["resourceTemplates"][0]["uriTemplate"];
-    assert_eq!(template, "burrow://sandboxes/{sandbox}/files/{+path}");
+    let templates = templates["result"]["resourceTemplates"].as_array().expect("templates");
+    let uris: Vec<_> = templates.iter().map(|template| &template["uriTemplate"]).collect();
+    let wanted =
+        ["burrow://artifacts/{namespace}/{id}", "burrow://sandboxes/{sandbox}/files/{+path}"];
+    assert_eq!(uris, wanted);
     let listed = lines.ask("resources/list", &json!({}));
     assert_eq!(listed["result"]["resources"], json!([]));
 
@@ -119,4 +122,31 @@ fn a_key_reads_what_is_in_its_namespace() {
 fn messages_of(web: &mut Web, asked: &Value) -> Value {
     let answer = web.post("resources/read", asked);
     tests::mcp::messages(&answer).pop().expect("an answer")
+}
+
+#[test]
+fn artifacts_are_listed_and_read_by_those_who_may() {
+    let server = Server::with_keys();
+    let key = |namespace: &str| server.ok(&["keygen", "--namespace", namespace]).trim().to_owned();
+    let (ours, theirs) = (key("ours"), key("theirs"));
+    let client = |key: &str| Client::new(server.url()).key(key);
+    let mut web = Web::open(client(&ours), VERSION);
+    let made = web.call(
+        "shell_execute",
+        &json!({ "command": "mkdir /artifacts && echo 'a,b' > /artifacts/t.csv" }),
+    );
+    let made = &made["structuredContent"];
+    let id = made["artifacts"][0]["id"].as_str().unwrap_or_else(|| panic!("an artifact: {made}"));
+    let uri = format!("burrow://artifacts/ours/{id}");
+    let listed = web.ask("resources/list", &json!({}));
+    let all = listed["result"]["resources"].as_array().expect("resources");
+    let found = all.iter().find(|one| one["uri"] == uri).expect("it is listed");
+    assert_eq!((&found["name"], &found["mimeType"]), (&json!("t.csv"), &json!("text/csv")));
+    let read = web.ask("resources/read", &json!({ "uri": uri }));
+    assert_eq!(read["result"]["contents"][0]["text"], "a,b\n", "{read}");
+    let mut other = Web::open(client(&theirs), VERSION);
+    let refused = other.ask("resources/read", &json!({ "uri": uri }));
+    assert!(refused["error"]["message"].as_str().expect("words").contains("no such artifact"));
+    let elsewhere = format!("burrow://artifacts/theirs/{id}");
+    assert!(other.ask("resources/read", &json!({ "uri": elsewhere }))["error"].is_object());
 }
