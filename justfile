@@ -45,6 +45,7 @@ _agent: _target
     done
     # What is unstable here concerns the build alone; the code is what any stable toolchain compiles.
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=z \
+        CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
         cargo build --release -p guest-agent --bins --example panics --target {{musl}} ${std[@]+"${std[@]}"}
 
 # Build, then run Python and a shell command, each in a sandbox of its own.

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use protocol::ContextName;
-use protocol::repl::Grace;
+use protocol::repl::{ContextState, Grace};
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::NotebookError;
@@ -36,12 +36,13 @@ pub use place::Place;
 pub use turn::{Ask, Reopened, Turn};
 
 use crate::config::Paths;
+use crate::guest::contexts::open;
 use crate::sandbox::{Name, Registry, SandboxRef};
 use crate::store::Store;
 use crate::store::history::{Asked, RunRow};
 use crate::store::notebooks::{Added, NotebookRow, Totals};
-use keeper::Keeper;
-use limits::{CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, ORDERS_WAITING_MAX};
+use keeper::{Keeper, Orders};
+use limits::{CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
 use owner::{Order, Owner, Seat, now_ms};
 use seal::SealKey;
 use vault::Vault;
@@ -80,6 +81,9 @@ pub struct Notebook {
     /// Whether the sandbox is its own.
     pub is_own: bool,
     pub totals: Totals,
+    /// The last run whose variables are on disk.
+    pub saved_run: u64,
+    /// What is; not in lists.
     pub saved: Option<Saved>,
 }
 
@@ -101,14 +105,15 @@ impl Notebooks {
         }))
     }
 
-    /// Makes a notebook, or finds the one of that name, and says whether it is new. One that is there
-    /// is moved to another place when one is given.
+    /// Makes a notebook, in its usual place unless another is given, or finds the one of that name, and
+    /// says whether it is new. One that is there is moved to another place when one is given.
     pub async fn open(
         &self,
         namespace: &Name,
         id: &Name,
         language: Option<&str>,
         place: Option<Place>,
+        usual: Place,
     ) -> Result<(Notebook, bool), NotebookError> {
         if id.as_str().len() > ID_BYTES_MAX {
             return Err(NotebookError::Name { id: id.to_string() });
@@ -117,15 +122,7 @@ impl Notebooks {
         let keeper = Keeper::of(asked)
             .ok_or_else(|| NotebookError::Language { language: asked.to_owned() })?;
         let now = now_ms();
-        let own = || {
-            let mut spec = crate::sandbox::Spec::new(own_sandbox(namespace, id)?);
-            spec.idle_ttl_ms = Some(limits::SANDBOX_IDLE.as_millis() as u64);
-            Place::own(spec)
-        };
-        let written = match &place {
-            Some(place) => place.clone(),
-            None => own()?,
-        };
+        let written = place.clone().unwrap_or(usual);
         let row = NotebookRow {
             namespace: namespace.to_string(),
             id: id.to_string(),
@@ -135,6 +132,7 @@ impl Notebooks {
             place: serde_json::to_string(&written).unwrap_or_default(),
             seat: None,
             saved: None,
+            saved_run: 0,
             totals: Totals::default(),
         };
         match self.0.store.add_notebook(row.clone()).await? {
@@ -148,10 +146,9 @@ impl Notebooks {
                     return Err(NotebookError::OtherLanguage { id: id.to_string(), language });
                 }
                 let mut found = *found;
-                if place.is_some() && found.place != row.place {
-                    // Whoever uses it now ends first, with all that is to be saved.
-                    self.end_one(&found.namespace, &found.id).await;
-                    self.0.store.set_place(&found.namespace, &found.id, row.place).await?;
+                if let Some(place) = place.filter(|_| found.place != row.place) {
+                    let moved = |answer| Order::Move(Box::new(place), answer);
+                    self.ask(namespace, id, moved).await?;
                     found = self.0.row(&found.namespace, &found.id).await?;
                 }
                 Ok((view(found)?, false))
@@ -208,14 +205,33 @@ impl Notebooks {
         self.ask(namespace, id, |answer| Order::Forget(names, answer)).await
     }
 
-    /// How many compiled forms the interpreter has; with `clear` it lets go of them.
+    /// How many compiled forms the interpreter has; with `clear` it lets go of them. Nothing is said
+    /// while it is busy, and nobody waits for that.
     pub async fn compiled(
         &self,
         namespace: &Name,
         id: &Name,
         clear: bool,
-    ) -> Result<u64, NotebookError> {
-        self.ask(namespace, id, |answer| Order::Compiled(clear, answer)).await
+    ) -> Result<Option<u64>, NotebookError> {
+        let row = self.0.row(namespace.as_str(), id.as_str()).await?;
+        let keeper = Keeper::of(&row.language);
+        let (Some(seat), Some(keeper)) = (seat(&row)?, keeper) else { return Ok(Some(0)) };
+        // An interpreter that is gone has none.
+        let Ok(guest) = self.0.registry.guest(&seat.sandbox) else { return Ok(Some(0)) };
+        let name = context_name(&row.id);
+        let contexts = guest.contexts().await?;
+        let Some(info) = contexts.into_iter().find(|info| info.context == name) else {
+            return Ok(Some(0));
+        };
+        match info.state {
+            ContextState::Cold => return Ok(Some(0)),
+            ContextState::Idle => {}
+            _ => return Ok(None),
+        }
+        let mut context = open(name, keeper.language());
+        context.cwd = info.cwd;
+        let orders = Orders { keeper, guest: &guest, context: &context, token: &seat.token };
+        orders.compiled(clear).await.map(Some)
     }
 
     /// Ends the run that is on, and says which it is in its context.
@@ -235,12 +251,7 @@ impl Notebooks {
 
     /// Removes all that is kept of a notebook, its interpreter, and a sandbox of its own.
     pub async fn remove(&self, namespace: &Name, id: &Name) -> Result<(), NotebookError> {
-        let removed = self.ask(namespace, id, Order::Remove).await;
-        let key = (namespace.to_string(), id.to_string());
-        if let Some(tasks) = self.0.tasks().as_mut() {
-            tasks.remove(&key);
-        }
-        removed
+        self.ask(namespace, id, Order::Remove).await
     }
 
     /// Ends all tasks, once what they have not saved is saved, if that goes quickly. No more begin.
@@ -253,20 +264,13 @@ impl Notebooks {
                 ends.push(ended);
             }
         }
-        for ended in ends {
-            let _ = tokio::time::timeout(limits::LAST_SAVE_MAX, ended).await;
-        }
-    }
-
-    async fn end_one(&self, namespace: &str, id: &str) {
-        let key = (namespace.to_owned(), id.to_owned());
-        let orders = self.0.tasks().as_mut().and_then(|tasks| tasks.remove(&key));
-        if let Some(orders) = orders {
-            let (answer, ended) = oneshot::channel();
-            if orders.send(Order::End(answer)).await.is_ok() {
+        let all = async {
+            for ended in ends {
                 let _ = ended.await;
             }
-        }
+        };
+        // What takes longer is said to be unsaved by whoever opens it next.
+        let _ = tokio::time::timeout(limits::LAST_SAVE_MAX, all).await;
     }
 
     async fn ask<T>(
@@ -309,9 +313,9 @@ impl Notebooks {
         }
         self.0.row(namespace, id).await?;
         let vault = self.0.vault(namespace, id)?;
-        let lock = vault.lock()?.ok_or_else(|| NotebookError::Elsewhere { id: id.to_owned() })?;
+        let vault = locked(vault, id).await?;
         let row = self.0.row(namespace, id).await?;
-        let owner = Owner::new(Arc::clone(&self.0), vault, lock, row)?;
+        let owner = Owner::new(Arc::clone(&self.0), vault, row)?;
         let (orders, received) = mpsc::channel(ORDERS_WAITING_MAX);
         match self.0.tasks().as_mut() {
             None => return Err(NotebookError::Closed),
@@ -364,6 +368,20 @@ fn context_name(id: &str) -> ContextName {
     format!("{PREFIX}{id}").parse().expect("names of notebooks are shorter than those of contexts")
 }
 
+/// A vault with its lock, which a task that has just ended may still hold for a moment.
+async fn locked(vault: Vault, id: &str) -> Result<Vault, NotebookError> {
+    let give_up_at = tokio::time::Instant::now() + LOCK_PATIENCE;
+    loop {
+        if let Some(locked) = vault.lock()? {
+            return Ok(locked);
+        }
+        if tokio::time::Instant::now() > give_up_at {
+            return Err(NotebookError::Elsewhere { id: id.to_owned() });
+        }
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+}
+
 fn seat(row: &NotebookRow) -> Result<Option<Seat>, NotebookError> {
     read("seat", row.seat.as_deref())
 }
@@ -384,6 +402,7 @@ fn view(row: NotebookRow) -> Result<Notebook, NotebookError> {
         sandbox,
         is_own,
         totals: row.totals,
+        saved_run: row.saved_run,
         saved,
     })
 }

@@ -19,6 +19,9 @@ fi
 touch "$0/ready"
 "#;
 
+/// What draws and computes, in the environment `displays`.
+pub const SCIENCE: [&str; 5] = ["matplotlib", "pillow", "pandas", "plotly", "numpy"];
+
 /// Where an environment with these packages is; none, with a reason, when they cannot be had.
 ///
 /// # Panics

@@ -4,14 +4,14 @@
 use host_bridge::guest::{Guest, Ran, RunCode};
 use protocol::repl::{Display, DisplayRole, Happening, OpenContext, RunEnd};
 use tests::contexts::{context, ran, run, stderr, stdout};
+use tests::libraries::SCIENCE;
 use tests::sandbox::Sandbox;
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
-const PACKAGES: &[&str] = &["matplotlib", "pillow", "pandas", "plotly", "numpy"];
 
 /// A context whose Python has the libraries; none, with a reason, when they cannot be had.
 fn with_libraries() -> Option<OpenContext> {
-    let home = tests::libraries::python_with("displays", PACKAGES)?;
+    let home = tests::libraries::python_with("displays", &SCIENCE)?;
     let mut ask = context("python");
     let text = |path: &str| home.join(path).to_string_lossy().as_ref().into();
     ask.program = Some(text("bin/python"));

@@ -336,7 +336,8 @@ impl Actor {
         };
         self.context.publish(|view| {
             view.state = state;
-            view.running = self.current.as_ref().map(|current| current.number);
+            let own = self.current.as_ref().filter(|current| !current.aside);
+            view.running = own.map(|current| current.number);
             if view.lost != self.lost {
                 view.lost.clone_from(&self.lost);
             }

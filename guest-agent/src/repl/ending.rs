@@ -94,8 +94,19 @@ impl Actor {
                 stderr_bytes: current.stderr_bytes,
                 cached: None,
             };
-            self.lost.get_or_insert_with(|| format!("the interpreter of run {number} {words}"));
+            let is_aside = current.aside;
+            let reason = self.lost.get_or_insert_with(|| {
+                if is_aside {
+                    format!("the interpreter {words} between runs")
+                } else {
+                    format!("the interpreter of run {number} {words}")
+                }
+            });
+            let reason = reason.clone();
             self.end_run(number, finished);
+            if is_aside {
+                self.emit(0, Happening::Lost { reason });
+            }
         } else if was_ready && self.closing.is_none() && !self.renewing {
             let reason = self
                 .lost

@@ -708,8 +708,13 @@ def offer_source(name, source):
 
 def compile_run(source, name):
     known = codes.pop(source, None)
-    state.cached = known is not None
-    made = [rename(code, name) for code in known] if known else compile_parts(source, name)
+    try:
+        made = [rename(code, name) for code in known] if known else None
+    except RecursionError:
+        made = None
+    state.cached = made is not None
+    if made is None:
+        made = compile_parts(source, name)
     if len(source) < CODE_BYTES_MAX:
         if len(codes) >= CODES_MAX:
             del codes[next(iter(codes))]

@@ -27,7 +27,9 @@ pub use exec::program::{Bounds, Described, What};
 pub use exec::{Asked, Begun, Leash, OnDisconnect, begin, draw_session};
 pub use files::{FileEntry, refused};
 pub use metrics::MetricsPage;
-pub use notebooks::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of};
+pub use notebooks::{
+    InNotebook, Notebook, OwnSandbox, PastRun, Reopened, Stats, stats_of, usual_place,
+};
 pub use ports::{ForwardedPort, ForwardedPorts};
 pub use sandboxes::{CreateSandbox, Sandbox, spec_of};
 pub use starts::Starts;

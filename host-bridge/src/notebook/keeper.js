@@ -1245,6 +1245,7 @@ function keep(store, path, limits) {
   spread(variables);
   const manifest = told(variables, entries, lost, groups, carried, modules);
   manifest.generation = (Number(before.generation) || 0) + 1;
+  manifest.mark = limits.mark;
   store.write('manifest.json', [bytesOf(stringify(manifest))]);
   store.removeOthers(new Set(manifest.groups.map(({ digest }) => digest)));
   return { state: 'done', generation: manifest.generation };

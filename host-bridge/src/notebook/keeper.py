@@ -237,9 +237,10 @@ def take_lock(directory, how=LOCK_EX):
 
 
 # What the interpreter calls.
-def save(namespace, directory, *, time_max_s, bytes_max, value_bytes_max):
+def save(namespace, directory, *, time_max_s, bytes_max, value_bytes_max, mark=""):
     """Begins to keep the namespace. The answer's `state` is `started` (a child does it), `done` (no
-    process could be had, so it was done here), or `again` (a child is under way; ask later).
+    process could be had, so it was done here), or `again` (a child is under way; ask later). The
+    manifest has the `mark`, by which it is known from that of a save before.
     `died` tells of the child before this one, if it did not come to its end."""
     fd = open_directory(directory)
     lock = None
@@ -251,13 +252,15 @@ def save(namespace, directory, *, time_max_s, bytes_max, value_bytes_max):
             end_overdue(died)
             return {"state": "again"}
         state.again = False
+        # What is told of the child before must not be taken for this one's.
+        remove(fd, "attempt.json")
         if died and died.get("at"):
             state.deadly[died["at"][0]] = died["at"][1]
         limits = time_max_s, bytes_max, value_bytes_max
         carried = state.unavailable.get(directory, ([], {}))
-        if start_child(lambda: (namespace, fd, lock, limits, carried)):
+        if start_child(lambda: (namespace, fd, lock, limits, carried, mark)):
             return {"state": "started", "died": died}
-        keep(namespace, fd, limits, carried, False)
+        keep(namespace, fd, limits, carried, mark, False)
         return {"state": "done", "died": died}
     finally:
         if lock is not None:
@@ -357,7 +360,7 @@ def reap(pid):
     return status
 
 
-def run_child(has_main_stack, namespace, directory, lock, limits, carried):
+def run_child(has_main_stack, namespace, directory, lock, limits, carried, mark):
     gc.disable()
     vars(builtins).update(BUILTINS)
     directory, lock = fcntl(directory, F_DUPFD_CLOEXEC, 10), fcntl(lock, F_DUPFD_CLOEXEC, 10)
@@ -389,7 +392,7 @@ def run_child(has_main_stack, namespace, directory, lock, limits, carried):
     # The default action ends the process, whatever it is at.
     set_signal(_signal.SIGPROF, _signal.SIG_DFL)
     set_timer(PROFILE, limits[0] + GRACE_SECONDS)
-    keep(namespace, directory, limits, carried, True)
+    keep(namespace, directory, limits, carried, mark, True)
     return 0
 
 
@@ -1145,7 +1148,7 @@ def is_own_name(name):
 
 
 # What is done in the child.
-def keep(space, directory, limits, carried, is_child):
+def keep(space, directory, limits, carried, mark, is_child):
     session = Session(space, limits, is_child)
     attempt = {"pid": os.getpid(), "began": Timer(), "time_max_s": limits[0], "at": None}
     remove(directory, "attempt.json")
@@ -1178,6 +1181,7 @@ def keep(space, directory, limits, carried, is_child):
         spread(session, variables)
         manifest = describe_all(session, variables, modules, groups, unavailable)
         manifest["generation"] = int(before.get("generation", 0)) + 1
+        manifest["mark"] = mark
         write_file(directory, "manifest.json", [dump_json(manifest).encode()])
         kept = {group["digest"] for group in manifest["groups"]}
         for name in listdir(directory):

@@ -10,12 +10,14 @@ use protocol::repl::OpenContext;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::error::NotebookError;
 use super::limits::{
-    ANSWER_BYTES_MAX, ORDER_DEADLINE, RESTORE_DEADLINE, SAVE_TIME, STATE_BYTES_MAX, VALUE_BYTES_MAX,
+    ANSWER_BYTES_MAX, ORDER_DEADLINE, ORDER_MARGIN, RESTORE_DEADLINE, SAVE_TIME, STATE_BYTES_MAX,
+    VALUE_BYTES_MAX,
 };
-use super::manifest::{Dependent, LostName, Unavailable};
+use super::manifest::{Dependent, LostName, Unavailable, mended};
 use crate::guest::{Guest, RunCode};
 
 const PYTHON: &str = include_str!("keeper.py");
@@ -118,12 +120,12 @@ impl Orders<'_> {
         let code = match self.keeper {
             Keeper::Python => {
                 format!(
-                    "say('{{\"ours\": true}}' if globals().get('token') == {token} else '{{\"ours\": false}}')"
+                    "answer('{{\"ours\": true}}' if globals().get('token') == {token} else '{{\"ours\": false}}')"
                 )
             }
             Keeper::Node => {
                 format!(
-                    "aside.say(aside.kept.token === {token} ? '{{\"ours\":true}}' : '{{\"ours\":false}}')"
+                    "answer(aside.kept.token === {token} ? '{{\"ours\":true}}' : '{{\"ours\":false}}')"
                 )
             }
         };
@@ -150,25 +152,26 @@ impl Orders<'_> {
         self.order(code.to_owned(), ORDER_DEADLINE).await.map(drop)
     }
 
-    pub async fn save(&self, directory: &str) -> Result<BegunState, NotebookError> {
-        let (directory, token) = (quoted(directory), quoted(self.token));
+    /// `mark` tells this save's manifest from others'.
+    pub async fn save(&self, directory: &str, mark: &str) -> Result<BegunState, NotebookError> {
+        let (directory, token, mark) = (quoted(directory), quoted(self.token), quoted(mark));
         let (bytes, value) = (STATE_BYTES_MAX, VALUE_BYTES_MAX);
         let code = match self.keeper {
             Keeper::Python => {
                 let seconds = SAVE_TIME.as_secs();
                 format!(
-                    "say('{{\"state\": \"foreign\"}}' if globals().get('token') != {token} else \
+                    "answer('{{\"state\": \"foreign\"}}' if globals().get('token') != {token} else \
                      '{{\"state\": \"bare\"}}' if 'save' not in globals() else dump_json(save(space, \
-                     {directory}, time_max_s={seconds}, bytes_max={bytes}, value_bytes_max={value})))"
+                     {directory}, time_max_s={seconds}, bytes_max={bytes}, value_bytes_max={value}, mark={mark})))"
                 )
             }
             Keeper::Node => {
                 let ms = SAVE_TIME.as_millis();
                 format!(
-                    "aside.say(aside.kept.token !== {token} ? '{{\"state\":\"foreign\"}}' : \
+                    "answer(aside.kept.token !== {token} ? '{{\"state\":\"foreign\"}}' : \
                      !aside.kept.keeper ? '{{\"state\":\"bare\"}}' : \
                      aside.kept.keeper.stringify(aside.kept.keeper.save({directory}, \
-                     {{time_max_ms: {ms}, bytes_max: {bytes}, value_bytes_max: {value}}})))"
+                     {{time_max_ms: {ms}, bytes_max: {bytes}, value_bytes_max: {value}, mark: {mark}}})))"
                 )
             }
         };
@@ -180,9 +183,9 @@ impl Orders<'_> {
     pub async fn restore(&self, directory: &str) -> Result<Restored, NotebookError> {
         let directory = quoted(directory);
         let code = match self.keeper {
-            Keeper::Python => format!("say(dump_json(restore(space, {directory})))"),
+            Keeper::Python => format!("answer(dump_json(restore(space, {directory})))"),
             Keeper::Node => format!(
-                "const k = aside.kept.keeper; aside.say(k.stringify(await k.restore({directory})))"
+                "const k = aside.kept.keeper; answer(k.stringify(await k.restore({directory})))"
             ),
         };
         self.ask(code, RESTORE_DEADLINE).await
@@ -204,8 +207,8 @@ impl Orders<'_> {
         let code = match self.keeper {
             // Only Python's driver keeps any.
             Keeper::Node => return Ok(0),
-            Keeper::Python if clear => "say('{\"count\": %d}' % len(codes))\ncodes.clear()",
-            Keeper::Python => "say('{\"count\": %d}' % len(codes))",
+            Keeper::Python if clear => "answer('{\"count\": %d}' % len(codes))\ncodes.clear()",
+            Keeper::Python => "answer('{\"count\": %d}' % len(codes))",
         };
         let answer: Count = self.ask(code.to_owned(), ORDER_DEADLINE).await?;
         Ok(answer.count)
@@ -216,8 +219,14 @@ impl Orders<'_> {
         code: String,
         deadline: Duration,
     ) -> Result<T, NotebookError> {
+        let code = match self.keeper {
+            Keeper::Python => format!("answer = lambda text: say(chr(0) + text + chr(0))\n{code}"),
+            Keeper::Node => {
+                format!("const answer = (text) => aside.say('\\0' + text + '\\0');\n{code}")
+            }
+        };
         let said = self.order(code, deadline).await?;
-        serde_json::from_slice(&said).map_err(|error| NotebookError::Keeper {
+        serde_json::from_slice(&mended(framed(&said))).map_err(|error| NotebookError::Keeper {
             what: format!("it answered with what is not readable: {error}"),
         })
     }
@@ -228,7 +237,11 @@ impl Orders<'_> {
         ask.deadline = Some(deadline);
         ask.aside = true;
         let run = self.guest.run_code_now(ask)?;
-        let ran = run.collect(ANSWER_BYTES_MAX).await?;
+        let collecting = run.collect(ANSWER_BYTES_MAX);
+        // The deadline is the guest's to keep; one that does not must not hold up its notebook.
+        let ran = timeout(deadline + ORDER_MARGIN, collecting).await.map_err(|_| {
+            NotebookError::Keeper { what: "its agent does not answer".to_owned() }
+        })??;
         if let Some(error) = ran.error() {
             let what = format!("{}: {}", error.kind, error.message);
             return Err(NotebookError::Keeper { what: what.chars().take(WORDS_MAX).collect() });
@@ -239,6 +252,15 @@ impl Orders<'_> {
         Ok(ran.stdout())
     }
 }
+
+/// The answer within all that was said: modules that are loaded may print, and so may threads.
+fn framed(said: &[u8]) -> &[u8] {
+    let frames = said.split(|byte| *byte == FRAME);
+    frames.rev().nth(1).unwrap_or_default()
+}
+
+/// Stands on both sides of an answer.
+const FRAME: u8 = 0;
 
 /// What of a keeper's failure is told.
 const WORDS_MAX: usize = 1000;

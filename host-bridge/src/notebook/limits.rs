@@ -34,6 +34,13 @@ pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(2);
 pub const LOOK_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// From the order of a save to its first sign of life.
 pub const BEGIN_DEADLINE: Duration = Duration::from_secs(10);
+/// All of a save, as much as there may be of it over a slow link.
+pub const FETCH_DEADLINE: Duration = Duration::from_secs(300);
+/// What an order is given beyond its own deadline in the guest: the ladder, and the way.
+pub const ORDER_MARGIN: Duration = Duration::from_secs(15);
+/// How long a task that ends may keep its notebook's lock from the next one.
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+pub const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Runs and orders that wait for their turn in one notebook.
 pub const ORDERS_WAITING_MAX: usize = 256;
 /// After so long without an order a notebook's task ends; what it knew is in the store.

@@ -3,6 +3,7 @@
 //! The manifest itself goes back into a guest as it came; of it only what is read here is believed,
 //! and only for showing it and for fetching files that have a digest for their name.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,9 @@ pub enum ManifestError {
 /// See the module's description.
 #[derive(Debug, Deserialize)]
 pub struct Manifest {
-    pub generation: u64,
+    /// Which save has written it.
+    #[serde(default)]
+    pub mark: String,
     variables: Vec<Variable>,
     pub groups: Vec<Group>,
     #[serde(default)]
@@ -54,6 +57,9 @@ struct Variable {
 pub struct Group {
     pub digest: String,
     pub bytes: u64,
+    /// Why it could not be loaded where it was last.
+    #[serde(default)]
+    pub unavailable: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -123,7 +129,7 @@ fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
 
 impl Manifest {
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let manifest: Self = serde_json::from_slice(bytes)?;
+        let manifest: Self = serde_json::from_slice(&mended(bytes))?;
         let names = manifest.variables.len()
             + manifest.lost.len()
             + manifest.depends.len()
@@ -204,6 +210,33 @@ impl Unavailable {
     }
 }
 
+/// JSON whose lone surrogates are U+FFFD: names and reasons of a guest may have some, and no text of
+/// ours can.
+pub(super) fn mended(json: &[u8]) -> Cow<'_, [u8]> {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut whole = Cow::Borrowed(json);
+    let mut at = 0;
+    while at < json.len() {
+        if json[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match (unit(at), unit(at + 6)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => at += 12,
+            (Some(0xD800..=0xDFFF), _) => {
+                whole.to_mut()[at + 2..at + 6].copy_from_slice(b"fffd");
+                at += 6;
+            }
+            // An escape of two characters at least, of which the second is no beginning of another.
+            _ => at += 2,
+        }
+    }
+    whole
+}
+
 /// Names that are given for one name.
 const GIVEN_MAX: usize = 100;
 
@@ -261,6 +294,15 @@ mod tests {
         assert_eq!(away, ["y", "pd"]);
         let told = parse(&manifest()).unwrap().tell(&[DIGEST.to_owned()]);
         assert_eq!(told.unavailable[0], Unavailable { name: "x".into(), reason: DAMAGE.into() });
+    }
+
+    #[test]
+    fn lone_surrogates_are_replaced_and_pairs_and_backslashes_stay() {
+        let told = |json: &[u8]| serde_json::from_slice::<String>(&mended(json)).unwrap();
+        assert_eq!(told(br#""a\udcffb""#), "a\u{fffd}b");
+        assert_eq!(told(br#""\ud83d\ude00\ud83d""#), "😀\u{fffd}");
+        assert_eq!(told(br#""\\udcff\n\ud800\\""#), "\\udcff\n\u{fffd}\\");
+        assert!(matches!(mended(b"{}"), Cow::Borrowed(_)));
     }
 
     #[test]

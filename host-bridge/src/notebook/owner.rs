@@ -14,20 +14,20 @@
 //! but not for long. An interpreter is known by a token that it was given: one that has not got it
 //! has not the notebook's variables, and nothing of it is saved over what is kept.
 
-use std::fs::File;
+mod save;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::Flock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Inner;
 use super::error::NotebookError;
-use super::keeper::{BegunState, Keeper, Orders};
-use super::limits::{LAST_SAVE_MAX, SAVE_PAUSE_MAX, TASK_IDLE_MAX};
+use super::keeper::{Keeper, Orders};
+use super::limits::{LAST_SAVE_MAX, NAMES_MAX, SAVE_PAUSE_MAX, TASK_IDLE_MAX};
 use super::manifest::{DAMAGE, Kept, Manifest, Unavailable};
 use super::place::Place;
 use super::seal::SealError;
@@ -37,8 +37,12 @@ use super::vault::{Stamp, Vault};
 use crate::guest::Guest;
 use crate::guest::contexts::open;
 use crate::machine::BoxId;
-use crate::sandbox::SandboxRef;
+use crate::sandbox::{SandboxError, SandboxRef};
 use crate::store::notebooks::NotebookRow;
+use save::{Saving, joined};
+
+/// What of a keeper's word is repeated.
+const STATE_CHARS_MAX: usize = 40;
 
 pub type Answer<T> = oneshot::Sender<Result<T, NotebookError>>;
 
@@ -49,8 +53,8 @@ pub enum Order {
     /// Lets go of all variables: those in the interpreter too.
     Reset(Answer<()>),
     Forget(Vec<String>, Answer<()>),
-    /// Compiled forms that the interpreter has; with `true` it lets go of them.
-    Compiled(bool, Answer<u64>),
+    /// Goes on in another place, with its variables.
+    Move(Box<Place>, Answer<()>),
     /// The task ends, once what is unsaved is saved, if that goes quickly.
     End(oneshot::Sender<()>),
     /// The same, for a notebook that is being removed: nothing is saved.
@@ -63,8 +67,6 @@ pub struct Seat {
     pub sandbox: SandboxRef,
     pub id: BoxId,
     pub token: String,
-    /// The keeper's own count of what it has written there.
-    pub generation: u64,
 }
 
 impl Seat {
@@ -81,6 +83,9 @@ pub struct Saved {
     pub run: u64,
     pub saved_ms: u64,
     pub bytes: u64,
+    /// Nothing is: it was let go of.
+    #[serde(default)]
+    pub is_none: bool,
     #[serde(flatten)]
     pub kept: Kept,
 }
@@ -97,14 +102,8 @@ pub struct Owner {
     /// Since when the interpreter has variables that are not on disk.
     dirty: Option<Instant>,
     saving: Option<Saving>,
-    _lock: Flock<File>,
-}
-
-/// A save that is under way.
-struct Saving {
-    run: u64,
-    version: u64,
-    task: JoinHandle<Result<Fetched, NotebookError>>,
+    /// What the last reopening had to say, until a run has begun whose caller was told.
+    untold: Option<Reopened>,
 }
 
 /// What the task goes on with.
@@ -116,13 +115,8 @@ enum Next {
 }
 
 impl Owner {
-    /// `row` was read under the lock.
-    pub fn new(
-        inner: Arc<Inner>,
-        vault: Vault,
-        lock: Flock<File>,
-        row: NotebookRow,
-    ) -> Result<Self, NotebookError> {
+    /// `row` was read under the vault's lock.
+    pub fn new(inner: Arc<Inner>, vault: Vault, row: NotebookRow) -> Result<Self, NotebookError> {
         let unreadable = |column| {
             move |source| NotebookError::Store(crate::store::StoreError::Column { column, source })
         };
@@ -141,7 +135,7 @@ impl Owner {
             row,
             dirty: None,
             saving: None,
-            _lock: lock,
+            untold: None,
         })
     }
 
@@ -169,12 +163,15 @@ impl Owner {
                 Next::Save => {
                     let _ = self.begin_save().await;
                 }
-                Next::Idle if orders.is_empty() => {
-                    // Whoever comes from now on makes another task.
+                Next::Idle => {
+                    // Whoever comes from now on makes another task; what is asked already is obeyed.
                     orders.close();
                     idle_until = Instant::now() + TASK_IDLE_MAX;
                 }
-                Next::Order(None) | Next::Idle => return,
+                Next::Order(None) => {
+                    let _ = timeout(LAST_SAVE_MAX, self.save()).await;
+                    return;
+                }
             }
         }
     }
@@ -208,8 +205,8 @@ impl Owner {
             Order::Forget(names, answer) => {
                 let _ = answer.send(self.forget(&names).await);
             }
-            Order::Compiled(clear, answer) => {
-                let _ = answer.send(self.compiled(clear).await);
+            Order::Move(place, answer) => {
+                let _ = answer.send(self.move_to(*place).await);
             }
             Order::End(answer) => {
                 let _ = timeout(LAST_SAVE_MAX, self.save()).await;
@@ -231,7 +228,7 @@ impl Owner {
         };
         let (over, ended) = oneshot::channel();
         turn.over = Some(over);
-        // One that nobody takes is over at once, and nothing ran in it.
+        // One that nobody takes is over at once.
         if answer.send(Ok(turn)).is_err() {
             return;
         }
@@ -243,13 +240,18 @@ impl Owner {
 
     async fn turn(&mut self, ask: Ask) -> Result<Turn, NotebookError> {
         let (which, id, guest) = self.place.enter(&self.inner.registry).await?;
+        // A restore may take longer than the sandbox lives idly.
+        let activity = self.inner.registry.activity(&which);
         let context = self.context(&which);
-        let reopened = self.sit(&which, id, &guest, &context).await?;
+        if let Some(reopened) = self.sit(&which, id, &guest, &context).await? {
+            self.untold = Some(reopened);
+        }
         Ok(Turn {
             which,
             context,
             number: self.row.totals.runs + 1,
-            reopened,
+            reopened: self.untold.clone(),
+            _activity: activity,
             heard: Heard::new(ask, now_ms()),
             over: None,
         })
@@ -257,6 +259,10 @@ impl Owner {
 
     /// Writes a run into the history, and has its variables saved.
     async fn note(&mut self, heard: Heard) {
+        if !heard.has_begun() {
+            return;
+        }
+        self.untold = None;
         if heard.may_have_changed() {
             self.dirty.get_or_insert_with(Instant::now);
         }
@@ -300,23 +306,26 @@ impl Owner {
         {
             transfer::clear(guest, &old.directory()).await;
         }
-        let token = BoxId::draw().map_err(crate::sandbox::SandboxError::Draw)?;
-        let second = BoxId::draw().map_err(crate::sandbox::SandboxError::Draw)?;
+        // Whatever lives there under this name has other variables, and must not mix with ours.
+        close(guest, context).await?;
+        let token = BoxId::draw().map_err(SandboxError::Draw)?;
+        let second = BoxId::draw().map_err(SandboxError::Draw)?;
         let token = format!("{token}{second}");
-        let mut seat = Seat { sandbox: which.clone(), id, token, generation: 0 };
-        let kept = self.kept().await;
-        let reopened = match kept {
-            Ok(None) if self.unsaved_runs() == 0 => None,
-            Ok(None) => Some(Reopened { unsaved_runs: self.unsaved_runs(), ..Reopened::default() }),
-            Ok(Some((stamp, bytes))) => {
+        let seat = Seat { sandbox: which.clone(), id, token };
+        let reopened = match self.kept().await? {
+            None if self.unsaved_runs() == 0 => None,
+            None => Some(Reopened { unsaved_runs: self.unsaved_runs(), ..Reopened::default() }),
+            Some((stamp, bytes)) => {
                 let orders = self.orders(guest, context, &seat.token);
-                let (restored, generation) =
-                    self.put_back(&orders, &seat.directory(), &bytes).await?;
-                seat.generation = generation;
+                let directory = seat.directory();
+                let put_back = self.put_back(&orders, &directory, &bytes).await;
+                if put_back.is_err() {
+                    transfer::clear(guest, &directory).await;
+                }
+                let restored = put_back?;
                 let unsaved_runs = self.row.totals.runs.saturating_sub(stamp.run);
                 Some(Reopened { as_of_run: stamp.run, unsaved_runs, ..restored })
             }
-            Err(error) => return Err(error),
         };
         let orders = self.orders(guest, context, &seat.token);
         if reopened.as_ref().is_none_or(|back| back.as_of_run == 0) && self.keeper.comes_first() {
@@ -336,7 +345,7 @@ impl Owner {
         let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
         let expected = self.saved.as_ref().map_or(0, |saved| saved.version);
         match read {
-            Ok(None) if expected == 0 => Ok(None),
+            Ok(None) if self.saved.as_ref().is_none_or(|saved| saved.is_none) => Ok(None),
             Ok(None) => Err(NotebookError::Damaged { why: "it is not there any more".to_owned() }),
             Ok(Some((stamp, _))) if stamp.version < expected => {
                 let why = format!("it is version {}, and {expected} was written", stamp.version);
@@ -355,133 +364,47 @@ impl Owner {
         orders: &Orders<'_>,
         directory: &str,
         bytes: &[u8],
-    ) -> Result<(Reopened, u64), NotebookError> {
+    ) -> Result<Reopened, NotebookError> {
         let manifest = Manifest::parse(bytes)?;
         let damaged = transfer::put(orders.guest, directory, &self.vault, bytes, &manifest).await?;
         orders.install().await?;
         let restored = orders.restore(directory).await?;
+        if restored.state != "restored" {
+            let state: String = restored.state.chars().take(STATE_CHARS_MAX).collect();
+            return Err(NotebookError::Damaged { why: format!("its keeper found it {state:?}") });
+        }
         let told = manifest.tell(&damaged);
-        let is_damaged = |name: &str| {
-            told.unavailable.iter().any(|away| away.name == name && away.reason == DAMAGE)
-        };
-        let unavailable = restored.unavailable.iter().map(|away| {
-            let name = &away.name;
-            if is_damaged(name) {
-                Unavailable { name: name.clone(), reason: DAMAGE.to_owned() }.clipped()
+        let broken: HashSet<_> = told
+            .unavailable
+            .iter()
+            .filter(|away| away.reason == DAMAGE)
+            .map(|away| away.name.as_str())
+            .collect();
+        let unavailable = restored.unavailable.iter().take(NAMES_MAX).map(|away| {
+            if broken.contains(away.name.as_str()) {
+                Unavailable { name: away.name.clone(), reason: DAMAGE.to_owned() }.clipped()
             } else {
                 away.clipped()
             }
         });
-        let failure = (restored.state != "restored").then(|| {
-            format!(
-                "the keeper found the state to be {:?}",
-                restored.state.chars().take(40).collect::<String>()
-            )
-        });
-        let reopened = Reopened {
+        Ok(Reopened {
             restored: restored.names,
-            lost: restored.lost.iter().map(super::manifest::LostName::clipped).collect(),
-            depends: restored.depends.iter().map(super::manifest::Dependent::clipped).collect(),
+            lost: restored
+                .lost
+                .iter()
+                .take(NAMES_MAX)
+                .map(super::manifest::LostName::clipped)
+                .collect(),
+            depends: restored
+                .depends
+                .iter()
+                .take(NAMES_MAX)
+                .map(super::manifest::Dependent::clipped)
+                .collect(),
             unavailable: unavailable.collect(),
             directory_lost: restored.cwd,
-            failure,
             ..Reopened::default()
-        };
-        Ok((reopened, manifest.generation))
-    }
-
-    /// Orders a save. What comes of it is [`Owner::end_save`]'s.
-    async fn begin_save(&mut self) -> Result<(), NotebookError> {
-        // Should it fail, the next run or whoever asks tries again; by itself it would fail for ever.
-        self.dirty = None;
-        let ordered = self.order_save().await;
-        if let Err(error) = &ordered {
-            self.trouble(&format!("its variables: {error}"));
-        }
-        ordered
-    }
-
-    /// Of an interpreter that is gone there is nothing to save.
-    async fn order_save(&mut self) -> Result<(), NotebookError> {
-        let Some(seat) = self.seat.clone() else { return Ok(()) };
-        let registry = &self.inner.registry;
-        let Ok(record) = registry.get(&seat.sandbox) else { return Ok(()) };
-        if record.id != seat.id || record.state.is_over() {
-            return Ok(());
-        }
-        let guest = registry.guest(&seat.sandbox)?;
-        let context = self.context(&seat.sandbox);
-        let directory = seat.directory();
-        let orders = self.orders(&guest, &context, &seat.token);
-        let mut state = orders.save(&directory).await?;
-        if state == BegunState::Bare {
-            orders.install().await?;
-            state = orders.save(&directory).await?;
-        }
-        match state {
-            BegunState::Started | BegunState::Done => {}
-            BegunState::Foreign => return Ok(()),
-            BegunState::Again | BegunState::Bare => {
-                return Err(NotebookError::NotSaved {
-                    what: "a save before it is still under way".to_owned(),
-                });
-            }
-        }
-        let (run, vault) = (self.row.totals.runs, self.vault.clone());
-        let version = self.saved.as_ref().map_or(0, |saved| saved.version) + 1;
-        let stamp = Stamp { version, run };
-        let generation = seat.generation;
-        let task = tokio::spawn(async move {
-            transfer::fetch(&guest, &directory, generation, &vault, stamp).await
-        });
-        self.saving = Some(Saving { run, version, task });
-        Ok(())
-    }
-
-    async fn end_save(
-        &mut self,
-        fetched: Result<Fetched, NotebookError>,
-    ) -> Result<(), NotebookError> {
-        let Some(Saving { run, version, .. }) = self.saving.take() else { return Ok(()) };
-        let fetched = match fetched {
-            Ok(fetched) => fetched,
-            Err(error) => {
-                self.trouble(&format!("its variables: {error}"));
-                return Err(error);
-            }
-        };
-        let saved =
-            Saved { version, run, saved_ms: now_ms(), bytes: fetched.bytes, kept: fetched.kept };
-        if let Some(seat) = &mut self.seat {
-            seat.generation = fetched.generation;
-            let text = serde_json::to_string(seat).unwrap_or_default();
-            self.inner.store.set_seat(&self.row.namespace, &self.row.id, Some(text)).await?;
-        }
-        let text = serde_json::to_string(&saved).unwrap_or_default();
-        self.saved = Some(saved);
-        self.inner.store.set_saved(&self.row.namespace, &self.row.id, text).await?;
-        Ok(())
-    }
-
-    /// Waits for a save that is under way.
-    async fn settle(&mut self) {
-        if self.saving.is_some() {
-            let fetched = joined(&mut self.saving).await;
-            let _ = self.end_save(fetched).await;
-        }
-    }
-
-    /// Saves what is not saved, and waits for it.
-    async fn save(&mut self) -> Result<Saved, NotebookError> {
-        self.settle().await;
-        if self.dirty.is_some() || self.unsaved_runs() > 0 {
-            self.begin_save().await?;
-            if self.saving.is_some() {
-                let fetched = joined(&mut self.saving).await;
-                self.end_save(fetched).await?;
-            }
-        }
-        Ok(self.saved.clone().unwrap_or_default())
+        })
     }
 
     fn unsaved_runs(&self) -> u64 {
@@ -490,30 +413,53 @@ impl Owner {
     }
 
     async fn reset(&mut self) -> Result<(), NotebookError> {
-        self.settle().await;
-        self.dirty = None;
-        if let Some(seat) = self.seat.take()
-            && let Ok(guest) = self.inner.registry.guest(&seat.sandbox)
-        {
-            transfer::clear(&guest, &seat.directory()).await;
-            let context = self.context(&seat.sandbox).context;
-            let closed = guest.close_context(&context).await;
-            if let Err(error) = closed
-                && error.fault_code() != Some(protocol::FaultCode::NotFound)
-            {
-                return Err(error.into());
-            }
+        if let Some(saving) = self.saving.take() {
+            saving.task.abort();
+            // What it was writing is written or is not, and no more comes.
+            let _ = saving.task.await;
         }
-        self.vault.remove().map_err(SealError::from)?;
-        self.saved = Some(Saved {
-            version: 0,
-            run: self.row.totals.runs,
-            saved_ms: now_ms(),
-            ..Saved::default()
-        });
-        let text = serde_json::to_string(&self.saved).unwrap_or_default();
-        self.inner.store.set_saved(&self.row.namespace, &self.row.id, text).await?;
+        (self.dirty, self.untold) = (None, None);
+        self.leave_seat().await?;
+        self.vault.clear().map_err(SealError::from)?;
+        // The count goes on, so that nothing from before is taken for what is kept.
+        let version = self.saved.as_ref().map_or(0, |saved| saved.version) + 1;
+        let run = self.row.totals.runs;
+        let none = Saved { version, run, saved_ms: now_ms(), is_none: true, ..Saved::default() };
+        self.write_saved(none).await?;
+        Ok(())
+    }
+
+    /// Closes the notebook's context where it is, if that is still there.
+    async fn leave_seat(&mut self) -> Result<(), NotebookError> {
+        let Some(seat) = &self.seat else { return Ok(()) };
+        match self.inner.registry.guest(&seat.sandbox) {
+            Ok(guest) => {
+                transfer::clear(&guest, &seat.directory()).await;
+                close(&guest, &self.context(&seat.sandbox)).await?;
+            }
+            // It takes the context with it.
+            Err(SandboxError::NotFound { .. } | SandboxError::NotRunning { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.seat = None;
         self.inner.store.set_seat(&self.row.namespace, &self.row.id, None).await?;
+        Ok(())
+    }
+
+    async fn move_to(&mut self, place: Place) -> Result<(), NotebookError> {
+        if place == self.place {
+            return Ok(());
+        }
+        // What cannot be saved is said by the next opening.
+        let _ = self.save().await;
+        // A place that is out of reach must not keep it from leaving.
+        let _ = self.leave_seat().await;
+        let _ = self.place.leave(&self.inner.registry).await;
+        (self.seat, self.dirty) = (None, None);
+        self.inner.store.set_seat(&self.row.namespace, &self.row.id, None).await?;
+        let text = serde_json::to_string(&place).unwrap_or_default();
+        self.inner.store.set_place(&self.row.namespace, &self.row.id, text).await?;
+        self.place = place;
         Ok(())
     }
 
@@ -530,16 +476,9 @@ impl Owner {
         Ok(())
     }
 
-    async fn compiled(&mut self, clear: bool) -> Result<u64, NotebookError> {
-        let Some(seat) = self.seat.clone() else { return Ok(0) };
-        // An interpreter that is gone has none.
-        let Ok(guest) = self.inner.registry.guest(&seat.sandbox) else { return Ok(0) };
-        let context = self.context(&seat.sandbox);
-        self.orders(&guest, &context, &seat.token).compiled(clear).await
-    }
-
     async fn remove(&mut self) -> Result<(), NotebookError> {
         self.reset().await?;
+        self.vault.remove().map_err(SealError::from)?;
         self.place.leave(&self.inner.registry).await?;
         self.inner.store.remove_notebook(&self.row.namespace, &self.row.id).await?;
         Ok(())
@@ -567,13 +506,13 @@ impl Owner {
     }
 }
 
-/// The end of a save; never without one.
-async fn joined(saving: &mut Option<Saving>) -> Result<Fetched, NotebookError> {
-    match saving {
-        Some(saving) => (&mut saving.task).await.unwrap_or_else(|error| {
-            Err(NotebookError::NotSaved { what: format!("the bridge gave it up: {error}") })
-        }),
-        None => std::future::pending().await,
+/// Closes a context, if it is there.
+async fn close(guest: &Guest, context: &protocol::repl::OpenContext) -> Result<(), NotebookError> {
+    match guest.close_context(&context.context).await {
+        Err(error) if error.fault_code() != Some(protocol::FaultCode::NotFound) => {
+            Err(error.into())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -19,7 +19,7 @@ use ring::hkdf;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::limits::SEALED_CHUNK_BYTES;
-use crate::config::{PRIVATE_FILE, write_durably};
+use crate::config::PRIVATE_FILE;
 
 const MAGIC: &[u8; 8] = b"BURROW\x01\n";
 const KEY_BYTES: usize = 32;
@@ -70,11 +70,20 @@ impl SealKey {
 fn make(path: &Path) -> Result<Vec<u8>, SealError> {
     let mut bytes = vec![0; KEY_BYTES];
     SystemRandom::new().fill(&mut bytes).map_err(|_| SealError::Random)?;
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
-    else {
-        return Err(io::Error::from(io::ErrorKind::InvalidFilename).into());
-    };
-    write_durably(directory, name, &bytes)?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(&name)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    // Another bridge of this directory may be at the same: the first one's key is both's.
+    let placed = fs::hard_link(&name, path);
+    fs::remove_file(&name)?;
+    match placed {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(fs::read(path)?),
+        placed => placed?,
+    }
     Ok(bytes)
 }
 

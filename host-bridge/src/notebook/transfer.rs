@@ -23,21 +23,19 @@ const READABLE_BY_OWNER: u32 = 0o600;
 /// What was brought into safety.
 #[derive(Debug)]
 pub struct Fetched {
-    /// The keeper's own count.
-    pub generation: u64,
     pub bytes: u64,
     pub kept: Kept,
 }
 
-/// Waits for the state behind `generation`, and brings it into the vault.
+/// Waits for the state that the save of this mark writes, and brings it into the vault.
 pub async fn fetch(
     guest: &Guest,
     directory: &str,
-    generation: u64,
+    mark: &str,
     vault: &Vault,
     stamp: Stamp,
 ) -> Result<Fetched, NotebookError> {
-    let (bytes, manifest) = written(guest, directory, generation).await?;
+    let (bytes, manifest) = written(guest, directory, mark).await?;
     let mut digests = HashSet::new();
     for group in &manifest.groups {
         if !digests.insert(group.digest.clone()) || vault.has(&group.digest) {
@@ -50,17 +48,20 @@ pub async fn fetch(
             left = left.checked_sub(piece.len() as u64).ok_or_else(wrong_size)?;
             Ok(keeping.write(piece)?)
         };
-        read(guest, &path, take).await?;
+        match read(guest, &path, take).await {
+            // What could not be loaded, and is not here either, is told as that.
+            Err(error) if is_missing(&error) && group.unavailable.is_some() => continue,
+            read => read?,
+        }
         if left > 0 {
             return Err(wrong_size());
         }
         blocking(move || keeping.finish()).await?;
     }
-    let (bytes_kept, generation, kept) =
-        (manifest.bytes(), manifest.generation, manifest.tell(&[]));
+    let (bytes_kept, kept) = (manifest.bytes(), manifest.tell(&[]));
     let vault = vault.clone();
     blocking(move || vault.commit(stamp, &bytes, &digests)).await?;
-    Ok(Fetched { generation, bytes: bytes_kept, kept })
+    Ok(Fetched { bytes: bytes_kept, kept })
 }
 
 /// Puts a state into a directory of the guest. Files that do not open are left out, and returned.
@@ -76,6 +77,8 @@ pub async fn put(
     for group in &manifest.groups {
         if done.insert(&group.digest) && !put_one(guest, directory, vault, &group.digest).await? {
             damaged.push(group.digest.clone());
+            // What is broken must not be taken for kept when the same value is made again.
+            let _ = vault.forget(&group.digest);
         }
     }
     let mut upload = guest.write_file(target(directory, MANIFEST))?;
@@ -122,11 +125,12 @@ pub async fn clear(guest: &Guest, directory: &str) {
     let _ = guest.remove(Remove { path: directory.into(), recursive: true }).await;
 }
 
-/// The newest manifest, once it is newer than `generation`.
+/// The manifest, once it is the one of this mark: that of a save before may be newer than what was
+/// known of it.
 async fn written(
     guest: &Guest,
     directory: &str,
-    generation: u64,
+    mark: &str,
 ) -> Result<(Vec<u8>, Manifest), NotebookError> {
     let (began, mut is_dead) = (Instant::now(), false);
     let (manifest, attempt) = (format!("{directory}/{MANIFEST}"), format!("{directory}/{ATTEMPT}"));
@@ -136,7 +140,7 @@ async fn written(
         let under_way = read_small(guest, &attempt, ATTEMPT_BYTES_MAX).await?;
         if let Some(bytes) = read_small(guest, &manifest, MANIFEST_BYTES_MAX).await? {
             let read = Manifest::parse(&bytes)?;
-            if read.generation > generation {
+            if read.mark == mark {
                 return Ok((bytes, read));
             }
         }
@@ -198,13 +202,14 @@ async fn read_small(
     };
     match read(guest, path, take).await {
         Ok(()) => Ok(Some(whole)),
-        Err(NotebookError::Guest(error))
-            if error.fault_code() == Some(protocol::FaultCode::NotFound) =>
-        {
-            Ok(None)
-        }
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn is_missing(error: &NotebookError) -> bool {
+    let NotebookError::Guest(error) = error else { return false };
+    error.fault_code() == Some(protocol::FaultCode::NotFound)
 }
 
 async fn read(

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::limits::HEARD_BYTES_MAX;
 use super::manifest::{Dependent, LostName, Unavailable};
-use crate::sandbox::SandboxRef;
+use crate::sandbox::{Activity, SandboxRef};
 use crate::store::history::RunRow;
 
 /// What a run is begun with.
@@ -28,6 +28,8 @@ pub struct Turn {
     pub number: u64,
     /// What was brought back, if the interpreter is another than the last run's.
     pub reopened: Option<Reopened>,
+    /// Keeps its sandbox from being idle.
+    pub(super) _activity: Option<Activity>,
     pub(super) heard: Heard,
     pub(super) over: Option<oneshot::Sender<Over>>,
 }
@@ -45,8 +47,6 @@ pub struct Reopened {
     pub unavailable: Vec<Unavailable>,
     /// Why the working directory is not what it was.
     pub directory_lost: Option<String>,
-    /// Why nothing could be brought back.
-    pub failure: Option<String>,
 }
 
 /// The end of a turn, and who waits until it is written down.
@@ -56,6 +56,7 @@ pub(super) type Over = (Heard, Option<oneshot::Sender<()>>);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     ask: Ask,
+    has_begun: bool,
     started_ms: u64,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -65,6 +66,11 @@ pub(super) struct Heard {
 }
 
 impl Turn {
+    /// Says that the run is asked for. A turn that ends before that was none.
+    pub fn begin(&mut self) {
+        self.heard.has_begun = true;
+    }
+
     pub fn hear(&mut self, event: &Event) {
         self.heard.hear(&event.what);
     }
@@ -112,6 +118,10 @@ impl Heard {
         }
     }
 
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Whether the interpreter may have other variables than before.
     pub fn may_have_changed(&self) -> bool {
         !matches!(
@@ -133,7 +143,7 @@ impl Heard {
             notebook,
             number: 0,
             started_ms: self.started_ms,
-            duration_us: finished.map_or(0, |finished| finished.duration_us),
+            duration_us: finished.map_or(0, |finished| finished.duration_us.min(DURATION_US_MAX)),
             status: status.to_owned(),
             code_bytes: code.len() as u64,
             code_digest: hexadecimal(digest(&SHA256, code.as_bytes()).as_ref()),
@@ -152,6 +162,9 @@ impl Heard {
         }
     }
 }
+
+/// The guest says how long a run took; longer than a year none is.
+const DURATION_US_MAX: u64 = 366 * 24 * 3600 * 1_000_000;
 
 /// How a run went, in the words of the API, and what is to be said of it.
 fn status(end: Option<&RunEnd>) -> (&'static str, Option<String>) {

@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -32,6 +33,8 @@ pub struct Vault {
     key: SealKey,
     /// Whose it is, sealed with each file.
     whose: String,
+    /// Held by whatever works on it, to its last write.
+    lock: Option<Arc<Flock<File>>>,
 }
 
 /// What stands before the guest's manifest.
@@ -47,16 +50,17 @@ pub struct Stamp {
 impl Vault {
     pub fn new(paths: &Paths, key: SealKey, namespace: &Name, id: &Name) -> Self {
         let directory = paths.notebooks().join(namespace.as_str()).join(id.as_str());
-        Self { directory, key, whose: format!("{namespace}/{id}") }
+        Self { directory, key, whose: format!("{namespace}/{id}"), lock: None }
     }
 
-    /// Keeps other bridges of these directories away from the notebook.
-    pub fn lock(&self) -> Result<Option<Flock<File>>, SealError> {
+    /// The same for as long as a clone of it lives without others, in this bridge or another of these
+    /// directories; `None` while there is one.
+    pub fn lock(&self) -> Result<Option<Self>, SealError> {
         make_private_directory(&self.directory)?;
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).mode(PRIVATE_FILE);
         match Flock::lock(file.open(self.directory.join(LOCK))?, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Some(lock)),
+            Ok(lock) => Ok(Some(Self { lock: Some(Arc::new(lock)), ..self.clone() })),
             Err((_, Errno::EWOULDBLOCK)) => Ok(None),
             Err((_, errno)) => Err(io::Error::from(errno).into()),
         }
@@ -71,7 +75,8 @@ impl Vault {
         make_private_directory(&self.directory)?;
         let new = self.directory.join(NEW);
         let sealing = Sealing::begin(&self.key, &new, &self.place(digest))?;
-        Ok(Keeping { sealing, new, path: self.directory.join(digest) })
+        let path = self.directory.join(digest);
+        Ok(Keeping { sealing, new, path, _lock: self.lock.clone() })
     }
 
     pub fn open(&self, digest: &str) -> Result<Opening, SealError> {
@@ -116,6 +121,21 @@ impl Vault {
         Ok(Some((stamp, manifest)))
     }
 
+    /// Forgets one file, so that it is fetched anew if it is made again.
+    pub fn forget(&self, digest: &str) -> io::Result<()> {
+        fs::remove_file(self.directory.join(digest))
+    }
+
+    /// Forgets the state, and stays locked.
+    pub fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)?.flatten() {
+            if entry.file_name() != LOCK {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets all of it.
     pub fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.directory) {
@@ -134,6 +154,7 @@ pub struct Keeping {
     sealing: Sealing,
     new: PathBuf,
     path: PathBuf,
+    _lock: Option<Arc<Flock<File>>>,
 }
 
 impl Keeping {
@@ -204,8 +225,12 @@ mod tests {
         keep(&vault, TWO, b"two");
         let stamp = Stamp { version: 2, run: 4 };
         vault.commit(stamp, b"{}", &digests(&[TWO])).unwrap();
+        let lock = vault.lock().unwrap();
+        assert!(lock.is_some() && vault.lock().unwrap().is_none(), "there is one of it");
         assert!(!vault.has(ONE));
         assert_eq!(vault.open(TWO).unwrap().whole(10).unwrap(), b"two");
+        vault.clear().unwrap();
+        assert!(vault.state().unwrap().is_none() && vault.lock().unwrap().is_none());
         vault.remove().unwrap();
         vault.remove().unwrap();
         assert!(vault.state().unwrap().is_none());

@@ -126,12 +126,24 @@ fn add(connection: &Connection, run: &RunRow) -> Result<Option<u64>, StoreError>
 
 /// The same for who has the file open by [`read`](super::read).
 pub fn history(connection: &Connection, asked: &Asked) -> Result<Vec<RunRow>, StoreError> {
-    let mut rows = connection.prepare_cached(
-        "SELECT * FROM runs WHERE (?1 IS NULL OR namespace = ?1) \
-         AND (?2 IS NULL OR notebook = ?2) AND (NOT ?3 OR status <> 'ok') \
-         AND (?4 IS NULL OR number < ?4) AND started_ms >= ?5 \
-         ORDER BY started_ms DESC, number DESC LIMIT ?6",
-    )?;
+    // Each question has an index of its own: others wait for the same thread.
+    let mut rows = connection.prepare_cached(match (&asked.namespace, &asked.notebook) {
+        (Some(_), Some(_)) => {
+            "SELECT * FROM runs WHERE namespace = ?1 AND notebook = ?2 \
+             AND (NOT ?3 OR status <> 'ok') AND number < coalesce(?4, 9223372036854775807) \
+             AND started_ms >= ?5 ORDER BY number DESC LIMIT ?6"
+        }
+        (Some(_), None) => {
+            "SELECT * FROM runs WHERE namespace = ?1 AND (?2 IS NULL) \
+             AND (NOT ?3 OR status <> 'ok') AND (?4 IS NULL) AND started_ms >= ?5 \
+             ORDER BY started_ms DESC, number DESC LIMIT ?6"
+        }
+        _ => {
+            "SELECT * FROM runs WHERE (?1 IS NULL) AND (?2 IS NULL OR notebook = ?2) \
+             AND (NOT ?3 OR status <> 'ok') AND (?4 IS NULL) AND started_ms >= ?5 \
+             ORDER BY started_ms DESC, number DESC LIMIT ?6"
+        }
+    })?;
     let found = rows.query_map(
         params![
             asked.namespace,

@@ -19,6 +19,8 @@ pub struct NotebookRow {
     pub seat: Option<String>,
     /// What of them is on disk.
     pub saved: Option<String>,
+    /// The last run that is in it.
+    pub saved_run: u64,
     pub totals: Totals,
 }
 
@@ -80,15 +82,17 @@ impl Store {
         self.call(move |connection| find(connection, &namespace, &id)).await
     }
 
-    /// Those of one namespace, or of all, in the order of their names.
+    /// Those of one namespace, or of all, in the order of their names, without what is saved of them:
+    /// that may be much.
     pub async fn notebooks(
         &self,
         namespace: Option<String>,
     ) -> Result<Vec<NotebookRow>, StoreError> {
         self.call(move |connection| {
             let mut asked = connection.prepare_cached(
-                "SELECT * FROM notebooks WHERE ?1 IS NULL OR namespace = ?1 \
-                 ORDER BY namespace, id",
+                "SELECT namespace, id, language, created_ms, used_ms, place, seat, NULL AS saved, \
+                 saved_run, runs, runs_us, cache_hits, cache_misses FROM notebooks \
+                 WHERE ?1 IS NULL OR namespace = ?1 ORDER BY namespace, id",
             )?;
             let rows = asked.query_map([namespace], read)?;
             rows.map(|row| row.map_err(StoreError::from)).collect()
@@ -131,13 +135,15 @@ impl Store {
         namespace: &str,
         id: &str,
         saved: String,
+        saved_run: u64,
     ) -> Result<(), StoreError> {
-        self.set(
-            namespace,
-            id,
-            "UPDATE notebooks SET saved = ?3 WHERE namespace = ?1 AND id = ?2",
-            Some(saved),
-        )
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.call(move |connection| {
+            let order = "UPDATE notebooks SET saved = ?3, saved_run = ?4 \
+                 WHERE namespace = ?1 AND id = ?2";
+            connection.execute(order, params![namespace, id, saved, number(saved_run)])?;
+            Ok(())
+        })
         .await
     }
 
@@ -187,6 +193,7 @@ fn read(row: &Row<'_>) -> Result<NotebookRow, rusqlite::Error> {
         place: row.get("place")?,
         seat: row.get("seat")?,
         saved: row.get("saved")?,
+        saved_run: count(row, "saved_run")?,
         totals: Totals {
             runs: count(row, "runs")?,
             runs_us: count(row, "runs_us")?,

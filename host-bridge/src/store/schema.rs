@@ -19,6 +19,7 @@ const STEPS: &[&str] = &[
         place TEXT NOT NULL,
         seat TEXT,
         saved TEXT,
+        saved_run INTEGER NOT NULL DEFAULT 0,
         runs INTEGER NOT NULL DEFAULT 0,
         runs_us INTEGER NOT NULL DEFAULT 0,
         cache_hits INTEGER NOT NULL DEFAULT 0,
@@ -49,7 +50,8 @@ const STEPS: &[&str] = &[
         PRIMARY KEY (namespace, notebook, number),
         FOREIGN KEY (namespace, notebook) REFERENCES notebooks (namespace, id) ON DELETE CASCADE
     ) STRICT;
-    CREATE INDEX runs_by_time ON runs (started_ms);",
+    CREATE INDEX runs_by_time ON runs (started_ms);
+    CREATE INDEX runs_by_namespace ON runs (namespace, started_ms);",
     // Artifacts: what each is called; its bytes are a file that has their digest for its name.
     "CREATE TABLE artifacts (
         number INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -37,6 +37,7 @@ fn notebook(id: &str) -> NotebookRow {
         place: "{}".to_owned(),
         seat: None,
         saved: None,
+        saved_run: 0,
         totals: Totals::default(),
     }
 }

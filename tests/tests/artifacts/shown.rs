@@ -67,8 +67,9 @@ fn an_offered_path_that_is_no_file_is_left_out_with_its_reason() {
 
 #[test]
 fn figures_of_the_common_libraries_are_kept() {
-    let packages = ["matplotlib", "pillow", "pandas", "plotly", "numpy"];
-    let Some(home) = tests::libraries::python_with("displays", &packages) else { return };
+    let Some(home) = tests::libraries::python_with("displays", &tests::libraries::SCIENCE) else {
+        return;
+    };
     let (_server, client) = open();
     let path = |below: &str| home.join(below).to_string_lossy().into_owned();
     let open = json!({

@@ -10,7 +10,7 @@ use super::results::Results;
 use crate::api::Api;
 use crate::api::caller::Caller;
 use crate::api::problem::{Code, Problem};
-use crate::api::v1::{CreateSandbox, spec_of};
+use crate::api::v1::{CreateSandbox, OwnSandbox, spec_of};
 use crate::machine::{BoxId, MachineKind};
 use crate::sandbox::{Name, Registry, SandboxError, SandboxRef, State};
 
@@ -107,6 +107,15 @@ impl Session {
             return Err(error.into());
         }
         Ok((which, note))
+    }
+
+    /// What a notebook's own sandbox shall be.
+    pub fn own_sandbox(&self) -> OwnSandbox {
+        OwnSandbox {
+            image: self.wishes.image.clone(),
+            machine: self.wishes.machine.map(Into::into),
+            ..OwnSandbox::default()
+        }
     }
 
     /// The results that were cut.

@@ -14,12 +14,13 @@ use super::super::stream::Either;
 use super::runs::{InterruptRequest, Interrupted, RunEvent, RunRequest, RunResult, carry_turn};
 use super::sandboxes::spec_of;
 use crate::api::Api;
+use crate::api::caller::Caller;
 use crate::notebook::{Ask, Place, own_sandbox};
 use crate::sandbox::{Name, SandboxRef};
 
 pub use history::PastRun;
 use shape::{ForgetRequest, NotebookList, NotebooksQuery, OpenNotebook};
-pub use shape::{InNotebook, Notebook, Reopened, Stats};
+pub use shape::{InNotebook, Notebook, OwnSandbox, Reopened, Stats};
 
 pub fn operations() -> Vec<Operation> {
     let all = "/v1/notebooks";
@@ -160,23 +161,22 @@ async fn open(
     call.reaches(&namespace)?;
     let place = match (asked.sandbox, asked.spec) {
         (Some(_), Some(_)) => {
-            return Err(Problem::invalid(
-                "a notebook has a sandbox or a spec of its own, not both",
-            ));
+            let message = "a notebook has a sandbox or a spec of its own, not both";
+            return Err(Problem::new(Code::Conflict, message));
         }
         (Some(name), None) => {
             Some(Place::Sandbox(SandboxRef { namespace: namespace.clone(), name }))
         }
         (None, Some(spec)) => {
-            let name = own_sandbox(&namespace, &asked.name)?.name;
-            let spec = spec_of(&call.api, &call.caller, spec.named(namespace.clone(), name))?;
-            Some(Place::own(spec)?)
+            Some(usual_place(&call.api, &call.caller, &namespace, &asked.name, spec)?)
         }
         (None, None) => None,
     };
     let notebooks = call.api.notebooks()?;
     let language = asked.language.as_deref();
-    let (opened, _) = notebooks.open(&namespace, &asked.name, language, place).await?;
+    let usual =
+        usual_place(&call.api, &call.caller, &namespace, &asked.name, OwnSandbox::default())?;
+    let (opened, _) = notebooks.open(&namespace, &asked.name, language, place, usual).await?;
     Ok(Reply(opened.into()))
 }
 
@@ -211,7 +211,8 @@ async fn run(
     // A notebook keeps what its runs leave.
     request.artifacts = call.api.kept().is_some();
     let notebooks = call.api.notebooks()?.clone();
-    notebooks.open(&namespace, &id, request.language.as_deref(), None).await?;
+    let usual = usual_place(&call.api, &call.caller, &namespace, &id, OwnSandbox::default())?;
+    notebooks.open(&namespace, &id, request.language.as_deref(), None, usual).await?;
     let ask = Ask {
         code: request.code.clone(),
         cache_key: request.cache_key.clone(),
@@ -254,6 +255,19 @@ async fn forget(call: Call, _: Nothing, Json(asked): Json<ForgetRequest>) -> Res
 async fn stats(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Stats>, Problem> {
     let (namespace, id) = call.notebook()?;
     Ok(Reply(stats_of(&call.api, &namespace, &id).await?))
+}
+
+/// A sandbox of a notebook's own, by what is asked for and the defaults of this server.
+pub fn usual_place(
+    api: &Api,
+    caller: &Caller,
+    namespace: &Name,
+    id: &Name,
+    asked: OwnSandbox,
+) -> Result<Place, Problem> {
+    let name = own_sandbox(namespace, id)?.name;
+    let spec = spec_of(api, caller, asked.named(namespace.clone(), name))?;
+    Ok(Place::own(spec)?)
 }
 
 /// See [`Stats`].

@@ -150,7 +150,8 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
                 "a session has an interpreter of its own; leave `context` out",
             ));
         }
-        let turn = enter(&work, id, asked.sandbox.as_deref(), wanted, &asked.code).await?;
+        let turn =
+            enter(&work, id, asked.sandbox.as_deref(), wanted, &asked.code, give_up_at).await?;
         let inside = work.api.inside(turn.which.clone())?;
         let ask = RunCode::new(turn.context.clone(), asked.code);
         (inside, None, ask, Some(turn))
@@ -166,6 +167,9 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let capture = kept::begin(&work.api, &inside, &scene).await;
     let progress = Progress::begin(&work.context, limit);
     let run = inside.guest.run_code_now(ask)?;
+    if let Some(turn) = &mut turn {
+        turn.begin();
+    }
     let capture = match (capture, &turn, &asked.session_id) {
         (Some(capture), Some(turn), Some(id)) => Some(capture.of_notebook(id, turn.number)),
         (capture, ..) => capture,

@@ -3,10 +3,11 @@
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::api::mcp::tool::{Answer, Effect, Entry, Work, tool};
-use crate::api::problem::Problem;
-use crate::api::v1::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of};
+use crate::api::problem::{Code, Problem};
+use crate::api::v1::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of, usual_place};
 use crate::keys::Access;
 use crate::notebook::{Ask, Place, Turn};
 use crate::sandbox::Name;
@@ -63,12 +64,14 @@ struct List {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Which {
+    /// The session, by its name.
     session_id: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HistoryOf {
+    /// The session, by its name.
     session_id: String,
     /// At most so many runs; 20 when left out.
     #[serde(default)]
@@ -94,6 +97,7 @@ struct Ran {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Removed {
+    /// The session, by its name.
     session_id: String,
 }
 
@@ -139,6 +143,7 @@ pub async fn enter(
     sandbox: Option<&str>,
     language: Option<&str>,
     code: &str,
+    give_up_at: Instant,
 ) -> Result<Turn, Problem> {
     let id = named(id)?;
     let mut namespace = namespace(work)?;
@@ -147,9 +152,19 @@ pub async fn enter(
         namespace.clone_from(&which.namespace);
     }
     let notebooks = work.api.notebooks()?;
-    notebooks.open(&namespace, &id, language, place.map(Place::Sandbox)).await?;
+    let usual = usual_place(&work.api, &work.caller, &namespace, &id, work.session.own_sandbox())?;
+    notebooks.open(&namespace, &id, language, place.map(Place::Sandbox), usual).await?;
     let ask = Ask { code: code.to_owned(), cache_key: None, by_whom: work.caller.label() };
-    Ok(notebooks.enter(&namespace, &id, ask).await?)
+    tokio::select! {
+        turn = notebooks.enter(&namespace, &id, ask) => Ok(turn?),
+        () = work.context.ct.cancelled() => {
+            Err(Problem::new(Code::DeadlineExceeded, "the call was cancelled before its turn"))
+        }
+        () = tokio::time::sleep_until(give_up_at) => {
+            let message = "other runs of this session have taken all of the time";
+            Err(Problem::new(Code::DeadlineExceeded, message).hint("try again, with more of it"))
+        }
+    }
 }
 
 /// What models are told of a run's session.
@@ -170,8 +185,20 @@ fn words(id: &str, back: &Reopened) -> String {
     }
     let lost = back.lost.iter().map(|one| (&one.name, &one.reason));
     let away = back.unavailable.iter().map(|one| (&one.name, &one.reason));
-    let missing = lost.chain(away).take(NAMES_TOLD_MAX);
-    words.extend(missing.map(|(name, reason)| format!("{name} is not there: {reason}")));
+    let missing = lost.chain(away).map(|(name, reason)| format!("{name} is not there: {reason}"));
+    let depends = back
+        .depends
+        .iter()
+        .map(|one| format!("{} uses {}, which is not there", one.name, one.uses.join(", ")));
+    let mut all: Vec<_> = missing.chain(depends).collect();
+    let more = all.len().saturating_sub(NAMES_TOLD_MAX);
+    all.truncate(NAMES_TOLD_MAX);
+    words.extend(all);
+    if more > 0 {
+        words.push(format!("and {more} more of such"));
+    }
+    let directory = back.directory_lost.as_ref();
+    words.extend(directory.map(|why| format!("the directory is not what it was: {why}")));
     format!("[{}]", words.join("; "))
 }
 

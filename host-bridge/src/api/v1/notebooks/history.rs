@@ -35,7 +35,28 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Which runs.
+/// Which runs of one notebook.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotebookHistoryQuery {
+    /// Only runs before this number.
+    #[serde(default)]
+    #[schemars(range(max = u64::MAX))]
+    pub before: Option<u64>,
+    /// At most so many, of 1000 at most; 100 when left out.
+    #[serde(default)]
+    #[schemars(range(max = u64::MAX))]
+    pub limit: Option<u64>,
+    /// Only runs that began then or later.
+    #[serde(default)]
+    #[schemars(range(max = u64::MAX))]
+    pub since_ms: Option<u64>,
+    /// Only runs that did not end well.
+    #[serde(default)]
+    pub failed: bool,
+}
+
+/// Which runs of all notebooks.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryQuery {
@@ -46,10 +67,6 @@ pub struct HistoryQuery {
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub limit: Option<u64>,
-    /// Of one notebook, only runs before this number.
-    #[serde(default)]
-    #[schemars(range(max = u64::MAX))]
-    pub before: Option<u64>,
     /// Only runs that began then or later.
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
@@ -106,16 +123,21 @@ pub struct History {
 
 async fn of_notebook(
     call: Call,
-    Query(query): Query<HistoryQuery>,
+    Query(query): Query<NotebookHistoryQuery>,
     _: Nothing,
 ) -> Result<Reply<History>, Problem> {
     let (namespace, id) = call.notebook()?;
     let notebooks = call.api.notebooks()?;
     notebooks.get(&namespace, &id).await?;
-    if query.namespace.is_some() {
-        return Err(Problem::invalid("namespace: the path says it already"));
-    }
-    let asked = Asked { notebook: Some(id.to_string()), ..asked(Some(namespace), &query) };
+    let NotebookHistoryQuery { before, limit, since_ms, failed } = query;
+    let asked = Asked {
+        namespace: Some(namespace.to_string()),
+        notebook: Some(id.to_string()),
+        failed,
+        before,
+        since_ms: since_ms.unwrap_or_default(),
+        limit: limit.unwrap_or(LIMIT_DEFAULT),
+    };
     Ok(Reply(found(notebooks.history(asked).await?)))
 }
 
@@ -124,22 +146,16 @@ async fn of_all(
     Query(query): Query<HistoryQuery>,
     _: Nothing,
 ) -> Result<Reply<History>, Problem> {
-    let namespace = call.one_namespace(query.namespace.clone())?;
-    if query.before.is_some() {
-        return Err(Problem::invalid("before: numbers are those of one notebook; name it"));
-    }
-    Ok(Reply(found(call.api.notebooks()?.history(asked(namespace, &query)).await?)))
-}
-
-fn asked(namespace: Option<Name>, query: &HistoryQuery) -> Asked {
-    Asked {
-        namespace: namespace.map(|namespace| namespace.to_string()),
+    let HistoryQuery { namespace, limit, since_ms, failed } = query;
+    let asked = Asked {
+        namespace: call.one_namespace(namespace)?.map(|namespace| namespace.to_string()),
         notebook: None,
-        failed: query.failed,
-        before: query.before,
-        since_ms: query.since_ms.unwrap_or_default(),
-        limit: query.limit.unwrap_or(LIMIT_DEFAULT),
-    }
+        failed,
+        before: None,
+        since_ms: since_ms.unwrap_or_default(),
+        limit: limit.unwrap_or(LIMIT_DEFAULT),
+    };
+    Ok(Reply(found(call.api.notebooks()?.history(asked).await?)))
 }
 
 fn found(runs: Vec<RunRow>) -> History {

@@ -164,10 +164,6 @@ pub struct Reopened {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub directory_lost: Option<String>,
-    /// Why nothing could be brought back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub failure: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -205,8 +201,10 @@ pub struct Stats {
     pub cache_hit_ratio: f64,
     pub cache_hits: u64,
     pub cache_misses: u64,
-    /// Compiled forms that its interpreter keeps at the moment.
-    pub cached_compilations: u64,
+    /// Compiled forms that its interpreter keeps at the moment; absent while it is busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cached_compilations: Option<u64>,
     pub artifacts_count: u64,
 }
 
@@ -230,7 +228,7 @@ impl OwnSandbox {
 const IDLE_MS: u64 = notebook::limits::SANDBOX_IDLE.as_millis() as u64;
 
 impl Stats {
-    pub fn new(found: &notebook::Notebook, compiled: u64, artifacts: u64) -> Self {
+    pub fn new(found: &notebook::Notebook, compiled: Option<u64>, artifacts: u64) -> Self {
         let totals = found.totals;
         let ratio = |part: u64, whole: u64| {
             if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -257,7 +255,6 @@ impl Notebook {
 
 impl From<notebook::Notebook> for Notebook {
     fn from(found: notebook::Notebook) -> Self {
-        let saved_run = found.saved.as_ref().map_or(0, |saved| saved.run);
         Self {
             name: found.id,
             namespace: found.namespace,
@@ -267,7 +264,7 @@ impl From<notebook::Notebook> for Notebook {
             sandbox: found.sandbox.name.to_string(),
             own_sandbox: found.is_own,
             runs: found.totals.runs,
-            unsaved_runs: found.totals.runs.saturating_sub(saved_run),
+            unsaved_runs: found.totals.runs.saturating_sub(found.saved_run),
             saved: found.saved.map(SavedState::from),
         }
     }
@@ -302,7 +299,6 @@ impl From<BroughtBack> for Reopened {
             depends: back.depends.into_iter().map(Dependent::from).collect(),
             unavailable: back.unavailable.into_iter().map(Unavailable::from).collect(),
             directory_lost: back.directory_lost,
-            failure: back.failure,
         }
     }
 }

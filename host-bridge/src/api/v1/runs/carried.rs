@@ -126,7 +126,7 @@ impl Carried {
         request: RunRequest,
     ) -> Result<Self, Problem> {
         request.check()?;
-        let Beginning { api, inside, permit, memory, deadline, turn } = beginning;
+        let Beginning { api, inside, permit, memory, deadline, mut turn } = beginning;
         let open = match &turn {
             Some(in_turn) => in_turn.turn.context.clone(),
             None if request.cache_key.is_some() => {
@@ -167,6 +167,9 @@ impl Carried {
             aside: false,
         };
         let mut run = inside.guest.run_code_now(ask)?;
+        if let Some(in_turn) = &mut turn {
+            in_turn.turn.begin();
+        }
         let queued = run.queued().await?;
         let lines = request.stdin.as_deref().unwrap_or_default();
         let lines = lines.split_inclusive('\n').map(str::to_owned).collect();
