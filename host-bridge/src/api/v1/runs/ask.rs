@@ -6,7 +6,9 @@ use protocol::ContextName;
 use protocol::limits::INTERRUPT_GRACE;
 use protocol::repl::{self, OpenContext};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use super::limits::{GRACE_MAX, TIMEOUT_MAX};
 use crate::api::call::Inside;
@@ -46,7 +48,7 @@ pub struct RunRequest {
     #[serde(default)]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub grace: Grace,
     /// What the code reads when it asks for input, line by line.
     #[serde(default)]
@@ -85,6 +87,12 @@ pub struct Grace {
     pub firm_ms: Option<u64>,
 }
 
+/// An object and nothing else: a list of values would do, too, without the names that say what they are.
+fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
+    let fields = Map::<String, Value>::deserialize(deserializer)?;
+    serde_json::from_value(Value::Object(fields)).map_err(D::Error::custom)
+}
+
 /// What shall be ended.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -93,7 +101,7 @@ pub struct InterruptRequest {
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub run: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub grace: Grace,
 }
 
