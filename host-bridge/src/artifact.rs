@@ -28,7 +28,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
 
@@ -42,6 +41,7 @@ pub use limits::Limits;
 pub use offers::Offers;
 
 use crate::config::Paths;
+use crate::sandbox::now_ms;
 use crate::store::artifacts::{ArtifactRow, Kept, Quota, Usage, Which};
 use crate::store::{Store, StoreError};
 use blob::{Blobs, Whole};
@@ -243,11 +243,6 @@ fn open_content(blobs: &Blobs, row: &ArtifactRow) -> Result<File, ArtifactError>
 /// The time that so many milliseconds ago it was.
 pub fn before_ms(age_ms: u64) -> u64 {
     now_ms().saturating_sub(age_ms)
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -37,13 +37,13 @@ pub use turn::{Ask, Reopened, Turn};
 
 use crate::config::Paths;
 use crate::guest::contexts::open;
-use crate::sandbox::{Name, Registry, SandboxRef};
+use crate::sandbox::{Name, Registry, SandboxRef, now_ms};
 use crate::store::Store;
 use crate::store::history::{Asked, RunRow};
 use crate::store::notebooks::{Added, NotebookRow, Totals};
 use keeper::{Keeper, Orders};
 use limits::{CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
-use owner::{Order, Owner, Seat, now_ms};
+use owner::{Order, Owner, Seat};
 use seal::SealKey;
 use vault::Vault;
 
@@ -105,8 +105,8 @@ impl Notebooks {
         }))
     }
 
-    /// Makes a notebook, in its usual place unless another is given, or finds the one of that name, and
-    /// says whether it is new. One that is there is moved to another place when one is given.
+    /// Makes a notebook, in its usual place unless another is given, or finds the one of that name. One
+    /// that is there is moved to another place when one is given.
     pub async fn open(
         &self,
         namespace: &Name,
@@ -114,7 +114,7 @@ impl Notebooks {
         language: Option<&str>,
         place: Option<Place>,
         usual: Place,
-    ) -> Result<(Notebook, bool), NotebookError> {
+    ) -> Result<Notebook, NotebookError> {
         if id.as_str().len() > ID_BYTES_MAX {
             return Err(NotebookError::Name { id: id.to_string() });
         }
@@ -136,7 +136,7 @@ impl Notebooks {
             totals: Totals::default(),
         };
         match self.0.store.add_notebook(row.clone()).await? {
-            Added::Made => Ok((view(row)?, true)),
+            Added::Made => view(row),
             Added::Full { max } => {
                 Err(NotebookError::Full { namespace: namespace.to_string(), max })
             }
@@ -151,7 +151,7 @@ impl Notebooks {
                     self.ask(namespace, id, moved).await?;
                     found = self.0.row(&found.namespace, &found.id).await?;
                 }
-                Ok((view(found)?, false))
+                view(found)
             }
         }
     }
@@ -206,7 +206,7 @@ impl Notebooks {
     }
 
     /// How many compiled forms the interpreter has; with `clear` it lets go of them. Nothing is said
-    /// while it is busy, and nobody waits for that.
+    /// while it is busy with somebody's run, and nobody waits for that.
     pub async fn compiled(
         &self,
         namespace: &Name,
@@ -225,7 +225,9 @@ impl Notebooks {
         };
         match info.state {
             ContextState::Cold => return Ok(Some(0)),
-            ContextState::Idle => {}
+            ContextState::Idle if info.queued == 0 => {}
+            // Runs without a number are the host's own, as that of a save: short, and worth waiting for.
+            ContextState::Running if info.running.is_none() && info.queued == 0 => {}
             _ => return Ok(None),
         }
         let mut context = open(name, keeper.language());

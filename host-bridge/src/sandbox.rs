@@ -46,6 +46,7 @@ pub use one_shot::{OneShot, one_shot};
 pub use page::{Filter, Page};
 pub use presence::Activity;
 pub use record::Record;
+pub(crate) use record::now_ms;
 pub use recorder::HOLDER as RECORDED_HOLDER;
 pub use registry::{Registry, Until};
 pub use snapshot::Snapshot;

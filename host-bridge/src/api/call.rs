@@ -82,6 +82,17 @@ impl Call {
         Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
     }
 
+    /// The one namespace that is asked for; `None` for all of a key that reaches all.
+    pub fn one_namespace(&self, asked: Option<Name>) -> Result<Option<Name>, Problem> {
+        match (asked, self.caller.only_namespace()) {
+            (Some(namespace), _) => {
+                self.reaches(&namespace)?;
+                Ok(Some(namespace))
+            }
+            (None, own) => Ok(own.cloned()),
+        }
+    }
+
     /// The running sandbox that the path names.
     pub fn inside(&self) -> Result<Inside, Problem> {
         self.api.inside(self.which()?)

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::SessionId;
 use tokio::sync::{Notify, watch};
@@ -14,7 +13,7 @@ use super::listening::Listening;
 use super::note::Note;
 use super::tail::SharedTail;
 use super::{App, AppError, AppName, Kind, State};
-use crate::sandbox::{BoxId, Record, SandboxRef};
+use crate::sandbox::{BoxId, Record, SandboxRef, now_ms};
 
 /// How the names of apps' sessions begin.
 const SESSION_PREFIX: &str = "app";
@@ -235,9 +234,4 @@ fn free_name(entries: &Entries, record: &Record, kind: Kind) -> AppName {
         let _ = write!(name, "-{number}");
     }
     name.parse().expect("kinds and numbers are names")
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

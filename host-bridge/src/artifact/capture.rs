@@ -12,10 +12,10 @@ use super::left_out::{LeftOut, LeftOuts, Reason, clip};
 use super::limits::{CAPTURE_TIME_MAX, CLOCK_SLACK, NAME_BYTES_MAX, PATH_BYTES_MAX};
 use super::listing::{Found, Listing};
 use super::offers::{Figure, Offers};
-use super::{Artifacts, copy, glob, now_ms};
+use super::{Artifacts, copy, glob};
 use crate::guest::Guest;
 use crate::mime;
-use crate::sandbox::Name;
+use crate::sandbox::{Name, now_ms};
 use crate::store::artifacts::ArtifactRow;
 
 /// Where the artifacts of a sandbox are put by who means to.

@@ -18,7 +18,6 @@ mod save;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -37,7 +36,7 @@ use super::vault::{Stamp, Vault};
 use crate::guest::Guest;
 use crate::guest::contexts::open;
 use crate::machine::BoxId;
-use crate::sandbox::{SandboxError, SandboxRef};
+use crate::sandbox::{SandboxError, SandboxRef, now_ms};
 use crate::store::notebooks::NotebookRow;
 use save::{Saving, joined};
 
@@ -514,9 +513,4 @@ async fn close(guest: &Guest, context: &protocol::repl::OpenContext) -> Result<(
         }
         _ => Ok(()),
     }
-}
-
-pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }

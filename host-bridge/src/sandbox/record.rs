@@ -141,7 +141,7 @@ impl Kept {
 }
 
 /// Milliseconds since 1970; zero on a host whose clock stands before that.
-pub(super) fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }

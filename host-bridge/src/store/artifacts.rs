@@ -1,7 +1,7 @@
 //! The rows of artifacts. What they are of, and where their bytes are, is
 //! [`artifact`](crate::artifact)'s.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::limits::{ARTIFACTS_PAGE_MAX, ARTIFACTS_REMOVED_AT_ONCE_MAX};
@@ -187,22 +187,8 @@ pub fn artifacts(
     let mut asked = connection.prepare_cached(&format!(
         "SELECT * FROM artifacts WHERE {MATCHES} ORDER BY number DESC LIMIT ?10"
     ))?;
-    let limit = number(limit.min(ARTIFACTS_PAGE_MAX));
-    let found = asked.query_map(
-        params![
-            which.namespace,
-            which.id,
-            which.sandbox,
-            which.notebook,
-            which.run.map(number),
-            which.category,
-            which.since_ms.map(number),
-            which.until_ms.map(number),
-            which.below.map(number),
-            limit,
-        ],
-        read,
-    )?;
+    let limit = limit.min(ARTIFACTS_PAGE_MAX);
+    let found = asked.query_map(terms(which, limit), read)?;
     found.map(|row| row.map_err(StoreError::from)).collect()
 }
 
@@ -212,21 +198,9 @@ fn remove(connection: &Connection, which: &Which) -> Result<Removed, StoreError>
          (SELECT number FROM artifacts WHERE {MATCHES} ORDER BY number LIMIT ?10) \
          RETURNING digest, size"
     ))?;
-    let gone = asked.query_map(
-        params![
-            which.namespace,
-            which.id,
-            which.sandbox,
-            which.notebook,
-            which.run.map(number),
-            which.category,
-            which.since_ms.map(number),
-            which.until_ms.map(number),
-            which.below.map(number),
-            number(ARTIFACTS_REMOVED_AT_ONCE_MAX),
-        ],
-        |row| Ok((row.get::<_, String>("digest")?, count(row, "size")?)),
-    )?;
+    let gone = asked.query_map(terms(which, ARTIFACTS_REMOVED_AT_ONCE_MAX), |row| {
+        Ok((row.get::<_, String>("digest")?, count(row, "size")?))
+    })?;
     let gone = gone.collect::<Result<Vec<_>, _>>()?;
     let mut removed = Removed { count: gone.len() as u64, ..Removed::default() };
     removed.more = removed.count == ARTIFACTS_REMOVED_AT_ONCE_MAX;
@@ -237,6 +211,22 @@ fn remove(connection: &Connection, which: &Which) -> Result<Removed, StoreError>
         }
     }
     Ok(removed)
+}
+
+/// What stands for the marks of [`MATCHES`], and for a limit behind them.
+fn terms(which: &Which, limit: u64) -> impl Params + '_ {
+    (
+        &which.namespace,
+        &which.id,
+        &which.sandbox,
+        &which.notebook,
+        which.run.map(number),
+        &which.category,
+        which.since_ms.map(number),
+        which.until_ms.map(number),
+        which.below.map(number),
+        number(limit),
+    )
 }
 
 fn is_used(connection: &Connection, digest: &str) -> Result<bool, StoreError> {

@@ -1,7 +1,6 @@
 //! The rows of runs: what ran in notebooks, and how it went.
 
 use rusqlite::{Connection, Row, params};
-use serde::{Deserialize, Serialize};
 
 use super::limits::{
     HISTORY_CODE_BYTES_MAX, HISTORY_OUTPUT_BYTES_MAX, HISTORY_PAGE_MAX, HISTORY_RUNS_MAX,
@@ -9,7 +8,7 @@ use super::limits::{
 use super::{Store, StoreError, count, number};
 
 /// One run, as it is remembered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRow {
     pub namespace: String,
     pub notebook: String,

@@ -326,17 +326,6 @@ async fn found(call: &Call) -> Result<ArtifactRow, Problem> {
     Err(ArtifactError::NotFound { id }.into())
 }
 
-/// The namespace that is meant, if it is one.
-fn namespace(call: &Call, asked: Option<Name>) -> Result<Option<String>, Problem> {
-    match (asked, call.caller.only_namespace()) {
-        (Some(namespace), _) => {
-            call.reaches(&namespace)?;
-            Ok(Some(namespace.to_string()))
-        }
-        (None, own) => Ok(own.map(ToString::to_string)),
-    }
-}
-
 /// The name of a notebook, which is one of no odd letters.
 fn notebook(asked: Option<String>) -> Result<Option<String>, Problem> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -364,7 +353,7 @@ async fn list(
     super::exec::program::check_range("limit", query.limit, 1, ARTIFACTS_PAGE_MAX)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
     let which = Which {
-        namespace: namespace(&call, query.namespace)?,
+        namespace: call.one_namespace(query.namespace)?.map(|one| one.to_string()),
         sandbox: query.sandbox.map(|name| name.to_string()),
         notebook: notebook(query.notebook)?,
         run: query.run,
@@ -408,7 +397,7 @@ async fn clean(
         ));
     }
     let which = Which {
-        namespace: namespace(&call, query.namespace)?,
+        namespace: call.one_namespace(query.namespace)?.map(|one| one.to_string()),
         sandbox: sandbox.map(|name| name.to_string()),
         notebook: notebook(query.notebook)?,
         category,

@@ -138,17 +138,6 @@ impl Call {
         self.reaches(&namespace)?;
         Ok((namespace, id))
     }
-
-    /// The one namespace that is asked for; `None` for all of a key that reaches all.
-    pub fn one_namespace(&self, asked: Option<Name>) -> Result<Option<Name>, Problem> {
-        match (asked, self.caller.only_namespace()) {
-            (Some(namespace), _) => {
-                self.reaches(&namespace)?;
-                Ok(Some(namespace))
-            }
-            (None, own) => Ok(own.cloned()),
-        }
-    }
 }
 
 async fn open(
@@ -176,7 +165,7 @@ async fn open(
     let language = asked.language.as_deref();
     let usual =
         usual_place(&call.api, &call.caller, &namespace, &asked.name, OwnSandbox::default())?;
-    let (opened, _) = notebooks.open(&namespace, &asked.name, language, place, usual).await?;
+    let opened = notebooks.open(&namespace, &asked.name, language, place, usual).await?;
     Ok(Reply(opened.into()))
 }
 

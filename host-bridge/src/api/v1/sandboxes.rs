@@ -435,13 +435,7 @@ async fn list(
     Query(query): Query<ListQuery>,
     _: Nothing,
 ) -> Result<Reply<SandboxPage>, Problem> {
-    let namespace = match (query.namespace, call.caller.only_namespace()) {
-        (Some(namespace), _) => {
-            call.reaches(&namespace)?;
-            Some(namespace)
-        }
-        (None, own) => own.cloned(),
-    };
+    let namespace = call.one_namespace(query.namespace)?;
     if let Some(limit) = query.limit.filter(|limit| !(1..=PAGE_MAX).contains(limit)) {
         return Err(Problem::invalid(format!("limit: {limit} is not from 1 to {PAGE_MAX}")));
     }

@@ -141,13 +141,7 @@ async fn list(
     Query(query): Query<SnapshotsQuery>,
     _: Nothing,
 ) -> Result<Reply<SnapshotList>, Problem> {
-    let namespace = match (query.namespace, call.caller.only_namespace()) {
-        (Some(namespace), _) => {
-            call.reaches(&namespace)?;
-            Some(namespace)
-        }
-        (None, own) => own.cloned(),
-    };
+    let namespace = call.one_namespace(query.namespace)?;
     let snapshots = call.api.registry().snapshots(namespace.as_ref());
     Ok(Reply(SnapshotList { snapshots: snapshots.into_iter().map(Snapshot::from).collect() }))
 }

@@ -3,14 +3,14 @@
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Owner, Saved, now_ms};
+use super::{Owner, Saved};
 use crate::machine::BoxId;
 use crate::notebook::error::NotebookError;
 use crate::notebook::keeper::BegunState;
 use crate::notebook::limits::{BEGIN_DEADLINE, FETCH_DEADLINE, LOOK_PAUSE_MAX};
 use crate::notebook::transfer::{self, Fetched};
 use crate::notebook::vault::Stamp;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{SandboxError, now_ms};
 
 /// A save that is under way.
 pub(super) struct Saving {
