@@ -48,7 +48,7 @@ pub use presence::Activity;
 pub use record::Record;
 pub(crate) use record::now_ms;
 pub use recorder::HOLDER as RECORDED_HOLDER;
-pub use registry::{Registry, Until};
+pub use registry::{Means, Registry, Until};
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};

@@ -22,7 +22,7 @@ use host_bridge::machine::process::ProcessMachine;
 use host_bridge::machine::{MachineKind, Machines};
 use host_bridge::sandbox::pool::{Entry, Options, PoolEvent, ShelfStatus};
 use host_bridge::sandbox::record::RECORD_FILE;
-use host_bridge::sandbox::{Event, EventSink, Record, Registry, SandboxRef, Spec, State};
+use host_bridge::sandbox::{Event, EventSink, Means, Record, Registry, SandboxRef, Spec, State};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::repl::ContextState;
@@ -81,7 +81,7 @@ impl Place {
         let machines = Machines { process, qemu, ..Machines::default() };
         let events = Arc::clone(&self.events);
         let sink: EventSink = Arc::new(move |event| events.lock().unwrap().push(event.clone()));
-        Registry::open_with(self.paths(), machines, sink, options).await.unwrap()
+        Registry::open_with(self.paths(), machines, sink, Means { pool: options }).await.unwrap()
     }
 
     fn events(&self) -> Vec<Event> {

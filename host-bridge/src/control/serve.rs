@@ -22,7 +22,7 @@ use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
 use crate::notebook::Notebooks;
 use crate::notify::Notifier;
-use crate::sandbox::{Event, EventSink, Registry, SandboxError};
+use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
 use crate::settings::{BoxesAtEnd, Settings};
 use crate::store::{Store, StoreError};
 
@@ -70,7 +70,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let locks = Locks::take(&paths)?;
     let pool = pool_options(&settings)?;
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
-    let opening = Registry::open_with(paths.clone(), machines, sink, pool);
+    let opening = Registry::open_with(paths.clone(), machines, sink, Means { pool });
     let registry = tokio::select! {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),

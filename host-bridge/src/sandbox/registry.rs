@@ -32,6 +32,18 @@ use crate::machine::{BoxId, Directories, MachineKind, Machines};
 #[derive(Clone)]
 pub struct Registry(Arc<Inner>);
 
+/// What a registry has for its sandboxes besides machines.
+pub struct Means {
+    /// Machines that are kept ready for those who will ask.
+    pub pool: pool::Options,
+}
+
+impl Default for Means {
+    fn default() -> Self {
+        Self { pool: pool::Options::none() }
+    }
+}
+
 struct Inner {
     paths: Paths,
     /// Whose sandboxes end with this process: no door, no next bridge. What is hidden from them is
@@ -111,17 +123,17 @@ impl Registry {
         machines: Machines,
         events: EventSink,
     ) -> Result<Self, SandboxError> {
-        Self::open_with(paths, machines, events, pool::Options::none()).await
+        Self::open_with(paths, machines, events, Means::default()).await
     }
 
-    /// The same with machines that are kept ready for those who will ask.
+    /// The same with what an operator has set up for sandboxes.
     pub async fn open_with(
         paths: Paths,
         machines: Machines,
         events: EventSink,
-        pool: pool::Options,
+        means: Means,
     ) -> Result<Self, SandboxError> {
-        Self::open_inner(paths, None, machines, events, pool).await
+        Self::open_inner(paths, None, machines, events, means).await
     }
 
     /// A registry whose sandboxes are this process's alone, and end with it however it ends. `paths`
@@ -132,7 +144,7 @@ impl Registry {
         machines: Machines,
         events: EventSink,
     ) -> Result<Self, SandboxError> {
-        Self::open_inner(paths, Some(outer), machines, events, pool::Options::none()).await
+        Self::open_inner(paths, Some(outer), machines, events, Means::default()).await
     }
 
     async fn open_inner(
@@ -140,11 +152,11 @@ impl Registry {
         hidden_of_alone: Option<Paths>,
         machines: Machines,
         events: EventSink,
-        pool: pool::Options,
+        means: Means,
     ) -> Result<Self, SandboxError> {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
-        let pool = Arc::new(Pool::new(&paths, &machines, &events, pool)?);
+        let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
         let inner = Inner { paths, hidden_of_alone, machines, events, pool, snapshots, seats };
         let registry = Self(Arc::new(inner));
         let mut adoptions = JoinSet::new();

@@ -6,7 +6,7 @@ use host_bridge::config::Paths;
 use host_bridge::guest::Guest;
 use host_bridge::machine::Machines;
 use host_bridge::sandbox::pool::{Entry, Options};
-use host_bridge::sandbox::{Record, Registry, Spec, event};
+use host_bridge::sandbox::{Means, Record, Registry, Spec, event};
 use tempfile::TempDir;
 use tests::PATIENCE;
 use tests::sandbox::start;
@@ -29,7 +29,8 @@ pub async fn figures(report: &mut Report) {
     let paths = Paths { runtime: scratch.path().join("run"), state: scratch.path().join("state") };
     paths.prepare().expect("directories");
     let options = Options { entries: vec![Entry::new("host", READY)], ..Options::none() };
-    let registry = Registry::open_with(paths, Machines::default(), event::nobody(), options);
+    let means = Means { pool: options };
+    let registry = Registry::open_with(paths, Machines::default(), event::nobody(), means);
     let registry = registry.await.expect("a registry");
     let (mut warm, mut cold) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
