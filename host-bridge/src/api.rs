@@ -25,6 +25,7 @@ pub mod limits;
 mod listen;
 pub mod mcp;
 mod origin;
+mod outflow;
 mod pace;
 mod pages;
 mod places;
