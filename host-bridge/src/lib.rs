@@ -24,6 +24,7 @@ pub mod mime;
 pub mod notebook;
 pub mod notify;
 pub mod sandbox;
+pub mod secret;
 pub mod settings;
 pub mod similar;
 pub mod store;

@@ -30,6 +30,7 @@ mod presence;
 pub mod record;
 mod recorder;
 pub mod registry;
+mod secrets;
 pub mod snapshot;
 pub mod spec;
 pub mod state;
@@ -42,7 +43,7 @@ pub(crate) use image::root_of;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};
-pub use one_shot::{OneShot, one_shot};
+pub use one_shot::{OneShot, one_shot, one_shot_with};
 pub use page::{Filter, Page};
 pub use presence::Activity;
 pub use record::Record;
@@ -56,6 +57,7 @@ pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
 use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_BYTES_MAX};
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
+use crate::secret::SecretError;
 
 /// Why something could not be done with a sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +94,12 @@ pub enum SandboxError {
     Label(#[from] InvalidLabel),
     #[error("{what} cannot be had: {why}")]
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(
+        "{which} has secrets, and a snapshot would write its memory with them to the disk, for others to go on from"
+    )]
+    HoldsSecrets { which: SandboxRef },
     #[error("the agent of {which} does not answer any more: {reason}")]
     Lost { which: SandboxRef, reason: String },
     #[error("{which} is paused")]

@@ -21,6 +21,7 @@ mod listen;
 mod load;
 mod page;
 mod pool;
+mod secrets;
 mod shown;
 mod table;
 mod value;
@@ -37,6 +38,8 @@ pub use page::{example, reference};
 pub use pool::{Asked, Pool, PoolEntry};
 pub use value::Wrong;
 
+use crate::secret;
+
 /// Everything that can be set, as it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -46,6 +49,8 @@ pub struct Settings {
     pub pool: Pool,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
+    /// What sandboxes may ask for by name.
+    pub secrets: BTreeMap<String, secret::Entry>,
     /// The file that was read.
     pub file: Option<PathBuf>,
     origins: Origins,

@@ -71,13 +71,14 @@ const BRIDGE: &[Imports] = &[
     ("mime", &[]),
     ("similar", &[]),
     ("notify", &[]),
-    ("settings", &["similar"]),
+    ("secret", &[]),
+    ("settings", &["similar", "secret"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
-    ("machine", &["guest", "link", "config", "limits"]),
-    ("sandbox", &["machine", "guest", "link", "config", "limits"]),
+    ("machine", &["secret", "guest", "link", "config", "limits"]),
+    ("sandbox", &["machine", "secret", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
@@ -88,7 +89,7 @@ const BRIDGE: &[Imports] = &[
         "api",
         &[
             "app", "notebook", "artifact", "mime", "store", "forwards", "keys", "settings",
-            "sandbox", "machine", "guest", "link", "config", "limits",
+            "sandbox", "secret", "machine", "guest", "link", "config", "limits",
         ],
     ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
@@ -96,14 +97,14 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "notebook", "artifact", "store", "api", "keys", "notify", "settings", "sandbox",
-            "machine", "guest", "link", "config", "limits",
+            "secret", "machine", "guest", "link", "config", "limits",
         ],
     ),
     (
         "cli",
         &[
             "api", "artifact", "store", "keys", "control", "settings", "similar", "sandbox",
-            "machine", "guest", "link", "config", "limits", "terminal",
+            "secret", "machine", "guest", "link", "config", "limits", "terminal",
         ],
     ),
 ];

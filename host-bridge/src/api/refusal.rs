@@ -9,6 +9,7 @@ use crate::guest::GuestError;
 use crate::machine::{Blame, MachineError};
 use crate::notebook::NotebookError;
 use crate::sandbox::SandboxError;
+use crate::secret::SecretError;
 
 impl From<SandboxError> for Problem {
     fn from(error: SandboxError) -> Self {
@@ -57,6 +58,10 @@ impl From<SandboxError> for Problem {
             SandboxError::Unsupported { what, hint, .. } => {
                 with(Code::Unsupported).hint(*hint).details(json!({ "field": what }))
             }
+            SandboxError::Secret(error) => refused_secret(error, with),
+            SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)
+                .hint("make a snapshot of a sandbox without secrets, and ask for them with its clones")
+                .details(json!({ "reason": "holds_secrets" })),
             SandboxError::Machine(error) => match error.hint() {
                 Some(hint) => with(code_of(error)).hint(hint),
                 None => with(code_of(error)),
@@ -70,6 +75,20 @@ impl From<SandboxError> for Problem {
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Label(_) => with(Code::Invalid),
+        }
+    }
+}
+
+fn refused_secret(error: &SecretError, with: impl FnOnce(Code) -> Problem) -> Problem {
+    match error {
+        SecretError::Unknown { name, .. } => with(Code::UnknownSecret)
+            .hint("the server's configuration says which there are and who may use them")
+            .details(json!({ "secret": name })),
+        SecretError::Provider { name, kind, .. } => with(Code::SecretFailed)
+            .hint("the server's log says why")
+            .details(json!({ "secret": name, "provider": kind })),
+        SecretError::TooMany { .. } | SecretError::Twice { .. } | SecretError::AlsoPlain { .. } => {
+            with(Code::Invalid).details(json!({ "field": "secrets" }))
         }
     }
 }

@@ -90,6 +90,9 @@ impl Inspection {
         if !record.env_names.is_empty() {
             facts.push(("environment", record.env_names.join(" ")));
         }
+        if !record.secrets.is_empty() {
+            facts.push(("secrets", record.secrets.join(" ")));
+        }
         if let Some(pid) = record.pid {
             facts.push(("process", pid.to_string()));
         }

@@ -13,7 +13,9 @@ use super::session::screen::{self, Keyboard, Left};
 use super::session::{self, ProcessArguments, pipes, program_name};
 use super::start::BoxArguments;
 use crate::guest::Guest;
-use crate::sandbox;
+use crate::sandbox::{self, Spec};
+use crate::secret::{self, Secrets};
+use crate::settings::{Overrides, Settings};
 
 /// Run one command in a box of its own, which is gone afterwards
 #[derive(Debug, Args)]
@@ -22,6 +24,7 @@ use crate::sandbox;
   host-bridge run -it -- bash
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
+  host-bridge run --secret npm-token -- npm ci
   host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
 The exit code is the command's own; 124 after --timeout, 125 when we failed, 126 when it cannot be
@@ -43,11 +46,21 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
+/// The secrets that there are, if any is asked for: no daemon is needed, so the configuration is read
+/// here.
+fn secrets(spec: &Spec) -> Result<Secrets> {
+    if spec.secrets.is_empty() {
+        return Ok(Secrets::default());
+    }
+    secret::guard_process();
+    Ok(Secrets::new(Settings::load(None, &Overrides::default())?.secrets))
+}
+
 impl Run {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;
-        let one_shot = sandbox::one_shot(&context.paths, &spec).await?;
+        let one_shot = sandbox::one_shot_with(&context.paths, &spec, &secrets(&spec)?).await?;
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
         }

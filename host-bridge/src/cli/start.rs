@@ -45,6 +45,10 @@ pub struct BoxArguments {
     /// Its share of processors, as in 2 or 0.5
     #[arg(long, value_name = "N", value_parser = parse_cpu_millis)]
     cpus: Option<u32>,
+
+    /// Give it a secret of the configuration, as a variable; may be given several times
+    #[arg(long = "secret", value_name = "NAME")]
+    secrets: Vec<String>,
 }
 
 impl BoxArguments {
@@ -67,6 +71,7 @@ impl BoxArguments {
         spec.scratch_bytes = self.scratch;
         spec.memory_mib = self.memory;
         spec.cpu_millis = self.cpus;
+        spec.secrets.clone_from(&self.secrets);
         Ok(spec)
     }
 }
@@ -85,6 +90,7 @@ fn absolute(path: &std::path::Path) -> Result<String, CliError> {
   host-bridge start --name work                        prints the box's name
   host-bridge start --name ci/job-7 --image ./rootfs --scratch 4G -e CI=1
   host-bridge start --memory 512 --cpus 0.5 --label team=a --label ci=
+  host-bridge start --secret npm-token                 a value that only the daemon knows
   host-bridge start --ttl 8h --idle 15m --keep 1d      gone by itself, and forgotten a day later
   host-bridge start --name vm --machine external --address vsock:3:1024
 

@@ -4,6 +4,7 @@ use super::message::{Code, Refusal};
 use crate::artifact::ArtifactError;
 use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
+use crate::secret::SecretError;
 
 impl Refusal {
     pub(super) fn new(code: Code, message: impl Into<String>, hint: Option<&str>) -> Self {
@@ -69,6 +70,15 @@ impl From<SandboxError> for Refusal {
             | SandboxError::OutOfRange { .. }
             | SandboxError::Label(_) => (Code::Invalid, None),
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
+            SandboxError::Secret(SecretError::Unknown { .. }) => {
+                let hint = "`host-bridge serve --print-config` shows [secrets] as it is read";
+                (Code::UnknownSecret, Some(hint.to_owned()))
+            }
+            SandboxError::Secret(SecretError::Provider { .. }) => {
+                (Code::SecretFailed, Some("the daemon's log says why".to_owned()))
+            }
+            SandboxError::Secret(_) => (Code::Invalid, None),
+            SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
             SandboxError::Lost { which, .. } => {
                 (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))
             }

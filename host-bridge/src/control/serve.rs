@@ -23,6 +23,7 @@ use crate::machine::Machines;
 use crate::notebook::Notebooks;
 use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
+use crate::secret::{self, Secrets};
 use crate::settings::{BoxesAtEnd, Settings};
 use crate::store::{Store, StoreError};
 
@@ -66,11 +67,13 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let ServeOptions { paths, settings, events } = options;
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     allow_descriptors();
+    secret::guard_process();
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
     let pool = pool_options(&settings)?;
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
-    let opening = Registry::open_with(paths.clone(), machines, sink, Means { pool });
+    let means = Means { pool, secrets: Secrets::new(settings.secrets.clone()) };
+    let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SandboxError, Spec};
+use super::{SandboxError, Spec, event, secrets};
 use crate::config::Paths;
 use crate::guest::Guest;
 use crate::limits::KILL_DEADLINE;
 use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
+use crate::secret::Secrets;
 
 /// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
 /// also waits until it is gone.
@@ -21,14 +22,23 @@ pub struct OneShot {
 
 /// Starts a sandbox for one command. `paths` are only hidden from it; nothing is made there.
 pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
-    start(&Machines::default(), paths, spec).await
+    one_shot_with(paths, spec, &Secrets::default()).await
 }
 
-async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
+/// The same with the secrets that it may ask for.
+pub async fn one_shot_with(
+    paths: &Paths,
+    spec: &Spec,
+    known: &Secrets,
+) -> Result<OneShot, SandboxError> {
     spec.check()?;
+    secrets::variables(known, spec)?;
+    let machines = Machines::default();
     let id = BoxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
-    let running = machine.start(spec.machine_spec(id.clone(), paths, None)).await?;
+    let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
+    machine_spec.secrets = secrets::resolve(known, spec, &event::nobody()).await?;
+    let running = machine.start(machine_spec).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
     // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
     let (exited, orphan) = (running.exited(), guest.clone());

@@ -33,6 +33,9 @@ pub struct Record {
     pub hostname: String,
     pub scratch_bytes: u64,
     pub env_names: Vec<String>,
+    /// The secrets that it was given, by their names in the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     pub created_at_ms: u64,
     #[serde(flatten)]
     pub state: State,
@@ -86,6 +89,7 @@ impl Record {
             hostname: spec.hostname().to_owned(),
             scratch_bytes: spec.scratch_bytes(),
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
+            secrets: spec.secrets.clone(),
             created_at_ms,
             state: State::Creating,
             pid: None,

@@ -21,12 +21,14 @@ use super::owner::{Ahead, Order, Owner, Place};
 use super::pool::{self, Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::{Kept, RECORD_FILE, now_ms};
+use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
+use crate::secret::Secrets;
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -36,11 +38,13 @@ pub struct Registry(Arc<Inner>);
 pub struct Means {
     /// Machines that are kept ready for those who will ask.
     pub pool: pool::Options,
+    /// What they may ask for by name.
+    pub secrets: Secrets,
 }
 
 impl Default for Means {
     fn default() -> Self {
-        Self { pool: pool::Options::none() }
+        Self { pool: pool::Options::none(), secrets: Secrets::default() }
     }
 }
 
@@ -53,6 +57,7 @@ struct Inner {
     events: EventSink,
     pool: Arc<Pool>,
     snapshots: Snapshots,
+    secrets: Secrets,
     seats: Mutex<Seats>,
 }
 
@@ -157,7 +162,9 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let inner = Inner { paths, hidden_of_alone, machines, events, pool, snapshots, seats };
+        let secrets = means.secrets;
+        let inner =
+            Inner { paths, hidden_of_alone, machines, events, pool, snapshots, secrets, seats };
         let registry = Self(Arc::new(inner));
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
@@ -208,21 +215,23 @@ impl Registry {
         }
         spec.check()?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
-        let kept = Kept {
-            record: Record::new(id.clone(), &spec, now_ms()),
-            trace: crate::machine::Trace::default(),
-        };
-        let owner = self.seat(kept)?;
+        let mut record = Record::new(id.clone(), &spec, now_ms());
+        record.env_names.extend(secrets::variables(&self.0.secrets, &spec)?);
+        let owner = self.seat(Kept { record, trace: crate::machine::Trace::default() })?;
+        // Behind the name that is taken: a provider costs the host something.
+        let secrets = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
         let directories = self.0.directories(&id);
-        let machine_spec = match &self.0.hidden_of_alone {
+        let mut machine_spec = match &self.0.hidden_of_alone {
             Some(outer) => spec.machine_spec(id, outer, None),
             None => spec.machine_spec(id, &self.0.paths, Some(directories)),
         };
         let ahead = Shape::of(&spec, &machine_spec).map(|shape| {
             let hostname = machine_spec.hostname.clone();
-            let personal = Personal { hostname, env: spec.env, workdir: spec.workdir };
+            let (env, secrets, workdir) = (spec.env, secrets.clone(), spec.workdir);
+            let personal = Personal { hostname, env, secrets, workdir };
             Ahead { pool: Arc::clone(&self.0.pool), shape, personal }
         });
+        machine_spec.secrets = secrets;
         let (reply, answer) = oneshot::channel();
         tokio::spawn(owner.create(machine_spec, ahead, reply));
         answer.await.unwrap_or(Err(SandboxError::Stopping))
@@ -270,6 +279,9 @@ impl Registry {
     /// Writes a running sandbox down under a name of its namespace. It goes on.
     pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
         let record = self.get(which)?;
+        if !record.secrets.is_empty() {
+            return Err(SandboxError::HoldsSecrets { which: which.clone() });
+        }
         let state = self.0.directories(&record.id).state;
         let draft = Box::new(self.0.snapshots.begin(&record, &state, name)?);
         self.order(which, |reply| Order::Snapshot { draft, reply }).await

@@ -1,5 +1,6 @@
 //! What holds where nobody says otherwise.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ impl Default for Settings {
                 starts_at_once: 2,
             },
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
+            secrets: BTreeMap::new(),
             file: None,
             origins: Origins::new(),
         }

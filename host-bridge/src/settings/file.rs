@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, SettingsError};
-use super::table::{IMAGES, SECTIONS, Section};
+use super::table::{NAMED, SECTIONS, Section};
 use super::value::Given;
 use crate::similar::nearest;
 
@@ -92,14 +92,14 @@ impl Walk<'_> {
 }
 
 fn section_names() -> impl Iterator<Item = &'static str> {
-    SECTIONS.iter().map(|section| section.name).chain([IMAGES])
+    SECTIONS.iter().map(|section| section.name).chain(NAMED)
 }
 
 fn known_section(name: &str) -> Option<&'static str> {
     section_names().find(|known| *known == name)
 }
 
-/// None for the section of images, which has names of the user's choice.
+/// None for the sections that have names of the user's choice.
 fn options_of(name: &str) -> Option<&'static [super::table::Choice]> {
     SECTIONS.iter().find(|section| section.name == name).map(|section| section.options)
 }
@@ -125,7 +125,15 @@ fn given(value: &DeValue<'_>) -> Given {
         DeValue::Array(list) => {
             Given::List(list.iter().map(|entry| given(entry.get_ref())).collect())
         }
-        DeValue::Table(_) => Given::Other("a table"),
+        DeValue::Table(table) => {
+            let entries = table.iter().map(|(key, value)| (key.span().start, key, value));
+            let mut entries: Vec<_> = entries.collect();
+            entries.sort_by_key(|(offset, ..)| *offset);
+            let entry = |(_, key, value): (usize, &Spanned<_>, &Spanned<_>)| {
+                (ToString::to_string(key.get_ref()), given(value.get_ref()))
+            };
+            Given::Table(entries.into_iter().map(entry).collect())
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::load::variable_of;
 use super::shown::quote;
-use super::table::{IMAGES, IMAGES_ABOUT, SECTIONS};
-use super::{Origin, Settings};
+use super::table::{IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS};
+use super::{Origin, Settings, secrets};
 
 /// Characters of a line of comment.
 const COMMENT_CHARS_MAX: usize = 90;
@@ -45,6 +45,14 @@ impl Settings {
         for (name, directory) in &self.images {
             let line = format!("{} = {}", quote(name), quote(directory.to_string_lossy()));
             write(text, &line, &self.origin(&format!("{IMAGES}.{name}")));
+        }
+        push(text, format_args!(""));
+        comment(text, SECRETS_ABOUT);
+        for (name, entry) in &self.secrets {
+            push(text, format_args!("[{SECRETS}.{}]", quote(name)));
+            for line in secrets::show(entry) {
+                write(text, &line, &self.origin(&format!("{SECRETS}.{name}")));
+            }
         }
     }
 }
@@ -91,6 +99,7 @@ pub fn reference() -> String {
     for (name, directory) in &defaults.images {
         push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
     }
+    push(&mut text, format_args!("\n## [{SECRETS}]\n\n{SECRETS_ABOUT} See [secrets](secrets.md)."));
     text
 }
 

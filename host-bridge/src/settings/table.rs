@@ -34,6 +34,18 @@ pub const IMAGES_ABOUT: &str = "Names that clients give for an image, and the di
     is added to the names that there are; `\"off\"` takes one away. On the process machine `/` is \
     the host's own root, read-only below a layer of the sandbox's own.";
 
+/// The section of secrets, each with a table of its own.
+pub const SECRETS: &str = "secrets";
+pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file alone: a table \
+    `[secrets.NAME]` each, with `namespaces` (a list of those that may use it, or `\"*\"`), one of \
+    `env = \"VARIABLE\"`, `file = \"/path\"`, `credential = \"name\"` (of systemd) and \
+    `command = [\"/program\", \"argument\"]`, and `as = \"VARIABLE\"` for the variable that \
+    programs find it in, which is the name in capitals otherwise. Values are read for each sandbox \
+    and kept nowhere.";
+
+/// The sections that have names of the user's choice.
+pub const NAMED: [&str; 2] = [IMAGES, SECRETS];
+
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";
 const SECOND: Duration = Duration::from_secs(1);

@@ -325,7 +325,39 @@ fn a_file_is_found_where_it_is_documented() {
 
 proptest::proptest! {
     #[test]
-    fn files_of_strangers_never_panic(text in "(\\[(server|log|images)\\]\n)?[a-z_.]{0,9} ?= ?\\PC{0,20}\n\\PC{0,20}") {
+    fn files_of_strangers_never_panic(text in "(\\[(server|log|images|secrets)\\]\n)?[a-z_.]{0,9} ?= ?\\PC{0,20}\n\\PC{0,20}") {
         let _ = parsed(&text);
+    }
+}
+
+#[test]
+fn secrets_say_where_they_are_and_who_may_use_them() {
+    let settings = parsed(
+        "[secrets.npm-token]\nfile = \"/run/npm\"\nnamespaces = [\"team\"]\n\
+         [secrets.vault]\ncommand = [\"/usr/bin/vault\", \"read\"]\nas = \"V\"\nnamespaces = \"*\"",
+    );
+    let settings = settings.unwrap();
+    let lines = secrets::show(&settings.secrets["npm-token"]);
+    let expected =
+        ["file = \"/run/npm\"", "as = \"NPM_TOKEN\"", "namespaces = [\"team\"]"].map(str::to_owned);
+    assert_eq!(lines, expected);
+    // What is shown means the same.
+    assert_eq!(parsed(&settings.to_toml()).unwrap().secrets, settings.secrets);
+    for (text, expected) in [
+        ("[secrets]\na = \"x\"", "\"x\" is not a table"),
+        ("[secrets.a]\nnamespaces = \"*\"", "with one of env, file, credential and command"),
+        ("[secrets.a]\nenv = \"A\"\nfile = \"/a\"\nnamespaces = \"*\"", "with one of env"),
+        ("[secrets.a]\nenv = \"A\"", "who may use it"),
+        ("[secrets.a]\nenv = \"A=B\"", "env: \"A=B\" is not a name of a variable"),
+        ("[secrets.a]\nfile = \"a\"", "file: \"a\" is not an absolute path"),
+        ("[secrets.a]\ncredential = \"../a\"", "is not a name of a credential"),
+        ("[secrets.a]\ncommand = \"echo a\"", "a command is a list"),
+        ("[secrets.a]\ncommand = [\"echo\"]", "the program an absolute path"),
+        ("[secrets.a]\nenv = \"A\"\nnamespaces = [\"a/b\"]", "is not a name of a namespace"),
+        ("[secrets.a]\nflie = \"/a\"", "there is no key \"flie\"; did you mean \"file\"?"),
+        ("[secrets.\"a b\"]\nenv = \"A\"", "is not a name of a secret"),
+    ] {
+        let message = refused(text);
+        assert!(message.contains(expected), "{text}\n{message}");
     }
 }

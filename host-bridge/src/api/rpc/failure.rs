@@ -108,14 +108,14 @@ impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let Problem { code, message, hint, details, retry_after, .. } = problem;
         let number = match code {
-            Code::Invalid | Code::Unsupported => INVALID_PARAMS,
+            Code::Invalid | Code::Unsupported | Code::UnknownSecret => INVALID_PARAMS,
             Code::UnsupportedMediaType | Code::TooLarge => INVALID_REQUEST,
             Code::NotFound => NO_SANDBOX,
             Code::Unauthenticated | Code::Forbidden | Code::Misdirected => FORBIDDEN,
             Code::RateLimited | Code::LimitReached | Code::Unavailable => LIMIT,
             Code::DeadlineExceeded | Code::RequestTimeout | Code::AppNotReady => TIMED_OUT,
             Code::SpawnFailed | Code::AppFailed | Code::ModuleMissing => NOT_STARTED,
-            Code::StartFailed => NO_START,
+            Code::StartFailed | Code::SecretFailed => NO_START,
             Code::GuestUnreachable => UNREACHABLE,
             Code::Internal => INTERNAL,
             Code::MethodNotAllowed

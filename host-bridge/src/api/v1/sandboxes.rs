@@ -36,6 +36,8 @@ pub fn operations() -> Vec<Operation> {
                 Code::Unsupported,
                 Code::StartFailed,
                 Code::LimitReached,
+                Code::UnknownSecret,
+                Code::SecretFailed,
             ]),
         operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
             .about("Ordered by namespace and name, a page at a time."),
@@ -144,8 +146,10 @@ pub struct CreateSandbox {
     /// A directory to mount at `/workspace`. Refused where that cannot be done.
     #[serde(default)]
     pub workspace: Option<String>,
-    /// Logical names of secrets. An unknown one is refused.
+    /// Names of secrets of the server's configuration, whose values become variables of the
+    /// environment. One that is unknown, or not for this namespace, is refused.
     #[serde(default)]
+    #[schemars(length(max = 32))]
     pub secrets: Vec<String>,
 }
 
@@ -229,6 +233,9 @@ pub struct Sandbox {
     pub cpus: Option<f64>,
     /// Names alone: values may be secrets.
     pub env_names: Vec<String>,
+    /// The secrets that it was given, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workdir: Option<String>,
@@ -570,6 +577,7 @@ impl From<Record> for Sandbox {
             memory_mib: record.memory_mib,
             cpus: record.cpu_millis.map(|millis| f64::from(millis) / 1000.0),
             env_names: record.env_names,
+            secrets: record.secrets,
             workdir: record.workdir,
             scratch_bytes: record.scratch_bytes,
             labels: record.labels,
