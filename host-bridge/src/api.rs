@@ -40,6 +40,7 @@ mod server;
 mod shape;
 mod stream;
 mod tls;
+mod trail;
 mod v1;
 mod websocket;
 
@@ -66,9 +67,11 @@ use idempotency::Remembered;
 use limits::MEMORY_BYTES_MAX;
 use problem::{Code, Problem};
 use route::Routes;
+use trail::Strangers;
 
 use crate::app::Apps;
 use crate::artifact::Artifacts;
+use crate::audit::Audit;
 use crate::forwards::Forwards;
 use crate::keys::Keyring;
 use crate::machine::MachineKind;
@@ -87,6 +90,8 @@ pub struct Options {
     pub notebooks: Option<Notebooks>,
     /// None where nothing is kept of runs.
     pub artifacts: Option<Artifacts>,
+    /// Where operations are recorded.
+    pub audit: Audit,
 }
 
 impl Options {
@@ -100,6 +105,7 @@ impl Options {
             defaults: Defaults::default(),
             notebooks: None,
             artifacts: None,
+            audit: Audit::default(),
         }
     }
 }
@@ -129,6 +135,8 @@ struct Inner {
     defaults: Defaults,
     notebooks: Option<Notebooks>,
     artifacts: Option<Artifacts>,
+    audit: Audit,
+    strangers: Strangers,
     routes: Routes,
     admission: Admission,
     budget: Budget,
@@ -154,7 +162,8 @@ struct Pages {
 
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { keyring, rate, origins, limits, defaults, notebooks, artifacts } = options;
+        let Options { keyring, rate, origins, limits, defaults, notebooks, artifacts, audit } =
+            options;
         let forwards = Forwards::default();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
@@ -170,6 +179,8 @@ impl Api {
             defaults,
             notebooks,
             artifacts,
+            audit,
+            strangers: Strangers::default(),
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
             apps: Apps::new(forwards.clone()),
@@ -237,6 +248,16 @@ impl Api {
             Problem::new(Code::Unsupported, "this bridge keeps no artifacts")
                 .hint("one that serves with a state directory does")
         })
+    }
+
+    /// Where operations are recorded.
+    pub fn audit(&self) -> &Audit {
+        &self.0.audit
+    }
+
+    /// Those who come without a good key.
+    fn strangers(&self) -> &Strangers {
+        &self.0.strangers
     }
 
     fn routes(&self) -> &Routes {

@@ -127,6 +127,11 @@ impl Paths {
         self.state.join("snapshots")
     }
 
+    /// Who did what: the files of the audit log.
+    pub fn audit(&self) -> PathBuf {
+        self.state.join("audit")
+    }
+
     /// Notebooks, history, artifacts: one file of rows.
     pub fn store(&self) -> PathBuf {
         self.state.join("burrow.db")

@@ -10,6 +10,7 @@
 pub mod api;
 pub mod app;
 pub mod artifact;
+pub mod audit;
 pub mod bridge;
 pub mod cli;
 pub mod config;

@@ -45,6 +45,7 @@ use crate::secret;
 pub struct Settings {
     pub server: Server,
     pub log: Log,
+    pub audit: Audit,
     pub defaults: Defaults,
     pub pool: Pool,
     /// Names that clients may give for an image, and the directory that each means.
@@ -138,6 +139,22 @@ impl LogLevel {
     pub fn as_str(self) -> &'static str {
         Self::NAMES[self as usize]
     }
+}
+
+/// `[audit]`: who did what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub struct Audit {
+    pub enabled: bool,
+    pub reads: bool,
+    pub arguments: bool,
+    pub chain: bool,
+    /// Whether what cannot be recorded is refused.
+    pub refuse_on_failure: bool,
+    pub file_bytes_max: u64,
+    pub files_max: usize,
+    /// None for as long as there is room.
+    pub age_max: Option<Duration>,
 }
 
 /// `[defaults]`: what a sandbox has that names nothing else.

@@ -57,6 +57,13 @@ impl Server {
         self.serve_again();
     }
 
+    /// The same, with something done while there is none.
+    pub fn kill_daemon_for_a_moment(&mut self, meanwhile: impl FnOnce()) {
+        self.burrow.kill_daemon();
+        meanwhile();
+        self.serve_again();
+    }
+
     /// The same for one that may end in order.
     pub fn end_and_serve_again(&mut self) {
         self.burrow.end_daemon();

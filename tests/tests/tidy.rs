@@ -72,6 +72,7 @@ const BRIDGE: &[Imports] = &[
     ("similar", &[]),
     ("notify", &[]),
     ("secret", &[]),
+    ("audit", &["config"]),
     ("settings", &["similar", "secret"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
@@ -88,23 +89,23 @@ const BRIDGE: &[Imports] = &[
     (
         "api",
         &[
-            "app", "notebook", "artifact", "mime", "store", "forwards", "keys", "settings",
-            "sandbox", "secret", "machine", "guest", "link", "config", "limits",
+            "audit", "app", "notebook", "artifact", "mime", "store", "forwards", "keys",
+            "settings", "sandbox", "secret", "machine", "guest", "link", "config", "limits",
         ],
     ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
     (
         "control",
         &[
-            "notebook", "artifact", "store", "api", "keys", "notify", "settings", "sandbox",
-            "secret", "machine", "guest", "link", "config", "limits",
+            "audit", "notebook", "artifact", "store", "api", "keys", "notify", "settings",
+            "sandbox", "secret", "machine", "guest", "link", "config", "limits",
         ],
     ),
     (
         "cli",
         &[
-            "api", "artifact", "store", "keys", "control", "settings", "similar", "sandbox",
-            "secret", "machine", "guest", "link", "config", "limits", "terminal",
+            "audit", "api", "artifact", "store", "keys", "control", "settings", "similar",
+            "sandbox", "secret", "machine", "guest", "link", "config", "limits", "terminal",
         ],
     ),
 ];

@@ -3,6 +3,7 @@
 mod apps;
 mod artifacts;
 mod attach;
+mod audit;
 mod contexts;
 mod exec;
 mod exit;
@@ -53,6 +54,7 @@ pub fn operations() -> Vec<Operation> {
         apps::operations(),
         artifacts::operations(),
         render::operations(),
+        audit::operations(),
     ]
     .into_iter()
     .flatten()

@@ -7,6 +7,7 @@
 
 mod artifact;
 mod attach;
+mod audit;
 mod completions;
 mod context;
 mod contexts;
@@ -98,6 +99,7 @@ enum Verb {
     Resume(resume::Resume),
     Snapshot(snapshot::Snapshot),
     Artifact(artifact::Artifact),
+    Audit(audit::Audit),
     Stop(stop::Stop),
     Rm(rm::Rm),
     Serve(serve::Serve),
@@ -173,6 +175,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Resume(verb) => verb.run(&context).await,
         Verb::Snapshot(verb) => verb.run(&context).await,
         Verb::Artifact(verb) => verb.run(&context).await,
+        Verb::Audit(verb) => verb.run(&context).await,
         Verb::Stop(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
@@ -256,6 +259,9 @@ mod tests {
             "host-bridge artifact ls --box team/work --category image -n 5 --json",
             "host-bridge artifact get 0123456789abcdef -o plot.png",
             "host-bridge artifact rm 0123456789abcdef fedcba9876543210",
+            "host-bridge audit --since 1h --outcome refused -f --json",
+            "host-bridge audit verify --json",
+            "host-bridge start --secret a --secret b",
             "host-bridge start --snapshot base --name x",
             "host-bridge stop --grace 3s a b",
             "host-bridge pool --json",
@@ -302,6 +308,8 @@ mod tests {
             "host-bridge artifact ls --category nice",
             "host-bridge artifact get ../x",
             "host-bridge artifact rm",
+            "host-bridge audit --outcome well",
+            "host-bridge audit -f verify",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

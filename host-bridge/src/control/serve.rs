@@ -12,11 +12,13 @@ use std::path::PathBuf;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::audit as audit_log;
 use super::door::{Door, DoorError};
 use super::lock::{LockError, Locks};
 use super::pool::{PoolError, pool_options};
 use super::server::Server;
 use crate::artifact::{self, ArtifactError, Artifacts};
+use crate::audit::{Audit, AuditError};
 use crate::config::{Paths, PathsError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
@@ -52,6 +54,8 @@ pub enum ServeError {
     #[error("could not listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
     Door(#[from] DoorError),
@@ -71,6 +75,14 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
     let pool = pool_options(&settings)?;
+    let told = EventSink::clone(&events);
+    let told = Box::new(move |what| told(&Event::Trouble { which: None, what }));
+    let audit = if settings.audit.enabled {
+        Audit::open(paths.audit(), audit_log::options(&settings.audit), told)?
+    } else {
+        Audit::default()
+    };
+    let events = audit_log::recording(events, audit.clone());
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let means = Means { pool, secrets: Secrets::new(settings.secrets.clone()) };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
@@ -86,7 +98,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let trouble = EventSink::clone(&events);
     let trouble = move |what| trouble(&Event::Trouble { which: None, what });
     let notebooks = Notebooks::new(paths.clone(), registry.clone(), store, trouble);
-    let door = Door::open(&settings, &paths, &registry, (notebooks.clone(), artifacts)).await?;
+    let kept = (notebooks.clone(), artifacts);
+    let door = Door::open(&settings, &paths, &registry, kept, audit.clone()).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });
@@ -116,6 +129,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         () = signals.next() => return Err(ServeError::Hurried),
     };
     events(&Event::Ending { running });
+    audit.close().await;
     drop(locks);
     Ok(())
 }

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::{
-    BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
+    AUDIT_FILE_BYTES_DEFAULT, BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT,
+    RUN_DEADLINE_DEFAULT,
 };
 use super::listen::Listen;
-use super::{BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings};
+use super::{
+    Audit, BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings,
+};
 
 /// The names that the published clients send, until there are images of their own.
 const IMAGES_DEFAULT: [&str; 6] = [
@@ -44,6 +47,16 @@ impl Default for Settings {
         let root = |name: &str| (name.to_owned(), PathBuf::from("/"));
         Self {
             server,
+            audit: Audit {
+                enabled: true,
+                reads: false,
+                arguments: false,
+                chain: false,
+                refuse_on_failure: false,
+                file_bytes_max: AUDIT_FILE_BYTES_DEFAULT,
+                files_max: 16,
+                age_max: None,
+            },
             log: Log { format: LogFormat::Text, level: LogLevel::Info },
             defaults: Defaults {
                 machine: "process",

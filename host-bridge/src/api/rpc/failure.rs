@@ -46,12 +46,20 @@ pub struct Failure {
     /// Of the HTTP answer, when this is all of it.
     status: StatusCode,
     retry_after: Option<RetryAfter>,
+    /// The same in the words of the native API.
+    reason: Code,
 }
 
 impl Failure {
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, message, data: None, status: StatusCode::OK, retry_after: None }
+        let reason = match code {
+            TIMED_OUT => Code::DeadlineExceeded,
+            INTERNAL => Code::Internal,
+            _ => Code::Invalid,
+        };
+        let (status, retry_after) = (StatusCode::OK, None);
+        Self { code, message, data: None, status, retry_after, reason }
     }
 
     /// A parameter is missing or is not what it should be.
@@ -83,6 +91,10 @@ impl Failure {
 
     pub fn code(&self) -> i64 {
         self.code
+    }
+
+    pub fn reason(&self) -> Code {
+        self.reason
     }
 
     pub fn status(&self) -> StatusCode {
@@ -147,7 +159,7 @@ impl From<Problem> for Failure {
             data["retry_after"] = pause.seconds().into();
         }
         let data = Some(Written::of(&data));
-        Self { code: number, message, data, status, retry_after }
+        Self { code: number, message, data, status, retry_after, reason: code }
     }
 }
 

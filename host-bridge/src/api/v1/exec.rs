@@ -221,6 +221,7 @@ async fn shell_script(
 }
 
 async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
+    call.trail.program(&asked.described.what);
     let inside = call.inside()?;
     let output_bytes_max = collect::output_bytes_max(asked.output_bytes_max)?;
     let held = Arc::new((call.permit.clone(), call.memory.clone()));

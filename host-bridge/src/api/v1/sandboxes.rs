@@ -377,6 +377,7 @@ async fn create(
     Json(asked): Json<CreateSandbox>,
 ) -> Result<Created<Sandbox>, Problem> {
     let spec = spec_of(&call.api, &call.caller, asked)?;
+    call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
     Ok(Created(call.api.registry().create(spec).await?.into()))
 }
