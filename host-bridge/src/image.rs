@@ -13,3 +13,4 @@ pub mod blobs;
 pub mod digest;
 pub mod limits;
 pub mod reference;
+pub mod registry;

@@ -21,6 +21,7 @@ mod listen;
 mod load;
 mod page;
 mod pool;
+mod registries;
 mod shown;
 mod table;
 mod value;
@@ -35,6 +36,7 @@ pub use listen::Listen;
 pub use load::Overrides;
 pub use page::{example, reference};
 pub use pool::{Asked, Pool, PoolEntry};
+pub use registries::Registry;
 pub use value::Wrong;
 
 /// Everything that can be set, as it holds.
@@ -46,6 +48,8 @@ pub struct Settings {
     pub pool: Pool,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
+    /// What is particular about registries, by host and port.
+    pub registries: BTreeMap<String, Registry>,
     /// The file that was read.
     pub file: Option<PathBuf>,
     origins: Origins,
@@ -171,6 +175,12 @@ impl Settings {
                  up before they hear of the deadline"
                     .to_owned(),
             );
+        }
+        for (host, _) in self.registries.iter().filter(|(_, registry)| registry.insecure) {
+            warnings.push(format!(
+                "images and credentials of {host} travel unencrypted: registries.{host}.insecure is \
+                 true"
+            ));
         }
         warnings
     }

@@ -74,6 +74,7 @@ const BRIDGE: &[Imports] = &[
     ("settings", &["similar"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
+    ("image", &["settings", "config"]),
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["guest", "link", "config", "limits"]),

@@ -59,6 +59,7 @@ impl Default for Settings {
                 starts_at_once: 2,
             },
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
+            registries: std::collections::BTreeMap::new(),
             file: None,
             origins: Origins::new(),
         }

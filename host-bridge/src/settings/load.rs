@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
+use super::registries::{self, REGISTRIES};
 use super::table::{Choice, IMAGES, SECTIONS};
 use super::value::{Given, Wrong};
 use super::{Origin, Settings, file};
@@ -124,11 +125,14 @@ impl Settings {
 
     fn set(&mut self, name: &str, given: &Given, origin: Origin) -> Result<(), SettingsError> {
         let image = name.strip_prefix(IMAGES).and_then(|name| name.strip_prefix('.'));
-        let done = match (image, options().find(|(section, key)| is_named(name, section, key.key)))
-        {
-            (Some(image), _) => self.set_image(image, given),
-            (None, Some((_, option))) => (option.set)(self, given),
-            (None, None) => {
+        let registry = name.strip_prefix(REGISTRIES).and_then(|name| name.strip_prefix('.'));
+        let registry = registry.and_then(registries::split_name);
+        let option = options().find(|(section, key)| is_named(name, section, key.key));
+        let done = match (image, registry, option) {
+            (Some(image), ..) => self.set_image(image, given),
+            (None, Some((host, key)), _) => self.set_registry(host, key, given),
+            (None, None, Some((_, option))) => (option.set)(self, given),
+            (None, None, None) => {
                 let meant = nearest(name, NAMES.iter().map(String::as_str));
                 return Err(SettingsError::UnknownOption { origin, name: name.to_owned(), meant });
             }

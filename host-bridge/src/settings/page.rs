@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::load::variable_of;
+use super::registries::{KEYS, Key, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
 use super::table::{IMAGES, IMAGES_ABOUT, SECTIONS};
 use super::{Origin, Settings};
@@ -45,6 +46,18 @@ impl Settings {
         for (name, directory) in &self.images {
             let line = format!("{} = {}", quote(name), quote(directory.to_string_lossy()));
             write(text, &line, &self.origin(&format!("{IMAGES}.{name}")));
+        }
+        push(text, format_args!(""));
+        comment(text, REGISTRIES_ABOUT);
+        for key in &KEYS {
+            comment(text, &format!("{}: {} ({}): {}", key.key, key.about, key.values, key.example));
+        }
+        for (host, registry) in &self.registries {
+            push(text, format_args!("[{REGISTRIES}.{}]", quote(host)));
+            for (key, value) in registry.lines() {
+                let origin = self.origin(&format!("{REGISTRIES}.{host}.{key}"));
+                write(text, &format!("{key} = {value}"), &origin);
+            }
         }
     }
 }
@@ -90,6 +103,11 @@ pub fn reference() -> String {
     push(&mut text, format_args!("| name | default |\n|---|---|"));
     for (name, directory) in &defaults.images {
         push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
+    }
+    push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
+    push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
+    for Key { key, values, about, example } in &KEYS {
+        push(&mut text, format_args!("| `{key}` | {about} | {values} | `{example}` |"));
     }
     text
 }

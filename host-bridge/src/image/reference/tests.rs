@@ -22,6 +22,8 @@ fn what_is_left_out_is_filled_in() {
         ("team/app", "docker.io/team/app:latest", "team/app:latest"),
         ("library/team/app", "docker.io/library/team/app:latest", "library/team/app:latest"),
         ("ghcr.io/team/app:v1", "ghcr.io/team/app:v1", "ghcr.io/team/app:v1"),
+        ("docker.io/a.b/c:1", "docker.io/a.b/c:1", "docker.io/a.b/c:1"),
+        ("docker.io/localhost/c:1", "docker.io/localhost/c:1", "docker.io/localhost/c:1"),
         ("localhost/app", "localhost/app:latest", "localhost/app:latest"),
         ("localhost:5000/app", "localhost:5000/app:latest", "localhost:5000/app:latest"),
         ("[::1]:5000/a/b:c", "[::1]:5000/a/b:c", "[::1]:5000/a/b:c"),
@@ -90,7 +92,7 @@ fn what_is_no_name_says_why() {
         assert!(matches!(refused(text), InvalidReference::Tag(_)), "{text}");
     }
     for text in
-        ["a.b:0/c", "a.b:65536/c", "a.b:x/c", "-a.b/c", "a..b/c", "[::1/c", "[zz]/c:d", ".a/b"]
+        ["a.b:0/c", "a.b:65536/c", "a.b:x/c", "-a.b/c", "a..b/c", "[::1/c", "[z:z]/c:d", ".a/b"]
     {
         assert!(matches!(refused(text), InvalidReference::Host(_)), "{text}: {}", refused(text));
     }
@@ -136,8 +138,8 @@ proptest! {
 
     #[test]
     fn whole_and_short_names_mean_the_same(
-        host in "(([a-zA-Z0-9]{1,5}\\.){1,3}[a-z]{2}|localhost|\\[::1\\])(:[1-9][0-9]{0,3})?/|",
-        path in "[a-z0-9]{1,5}(([._]|__|-{1,3})[a-z0-9]{1,5}){0,2}(/[a-z0-9]{1,4}){0,3}",
+        host in "(([a-zA-Z0-9]{1,5}\\.){1,3}[a-z]{2}|localhost|\\[::1\\])(:[1-9][0-9]{0,3})?/|docker\\.io/|",
+        path in "[a-z0-9]{1,5}((_|__|-{1,3})[a-z0-9]{1,5}){0,2}(/[a-z0-9]{1,4}([._][a-z0-9])?){0,3}",
         tag in "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,20})?",
         has_digest in any::<bool>(),
     ) {
