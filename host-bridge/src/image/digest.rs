@@ -181,7 +181,9 @@ mod tests {
             pieces in proptest::collection::vec(proptest::collection::vec(0_u8.., 0..50), 0..20),
         ) {
             let mut digester = Digester::default();
-            pieces.iter().for_each(|piece| digester.update(piece));
+            for piece in &pieces {
+                digester.update(piece);
+            }
             let whole = pieces.concat();
             proptest::prop_assert_eq!(digester.bytes(), whole.len() as u64);
             proptest::prop_assert_eq!(digester.finish(), Digest::of(&whole));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::load::variable_of;
-use super::registries::{KEYS, Key, REGISTRIES, REGISTRIES_ABOUT};
+use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
 use super::table::{IMAGES, IMAGES_ABOUT, SECTIONS};
 use super::{Origin, Settings};
@@ -106,7 +106,7 @@ pub fn reference() -> String {
     }
     push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
     push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
-    for Key { key, values, about, example } in &KEYS {
+    for Field { key, values, about, example } in &KEYS {
         push(&mut text, format_args!("| `{key}` | {about} | {values} | `{example}` |"));
     }
     text

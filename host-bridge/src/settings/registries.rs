@@ -14,28 +14,28 @@ pub const REGISTRIES_ABOUT: &str = "Where images are pulled from, for registries
     to by TLS that this host trusts, or without TLS where it is on this host (a port 443 aside).";
 
 /// A key of such a section.
-pub struct Key {
+pub struct Field {
     pub key: &'static str,
     pub values: &'static str,
     pub about: &'static str,
     pub example: &'static str,
 }
 
-pub const KEYS: [Key; 3] = [
-    Key {
+pub const KEYS: [Field; 3] = [
+    Field {
         key: "mirror",
         values: "a list of `\"HOST[:PORT][/PREFIX]\"`, with `https://` or `http://` in front or without",
         about: "Places that are asked first, in this order, by whoever wants an image of this registry. \
                 They are trusted with what its tags mean.",
         example: "[\"mirror.example.org\", \"harbor.example.org/hub\"]",
     },
-    Key {
+    Field {
         key: "insecure",
         values: "`true` or `false`",
         about: "Speak to it without TLS: whoever is on the way reads credentials and chooses images.",
         example: "false",
     },
-    Key {
+    Field {
         key: "ca",
         values: "an absolute path, or `\"off\"`",
         about: "A file of certificates (PEM) to trust for this registry besides those of the host.",
@@ -120,7 +120,9 @@ fn is_registry(text: &str) -> bool {
     /// As long as names of hosts may be, and a port.
     const BYTES_MAX: usize = 262;
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
-    (1..=BYTES_MAX).contains(&text.len()) && text.bytes().all(letter)
+    // What stands before a colon and nothing is the scheme of something else.
+    let is_whole = !text.ends_with(':');
+    is_whole && (1..=BYTES_MAX).contains(&text.len()) && text.bytes().all(letter)
 }
 
 /// What no registry has.

@@ -21,9 +21,10 @@ fn with_passwords(dir: &Path) -> Option<Registry> {
     if !is_here() || !have_or_skip("htpasswd") {
         return None;
     }
-    let made = Command::new("htpasswd").args(["-Bbn", "alice", "s3cret"]).output().unwrap();
+    let made =
+        Command::new("htpasswd").args(["-Bbn", "alice", "s3cret"]).output().expect("it runs");
     let path = dir.join("htpasswd");
-    fs::write(&path, made.stdout).unwrap();
+    fs::write(&path, made.stdout).expect("written");
     let auth = format!("auth: {{ htpasswd: {{ realm: tests, path: {} }} }}\n", path.display());
     let registry = Registry::start(&auth);
     registry.push(&Layout::image(&[1000]), "team/app", &["--dest-creds", "alice:s3cret"]);
@@ -32,7 +33,7 @@ fn with_passwords(dir: &Path) -> Option<Registry> {
 
 fn write_auth(scene: &mut Scene, content: &str) {
     let path = scene.path().join("auth.json");
-    fs::write(&path, content).unwrap();
+    fs::write(&path, content).expect("written");
     scene.options.auth_files = vec![path];
 }
 

@@ -18,16 +18,16 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        let dir = TempDir::with_prefix("burrow-pull-").unwrap();
-        let blobs = Blobs::open(&dir.path().join("blobs")).unwrap();
+        let dir = TempDir::with_prefix("burrow-pull-").expect("a directory");
+        let blobs = Blobs::open(&dir.path().join("blobs")).expect("a store");
         let mut options =
-            Options { platform: "linux/amd64".parse().unwrap(), ..Options::default() };
+            Options { platform: "linux/amd64".parse().expect("a platform"), ..Options::default() };
         options.times.retry_pause = Duration::from_millis(20);
         Self { dir, blobs, options, progress: watch::Sender::default() }
     }
 
     pub async fn pull(&self, name: &str) -> Result<Pulled, PullError> {
-        let reference: Reference = name.parse().unwrap();
+        let reference: Reference = name.parse().expect("a name");
         pull(&reference, &self.options, &self.blobs, &self.progress).await
     }
 
@@ -37,6 +37,6 @@ impl Scene {
 
     /// Contents that are begun and not whole.
     pub fn partials(&self) -> usize {
-        std::fs::read_dir(self.dir.path().join("blobs/partial")).unwrap().count()
+        std::fs::read_dir(self.dir.path().join("blobs/partial")).expect("a directory").count()
     }
 }

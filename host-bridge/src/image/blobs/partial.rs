@@ -41,7 +41,8 @@ pub struct Partial {
     path: PathBuf,
     /// Locked as long as it is open.
     file: File,
-    digester: Digester,
+    /// Boxed, because it is most of what is moved about.
+    digester: Box<Digester>,
 }
 
 /// What one look at the lock has found.
@@ -82,7 +83,7 @@ fn look(blobs: &Blobs, digest: Digest, size: u64) -> Result<Look, BlobError> {
     if !is_at(&path, &file) {
         return Ok(Look::Taken);
     }
-    let digester = Digester::default();
+    let digester = Box::<Digester>::default();
     let mut partial = Partial { blobs: blobs.clone(), digest, size, path, file, digester };
     partial.take_up()?;
     Ok(Look::Begun(Begun::Partial(partial)))
@@ -127,7 +128,7 @@ impl Partial {
     pub fn start_anew(&mut self) -> Result<(), BlobError> {
         let emptied = self.file.set_len(0).and_then(|()| io::Seek::rewind(&mut self.file));
         emptied.map_err(|error| BlobError::io(&self.path, error))?;
-        self.digester = Digester::default();
+        *self.digester = Digester::default();
         Ok(())
     }
 
@@ -167,7 +168,7 @@ impl Partial {
         if self.offset() != size {
             return Err(BlobError::Length { digest, wanted: size, found: self.offset() });
         }
-        let found = self.digester.clone().finish();
+        let found = Digester::clone(&self.digester).finish();
         if found != digest {
             self.discard();
             return Err(BlobError::Digest { wanted: digest, found });

@@ -37,8 +37,17 @@ pub struct Auth {
 #[derive(Default)]
 struct State {
     /// Looked for once.
-    credential: Option<Option<Credential>>,
+    credential: Sought,
     held: Option<Held>,
+}
+
+/// Whether there are credentials for this registry.
+#[derive(Default)]
+enum Sought {
+    #[default]
+    NotYet,
+    None,
+    Found(Credential),
 }
 
 struct Held {
@@ -48,7 +57,7 @@ struct Held {
 }
 
 #[derive(Deserialize)]
-struct Token {
+struct Grant {
     token: Option<String>,
     access_token: Option<String>,
     expires_in: Option<u64>,
@@ -64,16 +73,15 @@ impl Auth {
 
     /// How we are called there, for messages.
     pub async fn user(&self) -> String {
-        match self.state.lock().await.credential.as_ref() {
-            Some(Some(Credential::Password { user, .. })) => format!("the user {user:?}"),
-            Some(Some(Credential::Identity(_))) => "the holder of this token".to_owned(),
-            Some(None) | None => "a stranger".to_owned(),
+        match &self.state.lock().await.credential {
+            Sought::Found(credential) => credential.user(),
+            Sought::NotYet | Sought::None => "a stranger".to_owned(),
         }
     }
 
     /// Whether there are credentials at all.
     pub async fn is_anonymous(&self) -> bool {
-        !matches!(self.state.lock().await.credential, Some(Some(_)))
+        !matches!(self.state.lock().await.credential, Sought::Found(_))
     }
 
     /// Gets what the registry wants to see, after a request with `refused` was.
@@ -91,12 +99,15 @@ impl Auth {
             return Ok(());
         }
         state.held = None;
-        if state.credential.is_none() {
+        if matches!(state.credential, Sought::NotYet) {
             let found =
                 find_credential(&options.auth_files, &place.host, &place.repository).await?;
-            state.credential = Some(found);
+            state.credential = found.map_or(Sought::None, Sought::Found);
         }
-        let credential = state.credential.clone().flatten();
+        let credential = match &state.credential {
+            Sought::Found(credential) => Some(credential.clone()),
+            Sought::NotYet | Sought::None => None,
+        };
         let visit = Visit { place, options, transport, credential };
         state.held = Some(visit.held(refusal).await?);
         Ok(())
@@ -188,7 +199,7 @@ impl Visit<'_> {
         let status = answer.status;
         let at = url.origin.to_string();
         if status != 200 {
-            return Err(self.refused(at, answer));
+            return Err(self.refused(at, status));
         }
         let what = "the token server's answer";
         let bytes = answer.body.whole(what, TOKEN_BYTES_MAX).await?;
@@ -198,26 +209,21 @@ impl Visit<'_> {
             what: what.to_owned(),
             why: why.to_owned(),
         };
-        let token: Token =
+        let grant: Grant =
             serde_json::from_slice(&bytes).map_err(|_| unclear("no JSON of a token"))?;
-        let text = token.token.or(token.access_token).filter(|text| !text.is_empty());
+        let text = grant.token.or(grant.access_token).filter(|text| !text.is_empty());
         let text = text.ok_or_else(|| unclear("there is no token in it"))?;
-        let life = token.expires_in.map_or(TOKEN_LIFE_DEFAULT, Duration::from_secs);
-        let life = life.clamp(TOKEN_LIFE_DEFAULT, TOKEN_LIFE_MAX) - TOKEN_LIFE_MARGIN;
+        let life = grant.expires_in.map_or(TOKEN_LIFE_DEFAULT, Duration::from_secs);
+        let life = life.clamp(TOKEN_LIFE_DEFAULT, TOKEN_LIFE_MAX).saturating_sub(TOKEN_LIFE_MARGIN);
         let authorization = Authorization::bearer(&Secret::new(text));
         Ok(Held { authorization, good_until: Some(asked_at + life) })
     }
 
-    fn refused(&self, at: String, answer: Answer) -> PullError {
+    fn refused(&self, at: String, status: u16) -> PullError {
         let repository = self.place.repository.to_string();
-        let Answer { status, .. } = answer;
         match (status, &self.credential) {
-            (401 | 403, Some(Credential::Password { user, .. })) => {
-                let user = format!("the user {user:?}");
-                PullError::Denied { at, user, repository, said: Said::default() }
-            }
-            (401 | 403, Some(Credential::Identity(_))) => {
-                let user = "the holder of this token".to_owned();
+            (401 | 403, Some(credential)) => {
+                let user = credential.user();
                 PullError::Denied { at, user, repository, said: Said::default() }
             }
             (401 | 403, None) => PullError::Anonymous { at, repository },

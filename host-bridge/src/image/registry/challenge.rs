@@ -28,21 +28,22 @@ pub fn parse_challenges(value: &str) -> Vec<Challenge> {
         if let Some(value) = rest.value() {
             parameters.insert(word.to_ascii_lowercase(), value);
         } else {
-            finish(scheme.replace(word.to_ascii_lowercase()), &mut parameters, &mut challenges);
+            finish(scheme.as_deref(), &mut parameters, &mut challenges);
+            scheme = Some(word.to_ascii_lowercase());
         }
     }
-    finish(scheme, &mut parameters, &mut challenges);
+    finish(scheme.as_deref(), &mut parameters, &mut challenges);
     challenges
 }
 
 fn finish(
-    scheme: Option<String>,
+    scheme: Option<&str>,
     parameters: &mut BTreeMap<String, String>,
     challenges: &mut Vec<Challenge>,
 ) {
     let mut parameters = std::mem::take(parameters);
     let mut take = |name: &str| parameters.remove(name).filter(|value| !value.is_empty());
-    match scheme.as_deref() {
+    match scheme {
         Some("basic") => challenges.push(Challenge::Basic),
         Some("bearer") => {
             if let Some(realm) = take("realm") {

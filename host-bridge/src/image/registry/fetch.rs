@@ -84,8 +84,7 @@ impl Fetch<'_> {
         if offset < self.size {
             let mut answer = self.ask(offset).await?;
             let skipped = self.skipped(&answer)?;
-            let filled = self.fill(&mut answer.body, skipped).await;
-            filled?;
+            self.fill(&mut answer.body, skipped).await?;
         }
         self.finish().await
     }
@@ -94,7 +93,7 @@ impl Fetch<'_> {
         match self.source.blob(&self.digest, (offset > 0).then_some(offset)).await {
             // It does not know of so many bytes: what is here is not the beginning of that.
             Err(PullError::Status { status: 416, .. }) if offset > 0 => {
-                self.with_partial(|partial| partial.start_anew()).await?;
+                self.with_partial(Partial::start_anew).await?;
                 self.source.blob(&self.digest, None).await
             }
             answered => answered,

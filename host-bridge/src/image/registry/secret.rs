@@ -37,6 +37,16 @@ pub enum Credential {
     Identity(Secret),
 }
 
+impl Credential {
+    /// Who it is, for messages.
+    pub fn user(&self) -> String {
+        match self {
+            Self::Password { user, .. } => format!("the user {user:?}"),
+            Self::Identity(_) => "the holder of this token".to_owned(),
+        }
+    }
+}
+
 /// The value of an `Authorization` header.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorization(Secret);

@@ -106,7 +106,7 @@ impl<'a> Source<'a> {
             let ask = Ask { authorization: authorization.as_ref(), accept, offset, form: None };
             let answer = self.transport.send(&url, &ask).await?;
             match answer.status {
-                200 | 206 => return self.plain(answer, &url, what),
+                200 | 206 => return plain(answer, &url, what),
                 401 if is_own && !was_renewed => {
                     was_renewed = true;
                     let used = authorization.as_ref();
@@ -123,18 +123,6 @@ impl<'a> Source<'a> {
                 }
                 _ => return Err(self.refusal(answer, &url, what).await),
             }
-        }
-    }
-
-    /// Bytes that a server has packed on the way are not those that have the digest.
-    fn plain(&self, answer: Answer, url: &Url, what: &str) -> Result<Answer, PullError> {
-        match answer.header("content-encoding") {
-            None | Some("identity") => Ok(answer),
-            Some(encoding) => Err(PullError::Malformed {
-                at: url.origin.to_string(),
-                what: what.to_owned(),
-                why: format!("it is encoded as {:?}, which nobody asked for", shown(encoding)),
-            }),
         }
     }
 
@@ -168,6 +156,18 @@ impl<'a> Source<'a> {
             401 | 403 => PullError::Denied { at, user: self.auth.user().await, repository, said },
             _ => PullError::Status { at, status, said, retry_after },
         }
+    }
+}
+
+/// Bytes that a server has packed on the way are not those that have the digest.
+fn plain(answer: Answer, url: &Url, what: &str) -> Result<Answer, PullError> {
+    match answer.header("content-encoding") {
+        None | Some("identity") => Ok(answer),
+        Some(encoding) => Err(PullError::Malformed {
+            at: url.origin.to_string(),
+            what: what.to_owned(),
+            why: format!("it is encoded as {:?}, which nobody asked for", shown(encoding)),
+        }),
     }
 }
 

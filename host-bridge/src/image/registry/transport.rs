@@ -108,11 +108,12 @@ impl Transport {
     /// Sends a request and waits for the head of its answer.
     pub async fn send(&self, url: &Url, ask: &Ask<'_>) -> Result<Answer, PullError> {
         let request = request(url, ask)?;
-        if let Some(connection) = self.idle.take(&url.origin)
-            && let Ok(answer) = self.exchange(connection, url, request.clone()).await
-        {
-            // One that was closed meanwhile costs nothing but another connection.
-            return Ok(answer);
+        if let Some(connection) = self.idle.take(&url.origin) {
+            match self.exchange(connection, url, request.clone()).await {
+                // One that was closed meanwhile costs nothing but another connection.
+                Err(PullError::Cut { .. }) => {}
+                answered => return answered,
+            }
         }
         let stream = self.dialler.dial(&url.origin, self.times.connect).await?;
         let opened = dial::http().handshake(stream).await;

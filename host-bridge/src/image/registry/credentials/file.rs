@@ -75,10 +75,9 @@ impl AuthFile {
         }
         for wanted in scopes(host, repository) {
             let found = self.raw.auths.iter().find(|(key, _)| registry_of(key) == wanted);
-            if let Some(credential) = found.map(|(key, entry)| self.credential(key, entry)) {
-                if let Some(credential) = credential? {
-                    return Ok(Found::Credential(credential));
-                }
+            let found = found.map(|(key, entry)| self.credential(key, entry)).transpose()?;
+            if let Some(credential) = found.flatten() {
+                return Ok(Found::Credential(credential));
             }
         }
         match &self.raw.creds_store {

@@ -26,6 +26,18 @@ async fn a_blob_elsewhere_is_fetched_without_credentials() {
     assert!(server.count(|asked| asked.header("authorization") == Some("Basic dTpw")) >= 3);
 }
 
+#[tokio::test]
+async fn a_pull_may_be_a_task_of_its_own() {
+    let (image, scene) = (Image::small(), Scene::new());
+    let server = Server::start(move |asked, _| image.reply(asked)).await;
+    let (blobs, options, progress) =
+        (scene.blobs.clone(), scene.options.clone(), scene.progress.clone());
+    let reference: Reference = server.name("app:v1").parse().unwrap();
+    let task = tokio::spawn(async move { pull(&reference, &options, &blobs, &progress).await });
+    assert_eq!(task.await.unwrap().unwrap().layers.len(), 2);
+    assert!(scene.progress.borrow().layers[0].is_whole);
+}
+
 async fn redirected(to: &str) -> (PullError, usize) {
     let to = to.to_owned();
     let server = Server::start(move |_, _| answer(302, &[("location", &to)], b"")).await;
