@@ -17,6 +17,7 @@ pub mod config;
 pub mod control;
 pub mod forwards;
 pub mod guest;
+pub mod image;
 pub mod keys;
 pub mod limits;
 pub mod link;

@@ -21,6 +21,7 @@ mod listen;
 mod load;
 mod page;
 mod pool;
+mod registries;
 mod secrets;
 mod shown;
 mod table;
@@ -36,6 +37,7 @@ pub use listen::Listen;
 pub use load::Overrides;
 pub use page::{example, reference};
 pub use pool::{Asked, Pool, PoolEntry};
+pub use registries::Registry;
 pub use value::Wrong;
 
 use crate::secret;
@@ -52,6 +54,8 @@ pub struct Settings {
     pub images: BTreeMap<String, PathBuf>,
     /// What sandboxes may ask for by name.
     pub secrets: BTreeMap<String, secret::Entry>,
+    /// What is particular about registries, by host and port.
+    pub registries: BTreeMap<String, Registry>,
     /// The file that was read.
     pub file: Option<PathBuf>,
     origins: Origins,
@@ -193,6 +197,12 @@ impl Settings {
                  up before they hear of the deadline"
                     .to_owned(),
             );
+        }
+        for (host, _) in self.registries.iter().filter(|(_, registry)| registry.insecure) {
+            warnings.push(format!(
+                "images and credentials of {host} travel unencrypted: registries.{host}.insecure is \
+                 true"
+            ));
         }
         warnings
     }

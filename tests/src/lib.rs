@@ -10,10 +10,12 @@ pub mod http;
 pub mod libraries;
 pub mod machines;
 pub mod mcp;
+pub mod registry;
 pub mod sandbox;
 pub mod served;
 pub mod server;
 pub mod tmux;
+pub mod token;
 pub mod torture;
 
 use std::io::Write;

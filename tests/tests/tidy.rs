@@ -76,6 +76,7 @@ const BRIDGE: &[Imports] = &[
     ("settings", &["similar", "secret"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
+    ("image", &["settings", "config"]),
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["secret", "guest", "link", "config", "limits"]),

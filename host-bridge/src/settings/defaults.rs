@@ -74,6 +74,7 @@ impl Default for Settings {
             },
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             secrets: BTreeMap::new(),
+            registries: std::collections::BTreeMap::new(),
             file: None,
             origins: Origins::new(),
         }

@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, SettingsError};
+use super::registries::{self, REGISTRIES};
 use super::table::{NAMED, SECTIONS, Section};
 use super::value::Given;
 use crate::similar::nearest;
@@ -36,7 +37,12 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
         };
         for (key, value) in table {
             let at = Walk { file, text, offset: key.span().start };
-            found.push((at.offset, at.entry(section, key.get_ref(), value)));
+            match value.get_ref() {
+                DeValue::Table(inner) if section == REGISTRIES => {
+                    found.extend(at.registry(key.get_ref(), inner));
+                }
+                _ => found.push((at.offset, at.entry(section, key.get_ref(), value))),
+            }
         }
     }
     found.sort_by_key(|(offset, _)| *offset);
@@ -68,6 +74,24 @@ impl Walk<'_> {
         }
         let place = Place::of(self.file, self.text, value.span().start);
         Ok(Entry { section, key: key.to_owned(), given: given(value.get_ref()), place })
+    }
+
+    /// The entries of a section within the section of registries.
+    fn registry(
+        &self,
+        host: &str,
+        table: &DeTable<'_>,
+    ) -> Vec<(usize, Result<Entry, SettingsError>)> {
+        let entry = |(offset, key, value): (usize, &str, &Spanned<DeValue<'_>>)| {
+            let name = format!("{host}.{key}");
+            if registries::split_name(&name).is_none() {
+                let place = Place::of(self.file, self.text, offset);
+                return (offset, Err(registries::unknown_key(place, key)));
+            }
+            (offset, self.entry(REGISTRIES, &name, value))
+        };
+        let entries = table.iter().map(|(key, value)| (key.span().start, &**key.get_ref(), value));
+        entries.map(entry).collect()
     }
 
     fn unknown_section(&self, name: &str) -> SettingsError {

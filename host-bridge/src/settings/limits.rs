@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Entries of a list, and of the table of images.
 pub const ENTRIES_MAX: usize = 1024;
+/// Mirrors of one registry: each may be asked for every image.
+pub const MIRRORS_MAX: usize = 16;
 
 /// How long the published clients wait for an answer, whatever it is.
 pub const CLIENT_PATIENCE: Duration = Duration::from_secs(300);

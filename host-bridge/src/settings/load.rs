@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
+use super::registries::{self, REGISTRIES};
 use super::table::{Choice, IMAGES, SECRETS, SECTIONS};
 use super::value::{Given, Wrong};
 use super::{Origin, Settings, file, secrets};
@@ -125,11 +126,14 @@ impl Settings {
 
     fn set(&mut self, name: &str, given: &Given, origin: Origin) -> Result<(), SettingsError> {
         let option = options().find(|(section, key)| is_named(name, section, key.key));
-        let done = match (name.split_once('.'), option) {
-            (Some((IMAGES, image)), _) => self.set_image(image, given),
-            (Some((SECRETS, secret)), _) => self.set_secret(secret, given),
-            (_, Some((_, option))) => (option.set)(self, given),
-            (_, None) => {
+        let registry = name.strip_prefix(REGISTRIES).and_then(|name| name.strip_prefix('.'));
+        let registry = registry.and_then(registries::split_name);
+        let done = match (name.split_once('.'), registry, option) {
+            (Some((IMAGES, image)), ..) => self.set_image(image, given),
+            (Some((SECRETS, secret)), ..) => self.set_secret(secret, given),
+            (_, Some((host, key)), _) => self.set_registry(host, key, given),
+            (_, None, Some((_, option))) => (option.set)(self, given),
+            (_, None, None) => {
                 let meant = nearest(name, NAMES.iter().map(String::as_str));
                 return Err(SettingsError::UnknownOption { origin, name: name.to_owned(), meant });
             }

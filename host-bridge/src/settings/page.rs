@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::load::variable_of;
+use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
 use super::table::{IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS};
 use super::{Origin, Settings, secrets};
@@ -54,6 +55,18 @@ impl Settings {
                 write(text, &line, &self.origin(&format!("{SECRETS}.{name}")));
             }
         }
+        push(text, format_args!(""));
+        comment(text, REGISTRIES_ABOUT);
+        for key in &KEYS {
+            comment(text, &format!("{}: {} ({}): {}", key.key, key.about, key.values, key.example));
+        }
+        for (host, registry) in &self.registries {
+            push(text, format_args!("[{REGISTRIES}.{}]", quote(host)));
+            for (key, value) in registry.lines() {
+                let origin = self.origin(&format!("{REGISTRIES}.{host}.{key}"));
+                write(text, &format!("{key} = {value}"), &origin);
+            }
+        }
     }
 }
 
@@ -100,6 +113,11 @@ pub fn reference() -> String {
         push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
     }
     push(&mut text, format_args!("\n## [{SECRETS}]\n\n{SECRETS_ABOUT} See [secrets](secrets.md)."));
+    push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
+    push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
+    for Field { key, values, about, example } in &KEYS {
+        push(&mut text, format_args!("| `{key}` | {about} | {values} | `{example}` |"));
+    }
     text
 }
 

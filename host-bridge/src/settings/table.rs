@@ -7,6 +7,7 @@ use super::limits::{
     AUDIT_FILE_BYTES_MAX, AUDIT_FILE_BYTES_MIN, BODY_BYTES_MAX, CONNECTION_IDLE_MIN, MEMORY_MIB_MAX,
 };
 use super::listen::Listen;
+use super::registries::REGISTRIES;
 use super::shown::{quote, quote_all, quote_duration, quote_path, show_cpus};
 use super::value::{Given, OFF, Wrong, show_duration, show_size};
 use super::{BoxesAtEnd, LogFormat, LogLevel, Settings};
@@ -46,7 +47,7 @@ pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file
     and kept nowhere.";
 
 /// The sections that have names of the user's choice.
-pub const NAMED: [&str; 2] = [IMAGES, SECRETS];
+pub const NAMED: [&str; 3] = [IMAGES, SECRETS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";

@@ -76,6 +76,13 @@ pub enum Wrong {
     Command,
     #[error("{key}: {wrong}")]
     Inside { key: String, wrong: Box<Wrong> },
+    #[error("{0:?} is not a registry: a host name or address, and a port behind a colon")]
+    Registry(String),
+    #[error(
+        "{0:?} is not a mirror: write HOST, HOST:PORT or HOST/PREFIX, with https:// or http:// in \
+         front or without"
+    )]
+    Mirror(String),
     #[error("more than {entries_max} entries")]
     TooMany { entries_max: usize },
 }
