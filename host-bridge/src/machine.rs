@@ -269,7 +269,9 @@ impl MachineSpec {
 
 /// Writes over the values of an environment that had secrets in it.
 fn wipe(env: &mut [(String, String)]) {
-    env.iter_mut().for_each(|(_, value)| wipe_text(value));
+    for (_, value) in env {
+        wipe_text(value);
+    }
 }
 
 /// The two directories of one sandbox; both are there and private.

@@ -124,7 +124,7 @@ fn tools_of_agents_are_recorded_by_their_names() {
     assert_eq!((&made["namespace"], &made["sandbox"]), (&json!("team"), &json!("a")), "{made}");
     assert!(made["id"].is_string(), "{made}");
     call(
-        2,
+        session,
         "tools/call",
         json!({ "name": "sandbox_remove", "arguments": { "sandbox": "other/x" } }),
     );

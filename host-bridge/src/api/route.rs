@@ -23,6 +23,7 @@ type Describe = fn(&mut Document<'_>);
 
 /// One method of one path.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub struct Operation {
     pub method: Method,
     /// With `{names}` for the parts that vary.

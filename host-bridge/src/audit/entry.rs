@@ -225,7 +225,9 @@ impl Entry {
         self.arguments.truncate(ARGUMENTS_MAX);
         self.arguments.iter_mut().for_each(cut_text);
         let surplus: Vec<_> = self.facts.keys().skip(FACTS_MAX).cloned().collect();
-        surplus.iter().for_each(|name| drop(self.facts.remove(name)));
+        for name in surplus {
+            self.facts.remove(&name);
+        }
         for value in self.facts.values_mut() {
             if let Value::String(text) = value {
                 cut_text(text);

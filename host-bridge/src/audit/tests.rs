@@ -40,7 +40,9 @@ fn newest_file(place: &Path) -> PathBuf {
 /// Writes so many records, and ends.
 async fn filled(place: &Path, options: Options, count: u64) {
     let audit = open(place, options);
-    (0..count).for_each(|number| audit.record(entry(number)));
+    for number in 0..count {
+        audit.record(entry(number));
+    }
     audit.close().await;
 }
 
@@ -175,7 +177,9 @@ async fn what_finds_no_place_is_counted_in_a_record() {
     let place = place("lost");
     let audit = open(&place, Options { file_bytes_max: 1 << 30, ..OPTIONS });
     let asked = 20 * QUEUE_MAX as u64;
-    (0..asked).for_each(|number| audit.record(entry(number)));
+    for number in 0..asked {
+        audit.record(entry(number));
+    }
     audit.close().await;
     let records = all(&place);
     let lost: u64 = records
@@ -200,7 +204,9 @@ async fn while_it_cannot_be_written_operations_are_refused_or_not_as_set() {
         let aside = place.with_extension("aside");
         let _ = fs::remove_dir_all(&aside);
         fs::rename(&place, &aside).unwrap();
-        (0..40).for_each(|number| audit.record(entry(number)));
+        for number in 0..40 {
+            audit.record(entry(number));
+        }
         let deadline = Instant::now() + Duration::from_secs(10);
         let is_failing = || {
             let state = &audit.0.as_ref().unwrap().state;

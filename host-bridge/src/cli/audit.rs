@@ -53,7 +53,7 @@ pub struct Audit {
     #[arg(long, value_name = "WHO")]
     who: Option<String>,
 
-    /// Only this operation, as in create_sandbox
+    /// Only this operation, as in `create_sandbox`
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
 
@@ -109,12 +109,14 @@ impl Audit {
         let shown: Vec<_> =
             found.into_iter().filter(|record| Some(record.seq) <= filter.after).collect();
         self.show(&shown, true)?;
-        while self.follow {
+        if !self.follow {
+            return Ok(Exit::SUCCESS);
+        }
+        loop {
             tokio::time::sleep(FOLLOW_PAUSE).await;
             let new = follow(&directory, &mut filter).map_err(unreadable)?;
             self.show(&new, false)?;
         }
-        Ok(Exit::SUCCESS)
     }
 
     fn show(&self, records: &[Record], is_first: bool) -> Result<()> {

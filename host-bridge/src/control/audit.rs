@@ -151,7 +151,7 @@ pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64
                 _ => None,
             };
             let code = code.and_then(|code| code.as_str().map(str::to_owned));
-            Entry { outcome, policy, code, ..entry }
+            Entry { outcome, code, policy, ..entry }
         }
     }
 }

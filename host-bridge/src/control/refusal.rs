@@ -63,13 +63,6 @@ impl From<SandboxError> for Refusal {
             SandboxError::TooManySnapshots
             | SandboxError::SnapshotsTooLarge { .. }
             | SandboxError::TooMany => (Code::Limit, None),
-            SandboxError::SnapshotFixes { .. }
-            | SandboxError::Environment { .. }
-            | SandboxError::Hostname { .. }
-            | SandboxError::Workdir { .. }
-            | SandboxError::OutOfRange { .. }
-            | SandboxError::Label(_) => (Code::Invalid, None),
-            SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
             SandboxError::Secret(SecretError::Unknown { .. }) => {
                 let hint = "`host-bridge serve --print-config` shows [secrets] as it is read";
                 (Code::UnknownSecret, Some(hint.to_owned()))
@@ -77,7 +70,14 @@ impl From<SandboxError> for Refusal {
             SandboxError::Secret(SecretError::Provider { .. }) => {
                 (Code::SecretFailed, Some("the daemon's log says why".to_owned()))
             }
-            SandboxError::Secret(_) => (Code::Invalid, None),
+            SandboxError::SnapshotFixes { .. }
+            | SandboxError::Environment { .. }
+            | SandboxError::Hostname { .. }
+            | SandboxError::Workdir { .. }
+            | SandboxError::OutOfRange { .. }
+            | SandboxError::Secret(_)
+            | SandboxError::Label(_) => (Code::Invalid, None),
+            SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
             SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
             SandboxError::Lost { which, .. } => {
                 (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))

@@ -33,7 +33,7 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
             "credential" => read_credential(value).map(Source::Credential),
             "command" => read_command(value).map(Source::Command),
             _ => {
-                let meant = nearest(key, KEYS.into_iter());
+                let meant = nearest(key, KEYS);
                 return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
             }
         };
