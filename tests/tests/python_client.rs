@@ -26,6 +26,7 @@ suites! {
     contexts
     errors
     files
+    outside
     package
     streams
     surface
