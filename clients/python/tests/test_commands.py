@@ -219,7 +219,11 @@ def test_names_in_a_text_instead_of_a_tuple_are_a_mistake_that_is_told(client: A
 def test_times_to_live_hold_and_can_be_changed(client: Any) -> None:
     box = client.create(burrow.SandboxSpec("mortal"), ttl=3600, env={"A": "b"}, workdir="/usr")
     try:
-        assert box.shell("echo $A").stdout == "b\n"
+        assert box.shell("pwd; echo $A").stdout == "/usr\nb\n"
+        assert box.exec("pwd", cwd="/").stdout == "/\n"
+        assert [one.data for one in box.stream("pwd") if isinstance(one, burrow.Output)] == [
+            b"/usr\n"
+        ]
         assert box.context().run("import os; os.getcwd()").result == "'/usr'"
         before = box.info().expires_at_ms
         assert before is not None
