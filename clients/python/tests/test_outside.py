@@ -1,6 +1,6 @@
 """A client of the same surface that is not ours: the one of the published package `a2a-pack`, as it is.
-What it says and what it takes for an answer, recorded by a stand-in: this is the contract of whoever
-serves it."""
+First what it says and what it takes for an answer, recorded by a stand-in, which is the contract of
+whoever serves it; then against a real bridge, which serves it below `/a2a`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from a2a_pack.sandbox import (  # type: ignore[import-untyped]
     SandboxRuntimeError,
     SandboxSpec,
 )
+from conftest import Bridge, eventually
+
+import burrow
+import burrow.sync
 
 #: What is answered to each call.
 ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
@@ -164,3 +168,117 @@ def test_a_refusal_is_its_one_error_with_the_body_as_text(recorder: Recorder) ->
         asyncio.run(use())
     assert refused.value.status_code == 404
     assert "there is none" in str(refused.value)
+
+
+def outside(bridge: Bridge, **named: Any) -> Any:
+    """That client, unmodified, against a real bridge."""
+    return HttpSandboxClient(f"{bridge.url}/a2a", **named)
+
+
+def test_it_makes_uses_and_removes_real_sandboxes(bridge: Bridge) -> None:
+    async def use() -> None:
+        client = outside(bridge)
+        sandbox = await client.create(SandboxSpec("outside", labels={"a": "b"}, memory_mib=256))
+        try:
+            assert await client.list() == ["outside"]
+            result = await sandbox.exec("printf", ["%s|", "a b", "$HOME"])
+            assert (result.stdout, result.stderr, result.exit_code) == ("a b|$HOME|", "", 0)
+            result = await sandbox.shell("echo out; echo err >&2; exit 7")
+            assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 7)
+            result = await sandbox.shell("echo begun; sleep 60", timeout=0.4)
+            assert (result.stdout, result.exit_code) == ("begun\n", 124)
+            await sandbox.shell("echo kept > /tmp/kept")
+            again = await client.get("outside")
+            assert (await again.exec("cat", ["/tmp/kept"])).stdout == "kept\n"
+        finally:
+            await sandbox.stop()
+            await client.remove("outside")
+        assert await client.list() == []
+
+    asyncio.run(use())
+
+
+def test_its_one_shots_run_in_real_sandboxes_and_leave_nothing(bridge: Bridge) -> None:
+    async def use() -> None:
+        client = outside(bridge)
+        result = await client.run_python("import sys; print(6 * 7); sys.exit(3)", cpus=1)
+        assert (result.stdout, result.exit_code) == ("42\n", 3)
+        result = await client.run_shell("echo $0; sleep 60", timeout_seconds=0.4)
+        assert (result.stdout, result.exit_code) == ("/bin/sh\n", 124)
+        assert await client.list() == []
+
+    asyncio.run(use())
+
+
+def test_both_clients_see_the_same_sandboxes(bridge: Bridge) -> None:
+    with burrow.sync.SandboxClient(bridge.url) as own:
+        with own.sandbox("shared") as box:
+            box.files.write("/tmp/x", "from ours")
+            seen = asyncio.run(outside(bridge).get("shared"))
+            assert asyncio.run(seen.exec("cat", ["/tmp/x"])).stdout == "from ours"
+        made = asyncio.run(outside(bridge).create(SandboxSpec("shared", labels={"a": "b"})))
+        assert own.get(made.name).info().labels == {"a": "b"}
+        asyncio.run(made.kill())
+        assert own.list() == []
+
+
+def test_a_client_that_leaves_its_one_shot_leaves_nothing(bridge: Bridge) -> None:
+    async def use(own: burrow.BurrowClient) -> None:
+        running = asyncio.ensure_future(outside(bridge).run_shell("sleep 74; true"))
+        while not await own.list():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await own.close()
+
+    asyncio.run(use(burrow.BurrowClient(bridge.url)))
+    with burrow.sync.SandboxClient(bridge.url) as own:
+        eventually("the sandbox is gone", lambda: own.list() == [])
+
+
+def test_refusals_reach_its_error_with_their_codes(bridge: Bridge) -> None:
+    def refused(status: int, code: str, work: Any) -> None:
+        with pytest.raises(SandboxRuntimeError) as error:
+            asyncio.run(work)
+        assert error.value.status_code == status, str(error.value)
+        assert json.loads(error.value.response_body)["code"] == code
+
+    client = outside(bridge)
+    none = asyncio.run(client.get("none"))
+    refused(404, "not_found", none.exec("true"))
+    refused(400, "invalid", none.exec("true", timeout=-1))
+    refused(400, "invalid", client.run_shell("true", nonsense=1))
+    refused(400, "invalid", client.create(SandboxSpec("no name")))
+    # What was asked for by name is heeded or refused, never passed over.
+    with pytest.raises(SandboxRuntimeError) as error:
+        asyncio.run(client.create(SandboxSpec("refused", workspace="no/such/workspace")))
+    assert 400 <= error.value.status_code < 500
+    assert "workspace" in error.value.response_body
+    sandbox = asyncio.run(client.create(SandboxSpec("refused")))
+    try:
+        refused(409, "conflict", client.create(SandboxSpec("refused")))
+        refused(422, "spawn_failed", sandbox.exec("no-such-program"))
+    finally:
+        asyncio.run(sandbox.kill())
+    assert asyncio.run(client.list()) == []
+
+
+def test_its_token_is_a_key_like_any_other(locked: Bridge) -> None:
+    for token in (None, "wrong"):
+        with pytest.raises(SandboxRuntimeError) as error:
+            asyncio.run(outside(locked, auth_token=token).list())
+        assert error.value.status_code == 401
+    own = locked.run("keygen", "--namespace", "own", "--expire", "1h")
+    client = outside(locked, auth_token=own)
+    sandbox = asyncio.run(client.create(SandboxSpec("mine")))
+    try:
+        assert asyncio.run(client.list()) == ["mine"]
+        other = locked.run("keygen", "--namespace", "other", "--expire", "1h")
+        assert asyncio.run(outside(locked, auth_token=other).list()) == []
+    finally:
+        asyncio.run(sandbox.kill())
+    reader = locked.run("keygen", "--namespace", "own", "--scope", "read", "--expire", "1h")
+    with pytest.raises(SandboxRuntimeError) as error:
+        asyncio.run(outside(locked, auth_token=reader).run_shell("true"))
+    assert error.value.status_code == 403
