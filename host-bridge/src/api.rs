@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  server ─▶ dispatch ─▶ rpc   JSON-RPC as the first SDKs speak it
-//!   (connections)    ├─▶ v1    the native API: one file per resource
+//!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
+//!                    ├─▶ v1    the native API: one file per resource
 //!                    ├─▶ mcp   tools for agents, also over the control socket
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
@@ -10,6 +11,7 @@
 //! Only this part knows the shapes of requests and answers; it turns them into calls of `sandbox` and
 //! `guest`, and never sees a frame. `control` starts it beside the control socket.
 
+mod a2a;
 mod admission;
 mod body;
 mod budget;
@@ -334,6 +336,7 @@ fn operations() -> Vec<route::Operation> {
         pages::operations(),
         prometheus::operations(),
         rpc::operations(),
+        a2a::operations(),
         mcp::operations(),
         v1::operations(),
     ]
