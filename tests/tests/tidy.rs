@@ -74,11 +74,11 @@ const BRIDGE: &[Imports] = &[
     ("settings", &["similar"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
-    ("image", &["settings", "config"]),
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["guest", "link", "config", "limits"]),
-    ("sandbox", &["machine", "guest", "link", "config", "limits"]),
+    ("image", &["settings", "config"]),
+    ("sandbox", &["machine", "image", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
@@ -89,7 +89,7 @@ const BRIDGE: &[Imports] = &[
         "api",
         &[
             "app", "notebook", "artifact", "mime", "store", "forwards", "keys", "settings",
-            "sandbox", "machine", "guest", "link", "config", "limits",
+            "sandbox", "image", "machine", "guest", "link", "config", "limits",
         ],
     ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
@@ -97,14 +97,14 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "notebook", "artifact", "store", "api", "keys", "notify", "settings", "sandbox",
-            "machine", "guest", "link", "config", "limits",
+            "image", "machine", "guest", "link", "config", "limits",
         ],
     ),
     (
         "cli",
         &[
             "api", "artifact", "store", "keys", "control", "settings", "similar", "sandbox",
-            "machine", "guest", "link", "config", "limits", "terminal",
+            "image", "machine", "guest", "link", "config", "limits", "terminal",
         ],
     ),
 ];

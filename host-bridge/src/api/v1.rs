@@ -7,6 +7,7 @@ mod contexts;
 mod exec;
 mod exit;
 mod files;
+mod images;
 mod logs;
 mod metrics;
 mod notebooks;
@@ -39,6 +40,7 @@ use super::route::Operation;
 pub fn operations() -> Vec<Operation> {
     [
         sandboxes::operations(),
+        images::operations(),
         snapshots::operations(),
         exec::operations(),
         sessions::operations(),

@@ -18,6 +18,7 @@ use super::pool::{PoolError, pool_options};
 use super::server::Server;
 use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::config::{Paths, PathsError};
+use crate::image::{ImageError, Images, Policy, PolicyError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
 use crate::notebook::Notebooks;
@@ -45,6 +46,10 @@ pub enum ServeError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
+    Images(#[from] ImageError),
+    #[error("image_policy.allow: {0}")]
+    ImagePolicy(#[from] PolicyError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Artifacts(#[from] ArtifactError),
@@ -69,8 +74,12 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
     let pool = pool_options(&settings)?;
+    let images = Some(Images::open(&paths)?);
+    let allowed = &settings.image_policy;
+    let image_policy = Policy::new(&allowed.allow, allowed.require_digest)?;
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
-    let opening = Registry::open_with(paths.clone(), machines, sink, Means { pool });
+    let means = Means { pool, images, image_policy };
+    let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),

@@ -102,7 +102,8 @@ impl Archive {
     /// A pax header with one record for the entry that follows.
     fn pax(mut self, key: &str, value: &[u8]) -> Self {
         let fixed = key.len() + value.len() + 3;
-        let length = (fixed..fixed + 9).find(|n| *n == fixed + n.to_string().len()).expect("a length");
+        let length =
+            (fixed..fixed + 9).find(|n| *n == fixed + n.to_string().len()).expect("a length");
         let mut body = format!("{length} {key}=").into_bytes();
         body.extend_from_slice(value);
         body.push(b'\n');

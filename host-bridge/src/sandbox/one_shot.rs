@@ -6,9 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::stored::{Held, Wanted};
 use super::{SandboxError, Spec};
 use crate::config::Paths;
 use crate::guest::Guest;
+use crate::image::document::Process;
+use crate::image::store::describe_lost;
 use crate::limits::KILL_DEADLINE;
 use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
 
@@ -16,10 +19,13 @@ use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
 /// also waits until it is gone.
 pub struct OneShot {
     guest: Guest,
+    // The machine goes before what it has as its root.
     alive: KillOnDrop,
+    image: Option<Held>,
 }
 
-/// Starts a sandbox for one command. `paths` are only hidden from it; nothing is made there.
+/// Starts a sandbox for one command. `paths` are hidden from it, and their store of images is
+/// where one comes from that is asked for by its name.
 pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
     start(&Machines::default(), paths, spec).await
 }
@@ -28,7 +34,12 @@ async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneSho
     spec.check()?;
     let id = BoxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
-    let running = machine.start(spec.machine_spec(id.clone(), paths, None)).await?;
+    let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
+    let image = match Wanted::of(spec, paths, None) {
+        Some(wanted) => wanted.furnish(&mut machine_spec).await?,
+        None => None,
+    };
+    let running = machine.start(machine_spec).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
     // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
     let (exited, orphan) = (running.exited(), guest.clone());
@@ -36,7 +47,8 @@ async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneSho
         exited.await;
         orphan.forsake();
     });
-    Ok(OneShot { guest, alive: KillOnDrop { running, machine, id, ended: false } })
+    let alive = KillOnDrop { running, machine, id, ended: false };
+    Ok(OneShot { guest, alive, image })
 }
 
 impl OneShot {
@@ -44,9 +56,15 @@ impl OneShot {
         &self.guest
     }
 
+    /// What the image says of programs, where the root is an image of this host's store.
+    pub fn process(&self) -> Option<&Process> {
+        self.image.as_ref().map(|held| &held.lease.image.process)
+    }
+
     /// What was asked for and does not hold on this host.
     pub fn warnings(&self) -> Vec<String> {
-        self.alive.running.warnings()
+        let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));
+        self.alive.running.warnings().into_iter().chain(lost).collect()
     }
 
     /// Resolves when the sandbox is gone, for whatever reason.

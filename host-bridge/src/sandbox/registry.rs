@@ -23,8 +23,11 @@ use super::presence::Presence;
 use super::record::{Kept, RECORD_FILE, now_ms};
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
+use super::stored::{Wanted, image_users};
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
+use crate::image::store::User;
+use crate::image::{Images, Policy};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 
@@ -36,11 +39,15 @@ pub struct Registry(Arc<Inner>);
 pub struct Means {
     /// Machines that are kept ready for those who will ask.
     pub pool: pool::Options,
+    /// The images of this host; opened when one is asked for, where they are not given.
+    pub images: Option<Images>,
+    /// Which of them sandboxes may have.
+    pub image_policy: Policy,
 }
 
 impl Default for Means {
     fn default() -> Self {
-        Self { pool: pool::Options::none() }
+        Self { pool: pool::Options::none(), images: None, image_policy: Policy::default() }
     }
 }
 
@@ -53,6 +60,8 @@ struct Inner {
     events: EventSink,
     pool: Arc<Pool>,
     snapshots: Snapshots,
+    images: Option<Images>,
+    image_policy: Policy,
     seats: Mutex<Seats>,
 }
 
@@ -157,7 +166,18 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let inner = Inner { paths, hidden_of_alone, machines, events, pool, snapshots, seats };
+        let Means { images, image_policy, .. } = means;
+        let inner = Inner {
+            paths,
+            hidden_of_alone,
+            machines,
+            events,
+            pool,
+            snapshots,
+            images,
+            image_policy,
+            seats,
+        };
         let registry = Self(Arc::new(inner));
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
@@ -218,14 +238,29 @@ impl Registry {
             Some(outer) => spec.machine_spec(id, outer, None),
             None => spec.machine_spec(id, &self.0.paths, Some(directories)),
         };
-        let ahead = Shape::of(&spec, &machine_spec).map(|shape| {
-            let hostname = machine_spec.hostname.clone();
-            let personal = Personal { hostname, env: spec.env, workdir: spec.workdir };
-            Ahead { pool: Arc::clone(&self.0.pool), shape, personal }
-        });
+        let kept_at = self.0.hidden_of_alone.as_ref().unwrap_or(&self.0.paths);
+        let wanted = Wanted::of(&spec, kept_at, self.0.images.as_ref());
+        let wanted = wanted.map(|wanted| wanted.allowed_by(&self.0.image_policy));
+        // What is kept ready has roots that are directories or files.
+        let ahead =
+            wanted.is_none().then(|| Shape::of(&spec, &machine_spec)).flatten().map(|shape| {
+                let hostname = machine_spec.hostname.clone();
+                let personal = Personal { hostname, env: spec.env, workdir: spec.workdir };
+                Ahead { pool: Arc::clone(&self.0.pool), shape, personal }
+            });
         let (reply, answer) = oneshot::channel();
-        tokio::spawn(owner.create(machine_spec, ahead, reply));
+        tokio::spawn(owner.create(machine_spec, wanted, ahead, reply));
         answer.await.unwrap_or(Err(SandboxError::Stopping))
+    }
+
+    /// The images of this host, where this bridge has opened them.
+    pub fn images(&self) -> Option<&Images> {
+        self.0.images.as_ref()
+    }
+
+    /// Who has images as roots.
+    pub fn image_users(&self) -> Vec<User> {
+        image_users(&self.0.paths)
     }
 
     /// Stops a sandbox in order and waits until it is gone. One that has stopped stays so.

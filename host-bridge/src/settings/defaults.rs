@@ -7,7 +7,9 @@ use super::limits::{
     BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
 };
 use super::listen::Listen;
-use super::{BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings};
+use super::{
+    BoxesAtEnd, Defaults, ImagePolicy, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings,
+};
 
 /// The names that the published clients send, until there are images of their own.
 const IMAGES_DEFAULT: [&str; 6] = [
@@ -58,6 +60,7 @@ impl Default for Settings {
                 check_every: Duration::from_secs(10),
                 starts_at_once: 2,
             },
+            image_policy: ImagePolicy::default(),
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             registries: std::collections::BTreeMap::new(),
             file: None,
