@@ -148,6 +148,11 @@ impl Paths {
         self.state.join("notebooks")
     }
 
+    /// Images: their contents, layers, roots and names.
+    pub fn images(&self) -> PathBuf {
+        self.state.join("images")
+    }
+
     /// One directory per sandbox, by its id: record and logs.
     pub fn state_boxes(&self) -> PathBuf {
         self.state.join("boxes")

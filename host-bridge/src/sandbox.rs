@@ -34,6 +34,7 @@ mod secrets;
 pub mod snapshot;
 pub mod spec;
 pub mod state;
+mod stored;
 
 use std::io;
 use std::path::PathBuf;
@@ -53,7 +54,9 @@ pub use registry::{Means, Registry, Until};
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
+pub use stored::image_users;
 
+use crate::image::ImageError;
 use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_BYTES_MAX};
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
@@ -118,6 +121,8 @@ pub enum SandboxError {
         "the snapshots take {bytes} bytes, and with this one they may take more than {SNAPSHOTS_BYTES_MAX}; remove some"
     )]
     SnapshotsTooLarge { bytes: u64 },
+    #[error(transparent)]
+    Image(#[from] ImageError),
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error("could not {action} {path:?}: {source}")]

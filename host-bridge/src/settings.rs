@@ -50,6 +50,7 @@ pub struct Settings {
     pub audit: Audit,
     pub defaults: Defaults,
     pub pool: Pool,
+    pub image_policy: ImagePolicy,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
     /// What sandboxes may ask for by name.
@@ -173,6 +174,14 @@ pub struct Defaults {
     pub idle_ttl: Option<Duration>,
     /// None for ever.
     pub keep_stopped: Option<Duration>,
+}
+
+/// `[image_policy]`: which images of the store sandboxes may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImagePolicy {
+    /// Names with stars, and digests. Empty for all.
+    pub allow: Vec<String>,
+    pub require_digest: bool,
 }
 
 impl Settings {

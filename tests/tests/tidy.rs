@@ -76,11 +76,11 @@ const BRIDGE: &[Imports] = &[
     ("settings", &["similar", "secret"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
-    ("image", &["settings", "config"]),
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["secret", "guest", "link", "config", "limits"]),
-    ("sandbox", &["machine", "secret", "guest", "link", "config", "limits"]),
+    ("image", &["settings", "config"]),
+    ("sandbox", &["machine", "image", "secret", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
@@ -91,7 +91,8 @@ const BRIDGE: &[Imports] = &[
         "api",
         &[
             "audit", "app", "notebook", "artifact", "mime", "store", "forwards", "keys",
-            "settings", "sandbox", "secret", "machine", "guest", "link", "config", "limits",
+            "settings", "sandbox", "image", "secret", "machine", "guest", "link", "config",
+            "limits",
         ],
     ),
     ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
@@ -99,14 +100,15 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "audit", "notebook", "artifact", "store", "api", "keys", "notify", "settings",
-            "sandbox", "secret", "machine", "guest", "link", "config", "limits",
+            "sandbox", "image", "secret", "machine", "guest", "link", "config", "limits",
         ],
     ),
     (
         "cli",
         &[
             "audit", "api", "artifact", "store", "keys", "control", "settings", "similar",
-            "sandbox", "secret", "machine", "guest", "link", "config", "limits", "terminal",
+            "sandbox", "image", "secret", "machine", "guest", "link", "config", "limits",
+            "terminal",
         ],
     ),
 ];

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::limits::BUSY_PAUSE;
 use super::problem::{Code, Problem};
 use crate::guest::GuestError;
+use crate::image::ImageError;
 use crate::machine::{Blame, MachineError};
 use crate::notebook::NotebookError;
 use crate::sandbox::SandboxError;
@@ -62,6 +63,7 @@ impl From<SandboxError> for Problem {
             SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)
                 .hint("make a snapshot of a sandbox without secrets, and ask for them with its clones")
                 .details(json!({ "reason": "holds_secrets" })),
+            SandboxError::Image(error) => with(code_of_image(error)),
             SandboxError::Machine(error) => match error.hint() {
                 Some(hint) => with(code_of(error)).hint(hint),
                 None => with(code_of(error)),
@@ -127,6 +129,17 @@ impl From<NotebookError> for Problem {
             | NotebookError::NotSaved { .. }
             | NotebookError::Manifest(_) => with(Code::GuestUnreachable),
         }
+    }
+}
+
+pub(super) fn code_of_image(error: &ImageError) -> Code {
+    match error {
+        ImageError::NotFound { .. } => Code::NotFound,
+        ImageError::NotAllowed { .. } => Code::Unsupported,
+        ImageError::InUse { .. } | ImageError::Busy => Code::Conflict,
+        ImageError::TooLarge { .. } | ImageError::TooMany { .. } => Code::LimitReached,
+        ImageError::Name(_) | ImageError::Ambiguous { .. } => Code::Invalid,
+        _ => Code::StartFailed,
     }
 }
 

@@ -8,6 +8,7 @@ mod contexts;
 mod exec;
 mod exit;
 mod files;
+mod images;
 mod logs;
 mod metrics;
 mod notebooks;
@@ -40,6 +41,7 @@ use super::route::Operation;
 pub fn operations() -> Vec<Operation> {
     [
         sandboxes::operations(),
+        images::operations(),
         snapshots::operations(),
         exec::operations(),
         sessions::operations(),

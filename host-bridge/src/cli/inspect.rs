@@ -128,6 +128,9 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     if let Some(millis) = record.cpu_millis {
         facts.push(("CPUs at most", human_cpus(millis)));
     }
+    if let Some(digest) = &record.image_digest {
+        facts.push(("image digest", digest.to_string()));
+    }
     if let Some(workdir) = &record.workdir {
         facts.push(("working directory", workdir.clone()));
     }

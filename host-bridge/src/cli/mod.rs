@@ -17,6 +17,7 @@ mod exec;
 mod exit;
 mod failure;
 mod history;
+mod image;
 mod inspect;
 mod instant;
 mod keygen;
@@ -100,6 +101,7 @@ enum Verb {
     Snapshot(snapshot::Snapshot),
     Artifact(artifact::Artifact),
     Audit(audit::Audit),
+    Image(image::Image),
     Stop(stop::Stop),
     Rm(rm::Rm),
     Serve(serve::Serve),
@@ -176,6 +178,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Snapshot(verb) => verb.run(&context).await,
         Verb::Artifact(verb) => verb.run(&context).await,
         Verb::Audit(verb) => verb.run(&context).await,
+        Verb::Image(verb) => verb.run(&context).await,
         Verb::Stop(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
@@ -256,6 +259,13 @@ mod tests {
             "host-bridge snapshot work base",
             "host-bridge snapshot ls --json",
             "host-bridge snapshot rm base team/base",
+            "host-bridge run --image alpine:3",
+            "host-bridge image ls --json",
+            "host-bridge image inspect python:3.12",
+            "host-bridge image import saved.tar --name team/app:2",
+            "host-bridge image rm python:3.12 0123456789ab",
+            "host-bridge image prune",
+            "host-bridge image pull ghcr.io/team/app:2 --quiet",
             "host-bridge artifact ls --box team/work --category image -n 5 --json",
             "host-bridge artifact get 0123456789abcdef -o plot.png",
             "host-bridge artifact rm 0123456789abcdef fedcba9876543210",
@@ -305,6 +315,9 @@ mod tests {
             "host-bridge snapshot work a/b",
             "host-bridge snapshot rm",
             "host-bridge artifact",
+            "host-bridge image",
+            "host-bridge image rm",
+            "host-bridge image import x --name A:B:C",
             "host-bridge artifact ls --category nice",
             "host-bridge artifact get ../x",
             "host-bridge artifact rm",

@@ -4,15 +4,18 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::Args;
+use protocol::Text;
 use protocol::requests::Stdio;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::failure::CliError;
 use super::output;
 use super::session::screen::{self, Keyboard, Left};
 use super::session::{self, ProcessArguments, pipes, program_name};
 use super::start::BoxArguments;
 use crate::guest::Guest;
+use crate::image::document::Process;
 use crate::sandbox::{self, Spec};
 use crate::secret::{self, Secrets};
 use crate::settings::{Overrides, Settings};
@@ -25,6 +28,7 @@ use crate::settings::{Overrides, Settings};
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
   host-bridge run --secret npm-token -- npm ci
+  host-bridge run --image team/app:2                   what the image says, in what it says
   host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
 The exit code is the command's own; 124 after --timeout, 125 when we failed, 126 when it cannot be
@@ -36,9 +40,9 @@ pub struct Run {
     #[command(flatten)]
     process: ProcessArguments,
 
-    /// The command and its arguments
+    /// The command and its arguments (default: what the image says)
     #[arg(
-        required = true,
+        required_unless_present = "image",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "COMMAND"
@@ -64,17 +68,28 @@ impl Run {
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
         }
-        let result = self.run_in(one_shot.guest()).await;
+        let result = self.run_in(one_shot.guest(), one_shot.process()).await;
         one_shot.end().await;
         result
     }
 
-    async fn run_in(&self, guest: &Guest) -> Result<Exit> {
+    async fn run_in(&self, guest: &Guest, image: Option<&Process>) -> Result<Exit> {
         let session = session::draw_id()?;
         let holder = session::own_holder(&session);
-        let mut start = self.process.start(session.clone(), &self.command)?;
+        let usual = image.map(Process::command).unwrap_or_default();
+        let argv = match self.command.as_slice() {
+            [] if usual.is_empty() => return Err(CliError::NoCommand.into()),
+            [] => usual.into_iter().map(OsString::from).collect(),
+            own => own.to_vec(),
+        };
+        let mut start = self.process.start(session.clone(), &argv)?;
+        if let Some(image) = image {
+            // What the person says comes before what the image does.
+            start.cwd = start.cwd.or_else(|| image.workdir.as_deref().map(Text::from));
+            start.user = start.user.or_else(|| image.user.clone());
+        }
         start.holders = vec![holder.clone()];
-        let command = program_name(&self.command);
+        let command = program_name(&argv);
         if matches!(start.stdio, Stdio::Pipes { .. }) {
             return pipes::run(guest, &start, &holder, &command).await;
         }

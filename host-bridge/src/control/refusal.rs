@@ -2,6 +2,7 @@
 
 use super::message::{Code, Refusal};
 use crate::artifact::ArtifactError;
+use crate::image::ImageError;
 use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
 use crate::secret::SecretError;
@@ -82,12 +83,31 @@ impl From<SandboxError> for Refusal {
             SandboxError::Lost { which, .. } => {
                 (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))
             }
+            SandboxError::Image(error) => (code_of_image(error), hint_of_image(error)),
             SandboxError::Machine(error) => (code_of(error), error.hint().map(str::to_owned)),
             SandboxError::Files { .. } | SandboxError::Draw(_) => (Code::Io, None),
             SandboxError::Stopping => (Code::Stopping, None),
         };
         Self { code, message, hint }
     }
+}
+
+fn code_of_image(error: &ImageError) -> Code {
+    match error {
+        ImageError::NotFound { .. } => Code::NotFound,
+        ImageError::NotAllowed { .. } => Code::Unsupported,
+        ImageError::InUse { .. } | ImageError::Busy => Code::Busy,
+        ImageError::TooManyNames { .. }
+        | ImageError::TooLarge { .. }
+        | ImageError::TooMany { .. } => Code::Limit,
+        ImageError::Blob(_) | ImageError::Files { .. } | ImageError::Disk { .. } => Code::Io,
+        _ => Code::Invalid,
+    }
+}
+
+fn hint_of_image(error: &ImageError) -> Option<String> {
+    let hint = "`host-bridge image ls` lists the images that there are";
+    matches!(error, ImageError::NotFound { .. }).then(|| hint.to_owned())
 }
 
 fn code_of(error: &MachineError) -> Code {

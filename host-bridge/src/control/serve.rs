@@ -20,6 +20,7 @@ use super::server::Server;
 use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::audit::{Audit, AuditError};
 use crate::config::{Paths, PathsError};
+use crate::image::{ImageError, Images, Policy, PolicyError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
 use crate::notebook::Notebooks;
@@ -47,6 +48,10 @@ pub enum ServeError {
     Lock(#[from] LockError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Images(#[from] ImageError),
+    #[error("image_policy.allow: {0}")]
+    ImagePolicy(#[from] PolicyError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -83,8 +88,12 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         Audit::default()
     };
     let events = audit_log::recording(events, audit.clone());
+    let images = Some(Images::open(&paths)?);
+    let allowed = &settings.image_policy;
+    let image_policy = Policy::new(&allowed.allow, allowed.require_digest)?;
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
-    let means = Means { pool, secrets: Secrets::new(settings.secrets.clone()) };
+    let secrets = Secrets::new(settings.secrets.clone());
+    let means = Means { pool, secrets, images, image_policy };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,

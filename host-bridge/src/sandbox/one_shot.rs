@@ -6,9 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::stored::{Held, Wanted};
 use super::{SandboxError, Spec, event, secrets};
 use crate::config::Paths;
 use crate::guest::Guest;
+use crate::image::document::Process;
+use crate::image::store::describe_lost;
 use crate::limits::KILL_DEADLINE;
 use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
 use crate::secret::Secrets;
@@ -17,10 +20,13 @@ use crate::secret::Secrets;
 /// also waits until it is gone.
 pub struct OneShot {
     guest: Guest,
+    // The machine goes before what it has as its root.
     alive: KillOnDrop,
+    image: Option<Held>,
 }
 
-/// Starts a sandbox for one command. `paths` are only hidden from it; nothing is made there.
+/// Starts a sandbox for one command. `paths` are hidden from it, and their store of images is
+/// where one comes from that is asked for by its name.
 pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
     one_shot_with(paths, spec, &Secrets::default()).await
 }
@@ -38,6 +44,10 @@ pub async fn one_shot_with(
     let machine = Arc::clone(machines.get(spec.machine));
     let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
     machine_spec.secrets = secrets::resolve(known, spec, &event::nobody()).await?;
+    let image = match Wanted::of(spec, paths, None) {
+        Some(wanted) => wanted.furnish(&mut machine_spec).await?,
+        None => None,
+    };
     let running = machine.start(machine_spec).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
     // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
@@ -46,7 +56,8 @@ pub async fn one_shot_with(
         exited.await;
         orphan.forsake();
     });
-    Ok(OneShot { guest, alive: KillOnDrop { running, machine, id, ended: false } })
+    let alive = KillOnDrop { running, machine, id, ended: false };
+    Ok(OneShot { guest, alive, image })
 }
 
 impl OneShot {
@@ -54,9 +65,15 @@ impl OneShot {
         &self.guest
     }
 
+    /// What the image says of programs, where the root is an image of this host's store.
+    pub fn process(&self) -> Option<&Process> {
+        self.image.as_ref().map(|held| &held.lease.image.process)
+    }
+
     /// What was asked for and does not hold on this host.
     pub fn warnings(&self) -> Vec<String> {
-        self.alive.running.warnings()
+        let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));
+        self.alive.running.warnings().into_iter().chain(lost).collect()
     }
 
     /// Resolves when the sandbox is gone, for whatever reason.

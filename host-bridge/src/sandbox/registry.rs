@@ -24,8 +24,11 @@ use super::record::{Kept, RECORD_FILE, now_ms};
 use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
+use super::stored::{Wanted, image_users};
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
+use crate::image::store::User;
+use crate::image::{Images, Policy};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
@@ -40,11 +43,20 @@ pub struct Means {
     pub pool: pool::Options,
     /// What they may ask for by name.
     pub secrets: Secrets,
+    /// The images of this host; opened when one is asked for, where they are not given.
+    pub images: Option<Images>,
+    /// Which of them sandboxes may have.
+    pub image_policy: Policy,
 }
 
 impl Default for Means {
     fn default() -> Self {
-        Self { pool: pool::Options::none(), secrets: Secrets::default() }
+        Self {
+            pool: pool::Options::none(),
+            secrets: Secrets::default(),
+            images: None,
+            image_policy: Policy::default(),
+        }
     }
 }
 
@@ -58,6 +70,8 @@ struct Inner {
     pool: Arc<Pool>,
     snapshots: Snapshots,
     secrets: Secrets,
+    images: Option<Images>,
+    image_policy: Policy,
     seats: Mutex<Seats>,
 }
 
@@ -162,9 +176,19 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let secrets = means.secrets;
-        let inner =
-            Inner { paths, hidden_of_alone, machines, events, pool, snapshots, secrets, seats };
+        let Means { secrets, images, image_policy, .. } = means;
+        let inner = Inner {
+            paths,
+            hidden_of_alone,
+            machines,
+            events,
+            pool,
+            snapshots,
+            secrets,
+            images,
+            image_policy,
+            seats,
+        };
         let registry = Self(Arc::new(inner));
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
@@ -225,7 +249,12 @@ impl Registry {
             Some(outer) => spec.machine_spec(id, outer, None),
             None => spec.machine_spec(id, &self.0.paths, Some(directories)),
         };
-        let ahead = Shape::of(&spec, &machine_spec).map(|shape| {
+        let kept_at = self.0.hidden_of_alone.as_ref().unwrap_or(&self.0.paths);
+        let wanted = Wanted::of(&spec, kept_at, self.0.images.as_ref());
+        let wanted = wanted.map(|wanted| wanted.allowed_by(&self.0.image_policy));
+        // What is kept ready has roots that are directories or files.
+        let shape = wanted.is_none().then(|| Shape::of(&spec, &machine_spec)).flatten();
+        let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();
             let (env, secrets, workdir) = (spec.env, secrets.clone(), spec.workdir);
             let personal = Personal { hostname, env, secrets, workdir };
@@ -233,8 +262,18 @@ impl Registry {
         });
         machine_spec.secrets = secrets;
         let (reply, answer) = oneshot::channel();
-        tokio::spawn(owner.create(machine_spec, ahead, reply));
+        tokio::spawn(owner.create(machine_spec, wanted, ahead, reply));
         answer.await.unwrap_or(Err(SandboxError::Stopping))
+    }
+
+    /// The images of this host, where this bridge has opened them.
+    pub fn images(&self) -> Option<&Images> {
+        self.0.images.as_ref()
+    }
+
+    /// Who has images as roots.
+    pub fn image_users(&self) -> Vec<User> {
+        image_users(&self.0.paths)
     }
 
     /// Stops a sandbox in order and waits until it is gone. One that has stopped stays so.

@@ -10,7 +10,8 @@ use super::limits::{
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings,
+    Audit, BoxesAtEnd, Defaults, ImagePolicy, Log, LogFormat, LogLevel, Origins, Pool, Server,
+    Settings,
 };
 
 /// The names that the published clients send, until there are images of their own.
@@ -72,9 +73,10 @@ impl Default for Settings {
                 check_every: Duration::from_secs(10),
                 starts_at_once: 2,
             },
+            image_policy: ImagePolicy::default(),
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             secrets: BTreeMap::new(),
-            registries: std::collections::BTreeMap::new(),
+            registries: BTreeMap::new(),
             file: None,
             origins: Origins::new(),
         }

@@ -91,7 +91,8 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = NAME))]
     pub namespace: Option<Name>,
-    /// A name from the server's configuration; with the scope `admin` also a directory of the host.
+    /// A name from the server's configuration, or an image of this host's store by name or digest;
+    /// with the scope `admin` also a directory of the host.
     #[serde(default)]
     pub image: Option<String>,
     /// The snapshot of its namespace that it goes on from, instead of booting. Machine, image, memory,
@@ -223,6 +224,10 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub image: Option<String>,
+    /// That of the image of this host's store that it has, whatever its name means now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub image_digest: Option<String>,
     pub hostname: String,
     pub created_at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -573,6 +578,7 @@ impl From<Record> for Sandbox {
             stopped_at_ms,
             machine: record.machine.into(),
             image: record.image,
+            image_digest: record.image_digest.map(|digest| digest.to_string()),
             hostname: record.hostname,
             created_at_ms: record.created_at_ms,
             memory_mib: record.memory_mib,
