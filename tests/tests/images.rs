@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tests::http::Client;
 use tests::server::Server;
-use tests::{Burrow, skip};
+use tests::{Burrow, registry, skip};
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("UTF-8")
@@ -403,6 +403,39 @@ fn layouts_and_archives_of_others_are_taken() {
         let listed = said(&burrow, &["run", "--image", name, "--", "ls", "/"]);
         assert!(!listed.contains("gone"), "{listed}");
     }
+}
+
+#[test]
+fn an_image_of_a_registry_is_pulled_and_runs() {
+    let Some(busybox) = busybox() else { return };
+    if !registry::is_here() {
+        return;
+    }
+    let burrow = Burrow::new();
+    let (tree, layer) = (burrow.scratch().join("tree"), burrow.scratch().join("layer.tar"));
+    write_root(&tree, &busybox, &["sh", "echo"]);
+    tar(&tree, &layer, &[]);
+    let config = serde_json::json!({"Cmd": ["sh", "-c", "echo $WORD"], "Env": ["WORD=pulled"]});
+    let saved = write_saved(burrow.scratch(), "app:1", &[layer], &config);
+    let registry = registry::Registry::start("");
+    let name = format!("{}/team/app", registry.host());
+    ran(Command::new("skopeo")
+        .args(["--insecure-policy", "copy", "-q", "--dest-tls-verify=false"])
+        .arg(format!("docker-archive:{}", saved.display()))
+        .arg(format!("docker://{name}:1")));
+
+    let digest = said(&burrow, &["image", "pull", "--quiet", &format!("{name}:1")]);
+    assert_eq!(said(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
+    let pinned = format!("{name}@{digest}");
+    assert_eq!(said(&burrow, &["image", "pull", "--quiet", &pinned]), digest);
+    assert_eq!(said(&burrow, &["run", "--image", &pinned]), "pulled");
+    let unknown = refused(&burrow, &["image", "pull", &format!("{name}:2")]);
+    assert!(unknown.contains("no manifest \"2\" of team/app"), "{unknown}");
+    // What is here needs no registry.
+    drop(registry);
+    assert_eq!(said(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
+    let away = refused(&burrow, &["image", "pull", &format!("{name}:1")]);
+    assert!(away.contains("localhost"), "{away}");
 }
 
 #[test]
