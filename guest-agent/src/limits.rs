@@ -20,7 +20,7 @@ pub const LINKS_MAX: usize = 128;
 pub const PEERS_MAX: usize = 128;
 
 /// A terminal's output reaches its controller by way of a kernel work queue; when the leader has
-/// ended and the terminal has been silent for so long, all that it wrote has arrived.
+/// ended and the terminal has been silent for so long, the kernel is asked whether all has arrived.
 pub const TERMINAL_QUIET: Duration = Duration::from_millis(30);
 
 /// How long the end of a session waits for a terminal whose output nobody takes. What is left in

@@ -44,6 +44,7 @@ STATE = {
     "range_not_satisfiable": "the file is shorter, or the output is",
     "deadline_exceeded": "the call gave itself too little time",
     "forbidden": "the key does not reach that far",
+    "unknown_secret": "the configuration has none of that name",
 }
 
 # What `invalid` means where a schema could not have said it, by what the message says.
@@ -73,6 +74,8 @@ BEYOND_SCHEMAS = (
     "the code has fewer than",
     "has no name of its own",
     "the query names no artifacts",
+    # One body serves runs in contexts and in notebooks.
+    "cache_key: only notebooks remember one",
     "only regular files are taken",
     "no file has such a name",
 )

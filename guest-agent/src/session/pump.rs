@@ -116,8 +116,9 @@ impl Gauge {
                     Ok(Err(_)) => return,
                     Err(_) => true,
                 };
-                // Silence that is only because nobody takes the output is no end.
-                if silent && pipe::unread_bytes(self.source.as_fd()) == 0 {
+                // Silence that is only because nobody takes the output, or because the kernel has had
+                // no time to bring it, is no end.
+                if silent && !pipe::is_readable(self.source.as_fd()) {
                     return;
                 }
             }

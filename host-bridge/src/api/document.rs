@@ -26,12 +26,14 @@ const EVERYWHERE: [Code; 5] = [
 const KEYED: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::RateLimited];
 
 /// What the parts of paths are.
-const PARAMETERS: [(&str, &str, &str); 10] = [
+const PARAMETERS: [(&str, &str, &str); 12] = [
     ("namespace", "The namespace of the sandbox.", NAME),
     ("name", "The name of the sandbox.", NAME),
+    ("sandbox", "The sandbox, by its name.", NAME),
     ("session", "The session, as its start named it.", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
     ("context", "The context.", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
     ("notebook", "The notebook.", "^[A-Za-z0-9][A-Za-z0-9_-]{0,53}$"),
+    ("digest", "The image's digest.", "^sha256:[0-9a-f]{64}$"),
     ("app", "The app.", "^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"),
     ("run", "The number of the run.", "^[0-9]{1,18}$"),
     ("port", "A TCP port inside the sandbox.", PORT),
@@ -149,7 +151,7 @@ fn fixed_parameters(operation: &Operation) -> Vec<Value> {
     let parts = operation.path.split('/').filter_map(|part| {
         let name = part.strip_prefix('{')?.strip_suffix('}')?;
         let known = PARAMETERS.iter().find(|(known, _, _)| *known == name);
-        let (_, description, pattern) = known.copied().unwrap_or((name, "", "^.+$"));
+        let (_, description, pattern) = known.expect("each part of a path is described here");
         let schema = json!({ "type": "string", "pattern": pattern });
         Some(json!({
             "name": name, "in": "path", "required": true, "description": description,

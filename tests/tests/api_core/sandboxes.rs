@@ -106,17 +106,17 @@ fn lists_are_filtered_by_label_state_and_namespace_and_come_in_pages() {
 fn what_cannot_be_had_is_refused_with_what_to_do_instead() {
     let server = Server::dev();
     let client = Client::new(server.url());
-    for (field, value) in [
-        ("egress", json!(["example.org"])),
-        ("workspace", json!("/srv/project")),
-        ("secrets", json!(["GITHUB_TOKEN"])),
-        ("machine", json!("external")),
+    for (field, value, code, word) in [
+        ("egress", json!(["example.org"]), "unsupported", "egress"),
+        ("workspace", json!("/srv/project"), "unsupported", "workspace"),
+        ("secrets", json!(["GITHUB_TOKEN"]), "unknown_secret", "GITHUB_TOKEN"),
+        ("machine", json!("external"), "unsupported", "machine"),
     ] {
         let refused =
             client.post("/v1/sandboxes", &json!({ "name": "x", field: value })).expect(422);
         let refused = refused.json();
-        assert_eq!(refused["code"], "unsupported", "{refused}");
-        assert!(refused["message"].as_str().unwrap().contains(field), "{refused}");
+        assert_eq!(refused["code"], code, "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains(word), "{refused}");
         assert!(refused["hint"].as_str().is_some_and(|hint| hint.len() > 10), "{refused}");
     }
     for (field, value) in [

@@ -26,6 +26,7 @@ from .errors import (
     StartFailed,
     TooLarge,
     Unauthenticated,
+    UnknownSecret,
     Unsupported,
 )
 from .files import Files
@@ -94,5 +95,6 @@ __all__ = [
     "TooLarge",
     "Transfer",
     "Unauthenticated",
+    "UnknownSecret",
     "Unsupported",
 ]

@@ -116,6 +116,15 @@ class Unsupported(ApiError):
         return field if isinstance(field, str) else None
 
 
+class UnknownSecret(ApiError, LookupError):
+    """There is no secret of that name that the namespace may use."""
+
+    @property
+    def secret(self) -> str | None:
+        secret = self.details.get("secret")
+        return secret if isinstance(secret, str) else None
+
+
 class SpawnFailed(ApiError):
     """The program could not be started: it is missing, or may not be executed."""
 
@@ -207,6 +216,8 @@ _BY_CODE: dict[str, type[BurrowError]] = {
     "unsupported_media_type": ApiError,
     "range_not_satisfiable": InvalidRequest,
     "unsupported": Unsupported,
+    "unknown_secret": UnknownSecret,
+    "secret_failed": StartFailed,
     "spawn_failed": SpawnFailed,
     "app_failed": ApiError,
     "app_not_ready": ApiError,
