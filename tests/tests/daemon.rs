@@ -36,7 +36,7 @@ fn flood(last: u32) -> String {
     let steps = last / 10_000;
     format!(
         "i=0; while [ $i -lt {steps} ]; do seq $((i * 10000 + 1)) $(((i + 1) * 10000)); \
-         sleep 0.003; i=$((i + 1)); done"
+         sleep 0.015; i=$((i + 1)); done"
     )
 }
 
