@@ -364,11 +364,11 @@ fn a_provider_that_fails_fails_the_creation_without_a_word_of_its_own() {
     let asked = json!({ "name": "c", "secrets": NAMES, "workdir": "/no/such" });
     scene.create(&asked);
     for pause_ms in [0, 3, 10, 30] {
-        let client = scene.client();
+        // Connected first: whichever thread comes first then, the bridge has a caller to die under.
+        let mut stream = scene.client().raw();
         std::thread::scope(|scope| {
             let asked = json!({ "name": format!("d{pause_ms}"), "secrets": NAMES });
             let asking = scope.spawn(move || {
-                let mut stream = client.raw();
                 let body = asked.to_string();
                 let head = format!(
                     "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\n\
