@@ -53,6 +53,7 @@ pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
 
+use crate::egress::{EgressError, RuleError};
 use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_BYTES_MAX};
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
@@ -90,6 +91,10 @@ pub enum SandboxError {
     OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
     #[error(transparent)]
     Label(#[from] InvalidLabel),
+    #[error("egress: {0}")]
+    Rule(#[from] RuleError),
+    #[error("it cannot be given what it may reach: {0}")]
+    Egress(#[from] EgressError),
     #[error("{what} cannot be had: {why}")]
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
     #[error("the agent of {which} does not answer any more: {reason}")]

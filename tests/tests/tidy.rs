@@ -47,7 +47,10 @@ const AGENT: &[Imports] = &[
     // One value that all parts share, by design.
     (
         "agent",
-        &["freeze", "sys", "config", "cgroup", "metrics", "pid1", "session", "repl", "serve"],
+        &[
+            "freeze", "sys", "config", "cgroup", "metrics", "pid1", "session", "repl", "serve",
+            "port",
+        ],
     ),
     (
         "router",
@@ -77,7 +80,8 @@ const BRIDGE: &[Imports] = &[
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["guest", "link", "config", "limits"]),
-    ("sandbox", &["machine", "guest", "link", "config", "limits"]),
+    ("egress", &["guest"]),
+    ("sandbox", &["egress", "machine", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
@@ -95,8 +99,8 @@ const BRIDGE: &[Imports] = &[
     (
         "control",
         &[
-            "notebook", "artifact", "store", "api", "keys", "notify", "settings", "sandbox",
-            "machine", "guest", "link", "config", "limits",
+            "notebook", "artifact", "store", "api", "keys", "notify", "settings", "egress",
+            "sandbox", "machine", "guest", "link", "config", "limits",
         ],
     ),
     (

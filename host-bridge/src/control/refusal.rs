@@ -47,6 +47,7 @@ impl From<SandboxError> for Refusal {
                 (Code::NotRunning, Some(hint))
             }
             SandboxError::WillNotDie { .. } => (Code::Stuck, None),
+            SandboxError::Egress(_) => (Code::StartFailed, None),
             SandboxError::Paused { which } => {
                 (Code::Paused, Some(format!("`host-bridge resume {which}` lets it go on")))
             }
@@ -65,6 +66,7 @@ impl From<SandboxError> for Refusal {
             SandboxError::SnapshotFixes { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
+            | SandboxError::Rule(_)
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Label(_) => (Code::Invalid, None),

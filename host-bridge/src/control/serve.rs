@@ -18,12 +18,13 @@ use super::pool::{PoolError, pool_options};
 use super::server::Server;
 use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::config::{Paths, PathsError};
+use crate::egress;
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
 use crate::notebook::Notebooks;
 use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
-use crate::settings::{BoxesAtEnd, Settings};
+use crate::settings::{self, BoxesAtEnd, Settings};
 use crate::store::{Store, StoreError};
 
 /// How a bridge shall serve.
@@ -69,8 +70,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
     let pool = pool_options(&settings)?;
+    let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
-    let opening = Registry::open_with(paths.clone(), machines, sink, Means { pool });
+    let opening = Registry::open_with(paths.clone(), machines, sink, Means { pool, egress });
     let registry = tokio::select! {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),
@@ -115,6 +117,21 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     events(&Event::Ending { running });
     drop(locks);
     Ok(())
+}
+
+/// What the operator has set for egress, as it is used.
+fn egress_settings(set: &settings::Egress) -> egress::Settings {
+    let limit = |bytes: u64| (bytes > 0).then_some(bytes);
+    egress::Settings {
+        dns: set.dns,
+        // They were looked at when they were set.
+        allow_private: set.allow_private.iter().filter_map(|text| text.parse().ok()).collect(),
+        connections_max: set.connections_max,
+        connections_per_second: set.connections_per_second,
+        bytes_per_second: limit(set.bytes_per_second),
+        bytes_max: limit(set.bytes_max),
+        idle: set.idle,
+    }
 }
 
 /// Takes as many descriptors as the host lets this process have: each connection is one, and each

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{SandboxError, Spec};
 use crate::config::Paths;
+use crate::egress::{EgressEvent, Serving, Settings};
 use crate::guest::Guest;
 use crate::limits::KILL_DEADLINE;
 use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
@@ -16,6 +17,8 @@ use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
 /// also waits until it is gone.
 pub struct OneShot {
     guest: Guest,
+    /// The way out, for as long as the sandbox lives.
+    _egress: Option<Serving>,
     alive: KillOnDrop,
 }
 
@@ -36,7 +39,17 @@ async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneSho
         exited.await;
         orphan.forsake();
     });
-    Ok(OneShot { guest, alive: KillOnDrop { running, machine, id, ended: false } })
+    let alive = KillOnDrop { running, machine, id, ended: false };
+    let rules = spec.rules()?;
+    let egress = if rules.is_empty() {
+        None
+    } else {
+        // Nobody keeps account of a sandbox without a name; its own log tells what was decided.
+        let sink = Arc::new(|event: EgressEvent| tracing::info!("egress: {event}"));
+        let (guest, settings) = (guest.clone(), Settings::default());
+        Some(Serving::open(guest, rules, &settings, None, sink).await?)
+    };
+    Ok(OneShot { guest, _egress: egress, alive })
 }
 
 impl OneShot {

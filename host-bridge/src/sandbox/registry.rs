@@ -25,6 +25,7 @@ use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
+use crate::egress;
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 
@@ -36,11 +37,13 @@ pub struct Registry(Arc<Inner>);
 pub struct Means {
     /// Machines that are kept ready for those who will ask.
     pub pool: pool::Options,
+    /// What holds for whatever sandboxes may reach.
+    pub egress: egress::Settings,
 }
 
 impl Default for Means {
     fn default() -> Self {
-        Self { pool: pool::Options::none() }
+        Self { pool: pool::Options::none(), egress: egress::Settings::default() }
     }
 }
 
@@ -52,6 +55,7 @@ struct Inner {
     machines: Machines,
     events: EventSink,
     pool: Arc<Pool>,
+    egress: Arc<egress::Settings>,
     snapshots: Snapshots,
     seats: Mutex<Seats>,
 }
@@ -157,7 +161,9 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let inner = Inner { paths, hidden_of_alone, machines, events, pool, snapshots, seats };
+        let egress = Arc::new(means.egress);
+        let inner =
+            Inner { paths, hidden_of_alone, machines, events, pool, egress, snapshots, seats };
         let registry = Self(Arc::new(inner));
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
@@ -368,6 +374,7 @@ impl Registry {
             directories: self.0.directories(&kept.record.id),
             machine: Arc::clone(self.0.machines.get(kept.record.machine)),
             events: Arc::clone(&self.0.events),
+            egress: Arc::clone(&self.0.egress),
             presence,
             _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
         };

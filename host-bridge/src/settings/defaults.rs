@@ -7,7 +7,9 @@ use super::limits::{
     BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
 };
 use super::listen::Listen;
-use super::{BoxesAtEnd, Defaults, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings};
+use super::{
+    BoxesAtEnd, Defaults, Egress, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings,
+};
 
 /// The names that the published clients send, until there are images of their own.
 const IMAGES_DEFAULT: [&str; 6] = [
@@ -57,6 +59,15 @@ impl Default for Settings {
                 age_max: Some(POOL_AGE_DEFAULT),
                 check_every: Duration::from_secs(10),
                 starts_at_once: 2,
+            },
+            egress: Egress {
+                dns: None,
+                allow_private: Vec::new(),
+                connections_max: 256,
+                connections_per_second: 50,
+                bytes_per_second: 0,
+                bytes_max: 0,
+                idle: Duration::from_secs(600),
             },
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             file: None,

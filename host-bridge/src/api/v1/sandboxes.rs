@@ -137,8 +137,9 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
     pub keep_stopped_ms: Option<u64>,
-    /// Host names that it may reach; none by default. What the machine kind cannot enforce is
-    /// refused.
+    /// What it may reach; nothing by default. `example.org` is that host at ports 80 and 443,
+    /// `example.org:5432` at that port, `*.example.org` every host below it, `public` every host of
+    /// the internet. What the machine kind cannot enforce is refused.
     #[serde(default)]
     pub egress: Vec<String>,
     /// A directory to mount at `/workspace`. Refused where that cannot be done.
@@ -234,6 +235,9 @@ pub struct Sandbox {
     pub workdir: Option<String>,
     pub scratch_bytes: u64,
     pub labels: BTreeMap<String, String>,
+    /// What it may reach.
+    #[serde(default)]
+    pub egress: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub ttl_ms: Option<u64>,
@@ -573,6 +577,7 @@ impl From<Record> for Sandbox {
             workdir: record.workdir,
             scratch_bytes: record.scratch_bytes,
             labels: record.labels,
+            egress: record.egress,
             ttl_ms: record.ttl_ms,
             idle_ttl_ms: record.idle_ttl_ms,
             keep_stopped_ms: record.keep_stopped_ms,
