@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  server ─▶ dispatch ─▶ rpc   JSON-RPC as the first SDKs speak it
-//!   (connections)    ├─▶ v1    the native API: one file per resource
+//!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
+//!                    ├─▶ v1    the native API: one file per resource
 //!                    ├─▶ mcp   tools for agents, also over the control socket
 //!                    └─▶ pages OpenAPI, reference, health, Prometheus
 //! ```
@@ -10,6 +11,7 @@
 //! Only this part knows the shapes of requests and answers; it turns them into calls of `sandbox` and
 //! `guest`, and never sees a frame. `control` starts it beside the control socket.
 
+mod a2a;
 mod admission;
 mod body;
 mod budget;
@@ -25,6 +27,7 @@ pub mod limits;
 mod listen;
 pub mod mcp;
 mod origin;
+mod outflow;
 mod pace;
 mod pages;
 mod places;
@@ -39,6 +42,7 @@ mod server;
 mod shape;
 mod stream;
 mod tls;
+mod trail;
 mod v1;
 mod websocket;
 
@@ -65,9 +69,11 @@ use idempotency::Remembered;
 use limits::MEMORY_BYTES_MAX;
 use problem::{Code, Problem};
 use route::Routes;
+use trail::Strangers;
 
 use crate::app::Apps;
 use crate::artifact::Artifacts;
+use crate::audit::Audit;
 use crate::forwards::Forwards;
 use crate::keys::Keyring;
 use crate::machine::MachineKind;
@@ -86,6 +92,8 @@ pub struct Options {
     pub notebooks: Option<Notebooks>,
     /// None where nothing is kept of runs.
     pub artifacts: Option<Artifacts>,
+    /// Where operations are recorded.
+    pub audit: Audit,
 }
 
 impl Options {
@@ -99,6 +107,7 @@ impl Options {
             defaults: Defaults::default(),
             notebooks: None,
             artifacts: None,
+            audit: Audit::default(),
         }
     }
 }
@@ -128,6 +137,8 @@ struct Inner {
     defaults: Defaults,
     notebooks: Option<Notebooks>,
     artifacts: Option<Artifacts>,
+    audit: Audit,
+    strangers: Strangers,
     routes: Routes,
     admission: Admission,
     budget: Budget,
@@ -153,7 +164,8 @@ struct Pages {
 
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { keyring, rate, origins, limits, defaults, notebooks, artifacts } = options;
+        let Options { keyring, rate, origins, limits, defaults, notebooks, artifacts, audit } =
+            options;
         let forwards = Forwards::default();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
@@ -169,6 +181,8 @@ impl Api {
             defaults,
             notebooks,
             artifacts,
+            audit,
+            strangers: Strangers::default(),
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
             apps: Apps::new(forwards.clone()),
@@ -236,6 +250,16 @@ impl Api {
             Problem::new(Code::Unsupported, "this bridge keeps no artifacts")
                 .hint("one that serves with a state directory does")
         })
+    }
+
+    /// Where operations are recorded.
+    pub fn audit(&self) -> &Audit {
+        &self.0.audit
+    }
+
+    /// Those who come without a good key.
+    fn strangers(&self) -> &Strangers {
+        &self.0.strangers
     }
 
     fn routes(&self) -> &Routes {
@@ -312,6 +336,7 @@ fn operations() -> Vec<route::Operation> {
         pages::operations(),
         prometheus::operations(),
         rpc::operations(),
+        a2a::operations(),
         mcp::operations(),
         v1::operations(),
     ]

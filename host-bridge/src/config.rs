@@ -127,6 +127,11 @@ impl Paths {
         self.state.join("snapshots")
     }
 
+    /// Who did what: the files of the audit log.
+    pub fn audit(&self) -> PathBuf {
+        self.state.join("audit")
+    }
+
     /// Notebooks, history, artifacts: one file of rows.
     pub fn store(&self) -> PathBuf {
         self.state.join("burrow.db")
@@ -141,6 +146,11 @@ impl Paths {
     /// notebook.
     pub fn notebooks(&self) -> PathBuf {
         self.state.join("notebooks")
+    }
+
+    /// Images: their contents, layers, roots and names.
+    pub fn images(&self) -> PathBuf {
+        self.state.join("images")
     }
 
     /// One directory per sandbox, by its id: record and logs.

@@ -13,6 +13,7 @@
 //! {"error":{"code":"not_found","message":"there is no sandbox web","hint":"`host-bridge ps` …"}}
 //! ```
 
+mod audit;
 mod client;
 mod door;
 mod embedded;

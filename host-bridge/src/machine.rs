@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::guest::{Guest, Options};
 use crate::limits::{BOOT_DEADLINE, REDIAL_DEADLINE};
 use crate::link::Address;
+use crate::secret::{self, wipe_text};
 pub use error::{Blame, MachineError};
 pub use id::BoxId;
 pub use identity::ProcessIdentity;
@@ -245,6 +246,8 @@ pub struct MachineSpec {
     pub scratch_bytes: u64,
     pub bounds: Bounds,
     pub env: Vec<(String, String)>,
+    /// What comes on top of it, and is shown and kept nowhere.
+    pub secrets: Vec<secret::Variable>,
     /// Paths of `root` that programs must not see.
     pub hide: Vec<String>,
     /// Where the machine keeps what outlives this bridge; `None` for one that shall not.
@@ -253,6 +256,22 @@ pub struct MachineSpec {
     pub address: Option<Address>,
     /// The directory of a snapshot that the machine goes on from, instead of booting.
     pub restore: Option<PathBuf>,
+}
+
+impl MachineSpec {
+    /// Its whole environment. Whoever asks wipes it after use.
+    fn environment(&self) -> Vec<(String, String)> {
+        let secrets = self.secrets.iter();
+        let secrets = secrets.map(|(name, value)| (name.clone(), value.expose().to_owned()));
+        self.env.iter().cloned().chain(secrets).collect()
+    }
+}
+
+/// Writes over the values of an environment that had secrets in it.
+fn wipe(env: &mut [(String, String)]) {
+    for (_, value) in env {
+        wipe_text(value);
+    }
 }
 
 /// The two directories of one sandbox; both are there and private.

@@ -30,9 +30,11 @@ mod presence;
 pub mod record;
 mod recorder;
 pub mod registry;
+mod secrets;
 pub mod snapshot;
 pub mod spec;
 pub mod state;
+mod stored;
 
 use std::io;
 use std::path::PathBuf;
@@ -42,7 +44,7 @@ pub(crate) use image::root_of;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};
-pub use one_shot::{OneShot, one_shot};
+pub use one_shot::{OneShot, one_shot, one_shot_with};
 pub use page::{Filter, Page};
 pub use presence::Activity;
 pub use record::Record;
@@ -52,11 +54,14 @@ pub use registry::{Means, Registry, Until};
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
+pub use stored::image_users;
 
 use crate::egress::{EgressError, RuleError};
+use crate::image::ImageError;
 use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_BYTES_MAX};
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
+use crate::secret::SecretError;
 
 /// Why something could not be done with a sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +102,12 @@ pub enum SandboxError {
     Egress(#[from] EgressError),
     #[error("{what} cannot be had: {why}")]
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(
+        "{which} has secrets, and a snapshot would write its memory with them to the disk, for others to go on from"
+    )]
+    HoldsSecrets { which: SandboxRef },
     #[error("the agent of {which} does not answer any more: {reason}")]
     Lost { which: SandboxRef, reason: String },
     #[error("{which} is paused")]
@@ -115,6 +126,8 @@ pub enum SandboxError {
         "the snapshots take {bytes} bytes, and with this one they may take more than {SNAPSHOTS_BYTES_MAX}; remove some"
     )]
     SnapshotsTooLarge { bytes: u64 },
+    #[error(transparent)]
+    Image(#[from] ImageError),
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error("could not {action} {path:?}: {source}")]

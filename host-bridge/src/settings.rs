@@ -21,6 +21,8 @@ mod listen;
 mod load;
 mod page;
 mod pool;
+mod registries;
+mod secrets;
 mod shown;
 mod table;
 mod value;
@@ -36,18 +38,27 @@ pub use listen::Listen;
 pub use load::Overrides;
 pub use page::{example, reference};
 pub use pool::{Asked, Pool, PoolEntry};
+pub use registries::Registry;
 pub use value::Wrong;
+
+use crate::secret;
 
 /// Everything that can be set, as it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub server: Server,
     pub log: Log,
+    pub audit: Audit,
     pub defaults: Defaults,
     pub pool: Pool,
     pub egress: Egress,
+    pub image_policy: ImagePolicy,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
+    /// What sandboxes may ask for by name.
+    pub secrets: BTreeMap<String, secret::Entry>,
+    /// What is particular about registries, by host and port.
+    pub registries: BTreeMap<String, Registry>,
     /// The file that was read.
     pub file: Option<PathBuf>,
     origins: Origins,
@@ -152,6 +163,22 @@ pub struct Egress {
     pub idle: Duration,
 }
 
+/// `[audit]`: who did what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub struct Audit {
+    pub enabled: bool,
+    pub reads: bool,
+    pub arguments: bool,
+    pub chain: bool,
+    /// Whether what cannot be recorded is refused.
+    pub refuse_on_failure: bool,
+    pub file_bytes_max: u64,
+    pub files_max: usize,
+    /// None for as long as there is room.
+    pub age_max: Option<Duration>,
+}
+
 /// `[defaults]`: what a sandbox has that names nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
@@ -164,6 +191,14 @@ pub struct Defaults {
     pub idle_ttl: Option<Duration>,
     /// None for ever.
     pub keep_stopped: Option<Duration>,
+}
+
+/// `[image_policy]`: which images of the store sandboxes may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImagePolicy {
+    /// Names with stars, and digests. Empty for all.
+    pub allow: Vec<String>,
+    pub require_digest: bool,
 }
 
 impl Settings {
@@ -188,6 +223,12 @@ impl Settings {
                  up before they hear of the deadline"
                     .to_owned(),
             );
+        }
+        for (host, _) in self.registries.iter().filter(|(_, registry)| registry.insecure) {
+            warnings.push(format!(
+                "images and credentials of {host} travel unencrypted: registries.{host}.insecure is \
+                 true"
+            ));
         }
         warnings
     }

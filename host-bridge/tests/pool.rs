@@ -81,7 +81,14 @@ impl Place {
         let machines = Machines { process, qemu, ..Machines::default() };
         let events = Arc::clone(&self.events);
         let sink: EventSink = Arc::new(move |event| events.lock().unwrap().push(event.clone()));
-        Registry::open_with(self.paths(), machines, sink, Means { pool: options }).await.unwrap()
+        Registry::open_with(
+            self.paths(),
+            machines,
+            sink,
+            Means { pool: options, ..Means::default() },
+        )
+        .await
+        .unwrap()
     }
 
     fn events(&self) -> Vec<Event> {

@@ -18,6 +18,7 @@ DAY_MS = 86_400_000
 READY_MS = 600_000
 WAITING = {"wait_for_session", "wait_for_sandbox", "write_session"}
 RUNNING = {"exec", "shell", "run", "run_in_context", "render"}
+RUNNING_SECONDS = {"a2a_exec", "a2a_run_python", "a2a_run_shell"}
 ENDING = {"stop_sandbox", "kill_sandbox", "remove_sandbox", "extend_sandbox"}
 # Streams without an end, which this client would read for ever: asked of no sandbox that runs.
 ENDLESS = {"watch_context", "watch_files", "follow_metrics"}
@@ -100,6 +101,8 @@ def before_call(context, case, kwargs):
     query, body, path = case.query, case.body, case.path_parameters
     if path and path.get("name") == "contract" and name in ENDING:
         path["name"] = "spare-1"
+    if path and path.get("sandbox") == "contract" and name == "a2a_remove":
+        path["sandbox"] = "spare-1"
     if path and name in ENDLESS and len(path["name"]) > 2:
         path["name"] = "nobody"
     if isinstance(body, (dict, list)):
@@ -108,6 +111,8 @@ def before_call(context, case, kwargs):
         _bound(query)
     if name in RUNNING and isinstance(body, dict):
         _bound(body)
+    if name in RUNNING_SECONDS and isinstance(body, dict):
+        _bound_seconds(body)
     if name == "start_app" and isinstance(body, dict):
         _bound(body, "ready_timeout_ms", READY_MS)
     if name in WHOLE_OR_CUT and case.headers:
@@ -132,6 +137,12 @@ def _bound(place, field="timeout_ms", longest_ms=DAY_MS):
         asked = int(asked)
     if asked is None or type(asked) is int and PATIENCE_MS < asked <= longest_ms:
         place[field] = PATIENCE_MS
+
+
+def _bound_seconds(place, field="timeout_seconds"):
+    asked = place.get(field)
+    if asked is None or type(asked) in (int, float) and PATIENCE_MS / 1000 < asked <= DAY_MS:
+        place[field] = PATIENCE_MS / 1000
 
 
 @schemathesis.hook

@@ -10,10 +10,12 @@ pub mod http;
 pub mod libraries;
 pub mod machines;
 pub mod mcp;
+pub mod registry;
 pub mod sandbox;
 pub mod served;
 pub mod server;
 pub mod tmux;
+pub mod token;
 pub mod torture;
 
 use std::io::Write;
@@ -94,6 +96,8 @@ fn built(variable: &str, path: &str) -> PathBuf {
 pub struct Burrow {
     dir: TempDir,
     daemon: Option<Child>,
+    /// What the daemon's environment has beside ours.
+    variables: Vec<(String, String)>,
 }
 
 impl Burrow {
@@ -101,7 +105,14 @@ impl Burrow {
     pub fn new() -> Self {
         // Socket paths are short, so the directory is not below the (long) target directory.
         let dir = TempDir::with_prefix("burrow-").expect("a temporary directory");
-        Self { dir, daemon: None }
+        Self { dir, daemon: None, variables: Vec::new() }
+    }
+
+    /// Whose daemon, once it is started, has this variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// With a daemon that answers.
@@ -142,6 +153,7 @@ impl Burrow {
         let log = std::fs::File::options().create(true).append(true).open(path).expect("a log");
         let child = self
             .command(&[&["serve"], options].concat())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
             .spawn()

@@ -36,8 +36,16 @@ impl Server {
     /// # Panics
     /// When it does not serve.
     pub fn start(options: &[&str]) -> Self {
+        Self::start_in(Burrow::new(), options)
+    }
+
+    /// The same in directories that were prepared for it.
+    ///
+    /// # Panics
+    /// When it does not serve.
+    pub fn start_in(mut burrow: Burrow, options: &[&str]) -> Self {
         let options = [&["--listen", "127.0.0.1:0"], options].concat();
-        let burrow = Burrow::serving_with(&options);
+        burrow.serve_with(&options);
         let url = await_url(&burrow);
         Self { burrow, options: options.into_iter().map(str::to_owned).collect(), url }
     }
@@ -46,6 +54,13 @@ impl Server {
     /// What the first has said is gone, and the address is another.
     pub fn kill_and_serve_again(&mut self) {
         self.burrow.kill_daemon();
+        self.serve_again();
+    }
+
+    /// The same, with something done while there is none.
+    pub fn kill_daemon_for_a_moment(&mut self, meanwhile: impl FnOnce()) {
+        self.burrow.kill_daemon();
+        meanwhile();
         self.serve_again();
     }
 

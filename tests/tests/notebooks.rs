@@ -317,6 +317,36 @@ fn history_says_what_ran_the_newest_first_and_survives_the_bridge() {
 }
 
 #[test]
+fn what_cannot_be_loaded_is_carried_on_until_it_is_forgotten() {
+    const MADE_OF_A_FILE: &str = "\
+import os, sys
+os.makedirs('/tmp/own')
+open('/tmp/own/odd.py', 'w').write('class Thing: pass')
+sys.path.insert(0, '/tmp/own')
+import odd
+value = odd.Thing()
+plain = 1";
+    let Some(place) = place_or_skip() else { return };
+    place.run(MADE_OF_A_FILE);
+    for _ in 0..2 {
+        place.save();
+        place.remove_sandbox();
+        let reopened = &place.run("print(plain)")["notebook"]["reopened"];
+        assert_eq!(names(&reopened["unavailable"]), ["odd", "value"], "{reopened}");
+    }
+    place.save();
+    place.remove_sandbox();
+    // Nobody has opened it since: it is opened for this, and the next run is told so.
+    place.post("/forget", &json!({ "names": ["odd", "value"] })).expect(204);
+    let reopened = &place.run("plain = 2")["notebook"]["reopened"];
+    assert_eq!(names(&reopened["unavailable"]), ["odd", "value"], "{reopened}");
+    place.save();
+    place.remove_sandbox();
+    let reopened = &place.run("print(plain)")["notebook"]["reopened"];
+    assert_eq!(reopened["unavailable"], json!([]), "{reopened}");
+}
+
+#[test]
 fn what_is_changed_on_disk_is_found_out() {
     let Some(place) = place_or_skip() else { return };
     place.run("big = 'x' * 100000\nsmall = [1]\nother = {'k': 2}");

@@ -48,7 +48,7 @@ pub struct Streamed {
     /// Whether an end of the chunks is the end of the body.
     is_whole: Arc<AtomicBool>,
     /// Kept until the body is sent or given up.
-    held: Option<Hold>,
+    held: Vec<Hold>,
 }
 
 /// Something that must live as long as an answer is under way.
@@ -132,7 +132,7 @@ impl Outgoing {
     /// Keeps something for as long as this body is on its way. One that is whole is as good as sent.
     pub fn hold(&mut self, held: Hold) {
         if let Self::Stream(streamed) = self {
-            streamed.held = Some(held);
+            streamed.held.push(held);
         }
     }
 
@@ -169,7 +169,10 @@ impl Outgoing {
         let room = Arc::new(Semaphore::new(CHUNKS_BYTES_MAX));
         let sink = Sink { chunks: sender, room, is_whole: Arc::clone(&is_whole) };
         let ready = Vec::new();
-        (sink, Self::Stream(Streamed { chunks, left, ready, joined_max, is_whole, held: None }))
+        (
+            sink,
+            Self::Stream(Streamed { chunks, left, ready, joined_max, is_whole, held: Vec::new() }),
+        )
     }
 }
 

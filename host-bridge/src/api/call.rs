@@ -18,6 +18,7 @@ use super::budget::Share;
 use super::caller::Caller;
 use super::problem::{Code, Problem};
 use super::route::Parameters;
+use super::trail::Trail;
 use crate::guest::Guest;
 use crate::keys::Access;
 use crate::sandbox::{Activity, Name, Record, SandboxRef};
@@ -52,6 +53,8 @@ pub struct Call {
     pub memory: Share,
     /// Kept by whoever goes on with the connection when the call is answered.
     pub held: Option<Hold>,
+    /// Its way into the audit log.
+    pub trail: Trail,
     /// Present when the client asks for another protocol on this connection.
     pub upgrade: Option<OnUpgrade>,
 }

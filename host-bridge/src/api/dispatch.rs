@@ -4,6 +4,7 @@
 //!  number ─▶ host, origin ─▶ path, method ─▶ key, rate, scope ─▶ deadline ─▶ handler ─▶ log, count
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -26,6 +27,9 @@ use super::limits::{
 use super::problem::{Code, Problem};
 use super::route::{Operation, Parameters, Refusals};
 use super::server::Entrance;
+use super::trail::{self, Trail};
+use crate::audit::Door;
+use crate::keys::Access;
 use crate::sandbox::SandboxRef;
 
 /// The client's name for its request, and ours when it has none.
@@ -58,7 +62,8 @@ pub async fn dispatch(
     let path = head.uri.path().to_owned();
     let memory = api.budget().share();
     let mut told = Told::default();
-    let admitted = admit(api, &head.method, &path, &head.headers, entrance, &mut told);
+    let asked = Asked { method: &head.method, path: &path, headers: &head.headers, entrance };
+    let admitted = admit(api, &asked, &request_id, &mut told);
     let answered = match admitted {
         Ok(Admitted::Preflight) => Ok(preflight()),
         Ok(Admitted::Call(admitted)) => {
@@ -75,7 +80,8 @@ pub async fn dispatch(
                 deadline,
                 permit: None,
                 memory: memory.clone(),
-                held: Some(held),
+                held: Some(Arc::new((held, told.trail.clone()))),
+                trail: told.trail.clone(),
                 upgrade,
             };
             carry_out(&operation, call, told.key.as_deref().unwrap_or_default()).await
@@ -98,6 +104,7 @@ pub async fn dispatch(
     }
     response.body_mut().count(memory);
     dress(&mut response, &request_id, origin);
+    finish(&told, &mut response);
     let status = response.status();
     let elapsed = begun.elapsed();
     api.counters().answered(told.operation, status, elapsed);
@@ -116,6 +123,17 @@ struct Told {
     problem: Option<Code>,
     /// How a refusal is said.
     refusals: Refusals,
+    /// Whether what it carries is recorded instead of itself.
+    is_carrier: bool,
+    trail: Trail,
+}
+
+/// A request's head, as it is looked at before anything else.
+struct Asked<'a> {
+    method: &'a Method,
+    path: &'a str,
+    headers: &'a HeaderMap,
+    entrance: Entrance,
 }
 
 struct AdmittedCall {
@@ -133,28 +151,40 @@ enum Admitted {
 
 fn admit(
     api: &Api,
-    method: &Method,
-    path: &str,
-    headers: &HeaderMap,
-    entrance: Entrance,
+    asked: &Asked<'_>,
+    request_id: &RequestId,
     told: &mut Told,
 ) -> Result<Admitted, Problem> {
+    let Asked { method, path, headers, entrance } = *asked;
     api.origins().check(headers, entrance.is_local)?;
     if *method == Method::OPTIONS && allowed_origin(api, headers).is_some() {
         return Ok(Admitted::Preflight);
     }
     let (operation, parameters) = api.routes().find(method, path)?;
     (told.operation, told.refusals) = (Some(operation.id), operation.refusals);
+    told.is_carrier = operation.is_carrier;
     told.sandbox = sandbox(&parameters);
     let caller = match operation.access {
         None => Caller::Anybody,
         Some(access) => {
-            let caller = api.door().admit(headers, entrance.peer)?;
+            told.trail = begin_trail(api, operation, &parameters, request_id, entrance);
+            let caller = match api.door().admit(headers, entrance.peer) {
+                Ok(caller) => caller,
+                Err(problem) => {
+                    told.trail.of_stranger(api.strangers());
+                    return Err(problem);
+                }
+            };
             told.key = Some(caller.label());
+            told.trail.who(&caller);
             if !caller.may(access) {
                 let message = format!("this key may not do that: {} needs {access}", operation.id);
                 return Err(Problem::new(Code::Forbidden, message)
                     .hint("`host-bridge keygen --scope` makes a key with more scopes"));
+            }
+            // Whoever is to find out what is wrong must be able to read the log itself.
+            if *method != Method::GET || access == Access::Run {
+                told.trail.admit()?;
             }
             caller
         }
@@ -162,6 +192,44 @@ fn admit(
     let deadline = deadline(headers)?.map(|limit| Instant::now() + limit);
     let operation = operation.clone();
     Ok(Admitted::Call(Box::new(AdmittedCall { operation, parameters, caller, deadline })))
+}
+
+/// The way of an operation into the audit log. What a path calls `namespace` and `name` is a sandbox
+/// only below the sandboxes.
+fn begin_trail(
+    api: &Api,
+    operation: &Operation,
+    parameters: &Parameters,
+    request_id: &RequestId,
+    entrance: Entrance,
+) -> Trail {
+    let entry =
+        trail::entry(&Caller::Anybody, Door::Rest, operation.id, &request_id.0, entrance.peer);
+    let looks = operation.access.is_none_or(|access| access == Access::Read);
+    let trail = Trail::begin(api.audit(), api.registry(), entry, looks);
+    let text = |name: &str| parameters.get(name).and_then(|text| text.parse().ok());
+    if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {
+        let which = SandboxRef { namespace, name };
+        if operation.path.starts_with("/v1/sandboxes/") {
+            trail.sandbox(&which);
+        } else {
+            trail.fact("name", which.to_string());
+        }
+    }
+    trail
+}
+
+/// Says in the audit log what came of a call, and has it wait for the end of the answer.
+fn finish(told: &Told, response: &mut Response) {
+    let (status, trail) = (response.status(), &told.trail);
+    trail.answered(status, told.problem);
+    if response.headers().contains_key(&idempotency::REPLAYED) {
+        trail.fact("replayed", true);
+    }
+    if told.is_carrier && told.problem.is_none() {
+        trail.forget();
+    }
+    response.body_mut().hold(Arc::new(trail.clone()));
 }
 
 /// Calls the handler, within the deadline, when there is a place for it. One that has a deadline is

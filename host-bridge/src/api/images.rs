@@ -1,5 +1,5 @@
-//! What clients may name as an image: what the configuration lists, and, for those who may do
-//! everything, any directory of the host. A directory shows what is in it to all code in the box, so
+//! What clients may name as an image: what the configuration lists, what this
+//! host's store has, and, for those who may do everything, any directory of the host. A directory shows what is in it to all code in the box, so
 //! the choice is the operator's.
 
 use std::path::Path;
@@ -17,8 +17,8 @@ const NAMES_SHOWN_MAX: usize = 16;
 const NAME_CHARS_SHOWN: usize = 64;
 
 impl Api {
-    /// The root that an image stands for: a directory of the host, or for a virtual machine a file or
-    /// an image of the kit.
+    /// The root that an image stands for: a directory of the host, for a virtual machine a file or an
+    /// image of the kit, and for either an image of the store by what it was asked as.
     pub(super) fn root_of(
         &self,
         caller: &Caller,
@@ -30,6 +30,13 @@ impl Api {
             return Ok(root);
         }
         let is_directory = Path::new(image).is_absolute();
+        let is_stored = || {
+            let images = self.registry().images();
+            images.is_some_and(|images| images.find(image).is_ok())
+        };
+        if !is_directory && is_stored() {
+            return Ok(image.to_owned());
+        }
         if is_directory && caller.may(Access::Admin) {
             // The machine says what is wrong with one that is not there.
             return Ok(image.to_owned());

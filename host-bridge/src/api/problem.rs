@@ -68,12 +68,16 @@ pub enum Code {
     GuestUnreachable,
     /// The server is stopping or full.
     Unavailable,
+    /// There is no secret of that name that the namespace may use.
+    UnknownSecret,
+    /// A secret's provider did not give it.
+    SecretFailed,
     /// A fault of this server.
     Internal,
 }
 
 impl Code {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -100,6 +104,8 @@ impl Code {
         Self::StartFailed,
         Self::GuestUnreachable,
         Self::Unavailable,
+        Self::UnknownSecret,
+        Self::SecretFailed,
         Self::Internal,
     ];
 
@@ -123,10 +129,13 @@ impl Code {
             | Self::AppNotReady
             | Self::ModuleMissing
             | Self::Io
+            | Self::UnknownSecret
             | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited | Self::LimitReached => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::StartFailed | Self::GuestUnreachable => StatusCode::BAD_GATEWAY,
+            Self::StartFailed | Self::GuestUnreachable | Self::SecretFailed => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -162,6 +171,8 @@ impl Code {
             Self::StartFailed => "start_failed",
             Self::GuestUnreachable => "guest_unreachable",
             Self::Unavailable => "unavailable",
+            Self::UnknownSecret => "unknown_secret",
+            Self::SecretFailed => "secret_failed",
             Self::Internal => "internal",
         }
     }

@@ -6,9 +6,11 @@ use serde_json::json;
 use super::limits::BUSY_PAUSE;
 use super::problem::{Code, Problem};
 use crate::guest::GuestError;
+use crate::image::ImageError;
 use crate::machine::{Blame, MachineError};
 use crate::notebook::NotebookError;
 use crate::sandbox::SandboxError;
+use crate::secret::SecretError;
 
 impl From<SandboxError> for Problem {
     fn from(error: SandboxError) -> Self {
@@ -57,6 +59,11 @@ impl From<SandboxError> for Problem {
             SandboxError::Unsupported { what, hint, .. } => {
                 with(Code::Unsupported).hint(*hint).details(json!({ "field": what }))
             }
+            SandboxError::Secret(error) => refused_secret(error, with),
+            SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)
+                .hint("make a snapshot of a sandbox without secrets, and ask for them with its clones")
+                .details(json!({ "reason": "holds_secrets" })),
+            SandboxError::Image(error) => with(code_of_image(error)),
             SandboxError::Machine(error) => match error.hint() {
                 Some(hint) => with(code_of(error)).hint(hint),
                 None => with(code_of(error)),
@@ -72,6 +79,20 @@ impl From<SandboxError> for Problem {
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Label(_) => with(Code::Invalid),
+        }
+    }
+}
+
+fn refused_secret(error: &SecretError, with: impl FnOnce(Code) -> Problem) -> Problem {
+    match error {
+        SecretError::Unknown { name, .. } => with(Code::UnknownSecret)
+            .hint("the server's configuration says which there are and who may use them")
+            .details(json!({ "secret": name })),
+        SecretError::Provider { name, kind, .. } => with(Code::SecretFailed)
+            .hint("the server's log says why")
+            .details(json!({ "secret": name, "provider": kind })),
+        SecretError::TooMany { .. } | SecretError::Twice { .. } | SecretError::AlsoPlain { .. } => {
+            with(Code::Invalid).details(json!({ "field": "secrets" }))
         }
     }
 }
@@ -110,6 +131,17 @@ impl From<NotebookError> for Problem {
             | NotebookError::NotSaved { .. }
             | NotebookError::Manifest(_) => with(Code::GuestUnreachable),
         }
+    }
+}
+
+pub(super) fn code_of_image(error: &ImageError) -> Code {
+    match error {
+        ImageError::NotFound { .. } => Code::NotFound,
+        ImageError::NotAllowed { .. } => Code::Unsupported,
+        ImageError::InUse { .. } | ImageError::Busy => Code::Conflict,
+        ImageError::TooLarge { .. } | ImageError::TooMany { .. } => Code::LimitReached,
+        ImageError::Name(_) | ImageError::Ambiguous { .. } => Code::Invalid,
+        _ => Code::StartFailed,
     }
 }
 

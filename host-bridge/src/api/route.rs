@@ -23,6 +23,7 @@ type Describe = fn(&mut Document<'_>);
 
 /// One method of one path.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub struct Operation {
     pub method: Method,
     /// With `{names}` for the parts that vary.
@@ -41,6 +42,8 @@ pub struct Operation {
     /// Whether it is in the OpenAPI document: not where the path speaks a protocol of its own, which
     /// has a specification of its own.
     pub is_documented: bool,
+    /// Whether what it carries is recorded instead of itself.
+    pub is_carrier: bool,
     /// Refusals beyond those that every operation has.
     pub problems: &'static [Code],
     /// How its refusals are said.
@@ -121,6 +124,7 @@ where
         idempotent: false,
         is_run: false,
         is_documented: true,
+        is_carrier: false,
         problems: &[],
         refusals: Refusals::default(),
         describe: |document| {
@@ -155,6 +159,12 @@ impl Operation {
     #[must_use]
     pub fn undocumented(mut self) -> Self {
         self.is_documented = false;
+        self
+    }
+
+    #[must_use]
+    pub fn carrier(mut self) -> Self {
+        self.is_carrier = true;
         self
     }
 

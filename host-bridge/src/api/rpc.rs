@@ -36,7 +36,9 @@ use super::call::{Call, Inside};
 use super::problem::{Code, Problem};
 use super::route::{Document, Input, Operation, Output, Refusals, operation};
 use super::shape::Nothing;
+use super::trail::Trail;
 use super::v1::DEADLINE_MARGIN;
+use crate::audit::Door;
 use crate::keys::{Access, RetryAfter};
 use crate::sandbox::{Name, SandboxRef};
 use envelope::{Asked, NoRequest, Request};
@@ -66,6 +68,7 @@ pub fn operations() -> Vec<Operation> {
         operation(Method::POST, "/api/v1/rpc", "json_rpc", summary, answer)
             .about(include_str!("rpc/about.md"))
             .tag("json-rpc")
+            .carrier()
             .refusing(REFUSALS)
             .problems(&[Code::LimitReached, Code::Unavailable]),
     ]
@@ -144,7 +147,45 @@ async fn perform(
     params: Value,
     room: usize,
 ) -> Result<Written, Failure> {
-    let outcome = match method {
+    let trail = trail(call, method, &params);
+    let outcome = match trail.admit() {
+        Ok(()) => carry_out(call, method, params, room).await,
+        Err(problem) => Err(problem.into()),
+    };
+    if let Err(failure) = &outcome {
+        trail.ended(Some(failure.reason()));
+    }
+    let request = &*call.request_id.0;
+    let code = outcome.as_ref().err().map_or(0, Failure::code);
+    tracing::debug!(target: "burrow::rpc", request, method, code);
+    outcome
+}
+
+/// The method's own way into the audit log, with what its parameters say before they are checked.
+fn trail(call: &Call, method: &str, params: &Value) -> Trail {
+    let looks = method == "sandbox.metrics.get";
+    let trail = call.trail.within(Door::Rpc, &shown(method), looks);
+    let text = |name: &str| params.get(name).and_then(Value::as_str);
+    if let Some(name) = text("sandbox").and_then(|name| name.parse().ok()) {
+        let namespace = text("namespace").and_then(|namespace| namespace.parse().ok());
+        let namespace = namespace.unwrap_or_else(|| own_namespace(call));
+        trail.sandbox(&SandboxRef { namespace, name });
+    }
+    if let Some(command) = text("command") {
+        let args = params.get("args").and_then(Value::as_array).into_iter().flatten();
+        let args = args.filter_map(|arg| arg.as_str().map(str::to_owned));
+        trail.command(&std::iter::once(command.to_owned()).chain(args).collect::<Vec<_>>());
+    }
+    trail
+}
+
+async fn carry_out(
+    call: &Call,
+    method: &str,
+    params: Value,
+    room: usize,
+) -> Result<Written, Failure> {
+    match method {
         "sandbox.start" => start::start(call, allowed(call, Access::Run, params)?).await,
         "sandbox.stop" => start::stop(call, allowed(call, Access::Run, params)?).await,
         "sandbox.repl.run" => repl::run(call, allowed(call, Access::Run, params)?, room).await,
@@ -155,13 +196,9 @@ async fn perform(
         unknown => {
             let (unknown, known) = (shown(unknown), METHODS.join(", "));
             let message = format!("there is no method {unknown:?}; there are {known}");
-            return Err(Failure::new(UNKNOWN_METHOD, message));
+            Err(Failure::new(UNKNOWN_METHOD, message))
         }
-    };
-    let request = &*call.request_id.0;
-    let code = outcome.as_ref().err().map_or(0, Failure::code);
-    tracing::debug!(target: "burrow::rpc", request, method, code);
-    outcome
+    }
 }
 
 /// The parameters of somebody who may do that.

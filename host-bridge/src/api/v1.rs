@@ -3,10 +3,12 @@
 mod apps;
 mod artifacts;
 mod attach;
+mod audit;
 mod contexts;
 mod exec;
 mod exit;
 mod files;
+mod images;
 mod logs;
 mod metrics;
 mod notebooks;
@@ -22,16 +24,16 @@ mod value;
 pub use apps::{AppInfo, AppList, AppType, StartApp, shown as shown_app};
 pub use artifacts::{Captured, CategoryName, KeptArtifact, LeftOut};
 pub use contexts::OpenedContext;
-pub use exec::limits::DEADLINE_MARGIN;
+pub use exec::limits::{DEADLINE_MARGIN, OUTPUT_BYTES_DEFAULT, TIMEOUT_MS_MAX};
 pub use exec::program::{Bounds, Described, What};
-pub use exec::{Asked, Begun, Leash, OnDisconnect, begin, draw_session};
+pub use exec::{Asked, Begun, Leash, OnDisconnect, begin, collect, draw_session};
 pub use files::{FileEntry, refused};
 pub use metrics::MetricsPage;
 pub use notebooks::{
     InNotebook, Notebook, OwnSandbox, PastRun, Reopened, Stats, stats_of, usual_place,
 };
 pub use ports::{ForwardedPort, ForwardedPorts};
-pub use sandboxes::{CreateSandbox, Sandbox, spec_of};
+pub use sandboxes::{CreateSandbox, LABEL_KEY, NAME, Sandbox, spec_of};
 pub use starts::Starts;
 
 use super::route::Operation;
@@ -39,6 +41,7 @@ use super::route::Operation;
 pub fn operations() -> Vec<Operation> {
     [
         sandboxes::operations(),
+        images::operations(),
         snapshots::operations(),
         exec::operations(),
         sessions::operations(),
@@ -53,6 +56,7 @@ pub fn operations() -> Vec<Operation> {
         apps::operations(),
         artifacts::operations(),
         render::operations(),
+        audit::operations(),
     ]
     .into_iter()
     .flatten()

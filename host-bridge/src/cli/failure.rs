@@ -29,6 +29,8 @@ pub enum CliError {
     UnknownSession { wanted: String, sessions: Vec<String> },
     #[error("{wanted:?} matches several sessions: {}", matches.join(", "))]
     AmbiguousSession { wanted: String, matches: Vec<String> },
+    #[error("no command was given, and the image says none")]
+    NoCommand,
     #[error("-t with -i needs a terminal, and stdin is none")]
     StdinNotATerminal,
     #[error("a shell needs a terminal to be used from, and stdin is none")]

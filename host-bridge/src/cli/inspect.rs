@@ -90,6 +90,9 @@ impl Inspection {
         if !record.env_names.is_empty() {
             facts.push(("environment", record.env_names.join(" ")));
         }
+        if !record.secrets.is_empty() {
+            facts.push(("secrets", record.secrets.join(" ")));
+        }
         if let Some(pid) = record.pid {
             facts.push(("process", pid.to_string()));
         }
@@ -124,6 +127,9 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     }
     if let Some(millis) = record.cpu_millis {
         facts.push(("CPUs at most", human_cpus(millis)));
+    }
+    if let Some(digest) = &record.image_digest {
+        facts.push(("image digest", digest.to_string()));
     }
     if let Some(workdir) = &record.workdir {
         facts.push(("working directory", workdir.clone()));

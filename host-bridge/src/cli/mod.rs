@@ -7,6 +7,7 @@
 
 mod artifact;
 mod attach;
+mod audit;
 mod completions;
 mod context;
 mod contexts;
@@ -16,6 +17,7 @@ mod exec;
 mod exit;
 mod failure;
 mod history;
+mod image;
 mod inspect;
 mod instant;
 mod keygen;
@@ -98,6 +100,8 @@ enum Verb {
     Resume(resume::Resume),
     Snapshot(snapshot::Snapshot),
     Artifact(artifact::Artifact),
+    Audit(audit::Audit),
+    Image(image::Image),
     Stop(stop::Stop),
     Rm(rm::Rm),
     Serve(serve::Serve),
@@ -173,6 +177,8 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Resume(verb) => verb.run(&context).await,
         Verb::Snapshot(verb) => verb.run(&context).await,
         Verb::Artifact(verb) => verb.run(&context).await,
+        Verb::Audit(verb) => verb.run(&context).await,
+        Verb::Image(verb) => verb.run(&context).await,
         Verb::Stop(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
@@ -253,9 +259,19 @@ mod tests {
             "host-bridge snapshot work base",
             "host-bridge snapshot ls --json",
             "host-bridge snapshot rm base team/base",
+            "host-bridge run --image alpine:3",
+            "host-bridge image ls --json",
+            "host-bridge image inspect python:3.12",
+            "host-bridge image import saved.tar --name team/app:2",
+            "host-bridge image rm python:3.12 0123456789ab",
+            "host-bridge image prune",
+            "host-bridge image pull ghcr.io/team/app:2 --quiet",
             "host-bridge artifact ls --box team/work --category image -n 5 --json",
             "host-bridge artifact get 0123456789abcdef -o plot.png",
             "host-bridge artifact rm 0123456789abcdef fedcba9876543210",
+            "host-bridge audit --since 1h --outcome refused -f --json",
+            "host-bridge audit verify --json",
+            "host-bridge start --secret a --secret b",
             "host-bridge start --snapshot base --name x",
             "host-bridge stop --grace 3s a b",
             "host-bridge pool --json",
@@ -299,9 +315,14 @@ mod tests {
             "host-bridge snapshot work a/b",
             "host-bridge snapshot rm",
             "host-bridge artifact",
+            "host-bridge image",
+            "host-bridge image rm",
+            "host-bridge image import x --name A:B:C",
             "host-bridge artifact ls --category nice",
             "host-bridge artifact get ../x",
             "host-bridge artifact rm",
+            "host-bridge audit --outcome well",
+            "host-bridge audit -f verify",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -4,16 +4,21 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::Args;
+use protocol::Text;
 use protocol::requests::Stdio;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::failure::CliError;
 use super::output;
 use super::session::screen::{self, Keyboard, Left};
 use super::session::{self, ProcessArguments, pipes, program_name};
 use super::start::BoxArguments;
 use crate::guest::Guest;
-use crate::sandbox;
+use crate::image::document::Process;
+use crate::sandbox::{self, Spec};
+use crate::secret::{self, Secrets};
+use crate::settings::{Overrides, Settings};
 
 /// Run one command in a box of its own, which is gone afterwards
 #[derive(Debug, Args)]
@@ -22,6 +27,8 @@ use crate::sandbox;
   host-bridge run -it -- bash
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
+  host-bridge run --secret npm-token -- npm ci
+  host-bridge run --image team/app:2                   what the image says, in what it says
   host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
 The exit code is the command's own; 124 after --timeout, 125 when we failed, 126 when it cannot be
@@ -33,9 +40,9 @@ pub struct Run {
     #[command(flatten)]
     process: ProcessArguments,
 
-    /// The command and its arguments
+    /// The command and its arguments (default: what the image says)
     #[arg(
-        required = true,
+        required_unless_present = "image",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "COMMAND"
@@ -43,25 +50,46 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
+/// The secrets that there are, if any is asked for: no daemon is needed, so the configuration is read
+/// here.
+fn secrets(spec: &Spec) -> Result<Secrets> {
+    if spec.secrets.is_empty() {
+        return Ok(Secrets::default());
+    }
+    secret::guard_process();
+    Ok(Secrets::new(Settings::load(None, &Overrides::default())?.secrets))
+}
+
 impl Run {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;
-        let one_shot = sandbox::one_shot(&context.paths, &spec).await?;
+        let one_shot = sandbox::one_shot_with(&context.paths, &spec, &secrets(&spec)?).await?;
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
         }
-        let result = self.run_in(one_shot.guest()).await;
+        let result = self.run_in(one_shot.guest(), one_shot.process()).await;
         one_shot.end().await;
         result
     }
 
-    async fn run_in(&self, guest: &Guest) -> Result<Exit> {
+    async fn run_in(&self, guest: &Guest, image: Option<&Process>) -> Result<Exit> {
         let session = session::draw_id()?;
         let holder = session::own_holder(&session);
-        let mut start = self.process.start(session.clone(), &self.command)?;
+        let usual = image.map(Process::command).unwrap_or_default();
+        let argv = match self.command.as_slice() {
+            [] if usual.is_empty() => return Err(CliError::NoCommand.into()),
+            [] => usual.into_iter().map(OsString::from).collect(),
+            own => own.to_vec(),
+        };
+        let mut start = self.process.start(session.clone(), &argv)?;
+        if let Some(image) = image {
+            // What the person says comes before what the image does.
+            start.cwd = start.cwd.or_else(|| image.workdir.as_deref().map(Text::from));
+            start.user = start.user.or_else(|| image.user.clone());
+        }
         start.holders = vec![holder.clone()];
-        let command = program_name(&self.command);
+        let command = program_name(&argv);
         if matches!(start.stdio, Stdio::Pipes { .. }) {
             return pipes::run(guest, &start, &holder, &command).await;
         }

@@ -1,6 +1,6 @@
 //! `start`: a box that stays, owned by the daemon. Also what `run` and `start` ask of a box alike.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -24,8 +24,9 @@ pub struct BoxArguments {
     #[arg(long, value_name = "NAME")]
     name: Option<SandboxRef>,
 
-    /// What its root is, read-only below its own writable layer: a directory on the process machine
-    /// (default: the host's), an image of the kit or a file on the others (default: full)
+    /// What its root is, read-only below its own writable layer: an image of `image ls`; a directory
+    /// on the process machine (default: the host's), an image of the kit or a file on the others
+    /// (default: full)
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
 
@@ -50,6 +51,9 @@ pub struct BoxArguments {
     /// internet; may be given several times (default: nothing)
     #[arg(long, value_name = "HOST")]
     egress: Vec<String>,
+    /// Give it a secret of the configuration, as a variable; may be given several times
+    #[arg(long = "secret", value_name = "NAME")]
+    secrets: Vec<String>,
 }
 
 impl BoxArguments {
@@ -62,23 +66,30 @@ impl BoxArguments {
         if let Some(machine) = self.machine {
             spec.machine = machine;
         }
+        let is_virtual = spec.machine.is_virtual();
         spec.image = match &self.image {
-            // A name of the kit is no path.
-            Some(image) if spec.machine.is_virtual() && image.components().count() == 1 => {
-                Some(image.display().to_string())
-            }
+            Some(image) if is_name(image, is_virtual) => Some(image.display().to_string()),
             image => image.as_deref().map(absolute).transpose()?,
         };
         spec.scratch_bytes = self.scratch;
         spec.memory_mib = self.memory;
         spec.cpu_millis = self.cpus;
         spec.egress.clone_from(&self.egress);
+        spec.secrets.clone_from(&self.secrets);
         Ok(spec)
     }
 }
 
+/// Whether an image is meant by its name: what looks like a path is one, and so is what is there.
+fn is_name(image: &Path, is_virtual: bool) -> bool {
+    let mut components = image.components();
+    let is_plain = matches!(components.next(), Some(Component::Normal(_)));
+    // A name of the kit is no path, whatever lies about here.
+    is_plain && ((is_virtual && components.next().is_none()) || !image.exists())
+}
+
 /// The daemon has another working directory than we have.
-fn absolute(path: &std::path::Path) -> Result<String, CliError> {
+fn absolute(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::Unreadable { path: path.to_path_buf(), source };
     let path = path.canonicalize().map_err(failed)?;
     Ok(path.display().to_string())
@@ -92,6 +103,7 @@ fn absolute(path: &std::path::Path) -> Result<String, CliError> {
   host-bridge start --name ci/job-7 --image ./rootfs --scratch 4G -e CI=1
   host-bridge start --memory 512 --cpus 0.5 --label team=a --label ci=
   host-bridge start --egress pypi.org --egress '*.pythonhosted.org'
+  host-bridge start --secret npm-token                 a value that only the daemon knows
   host-bridge start --ttl 8h --idle 15m --keep 1d      gone by itself, and forgotten a day later
   host-bridge start --name vm --machine external --address vsock:3:1024
 
@@ -194,6 +206,24 @@ mod tests {
         assert_eq!((spec.ttl_ms, spec.idle_ttl_ms), (Some(28_800_000), Some(900_000)));
         assert_eq!(spec.labels.len(), 2);
         assert_eq!(spec.keep_stopped_ms, None);
+    }
+
+    #[test]
+    fn an_image_is_a_name_unless_it_looks_like_a_path_or_is_one() {
+        for (image, machine, expected) in [
+            ("alpine:3", "process", Some("alpine:3")),
+            ("team/app@sha256:x", "process", Some("team/app@sha256:x")),
+            ("src", "qemu", Some("src")),
+            ("full", "qemu", Some("full")),
+            ("./nowhere", "process", None),
+            ("../nowhere", "qemu", None),
+            ("/usr", "process", Some("/usr")),
+        ] {
+            let line = ["start", "--image", image, "--machine", machine];
+            let Line { start } = Line::try_parse_from(line).expect("a good line");
+            let found = start.spec().ok().and_then(|spec| spec.image);
+            assert_eq!(found.as_deref(), expected, "{image}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::api::{self, Api, Defaults, Limits, Options, Origins, RateOption, Tls, TlsError};
 use crate::artifact::Artifacts;
+use crate::audit::Audit;
 use crate::config::Paths;
 use crate::keys::{self, Keyring, KeysError};
 use crate::notebook::Notebooks;
@@ -42,6 +43,7 @@ impl Door {
         paths: &Paths,
         registry: &Registry,
         kept: (Notebooks, Artifacts),
+        audit: Audit,
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
@@ -57,6 +59,7 @@ impl Door {
         let options = Options {
             notebooks: Some(notebooks),
             artifacts: Some(artifacts),
+            audit,
             ..options(settings, keyring)
         };
         let api = Api::new(registry.clone(), options);
@@ -127,5 +130,5 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
             .map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned()))
             .collect(),
     };
-    Options { keyring, rate, origins, limits, defaults, notebooks: None, artifacts: None }
+    Options { keyring, rate, origins, limits, defaults, ..Options::local() }
 }

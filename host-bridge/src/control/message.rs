@@ -182,4 +182,8 @@ pub enum Code {
     Paused,
     /// The machine does not die.
     Stuck,
+    /// There is no such secret for that namespace.
+    UnknownSecret,
+    /// A secret's provider did not give it.
+    SecretFailed,
 }

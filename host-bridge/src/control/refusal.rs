@@ -2,8 +2,10 @@
 
 use super::message::{Code, Refusal};
 use crate::artifact::ArtifactError;
+use crate::image::ImageError;
 use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
+use crate::secret::SecretError;
 
 impl Refusal {
     pub(super) fn new(code: Code, message: impl Into<String>, hint: Option<&str>) -> Self {
@@ -63,23 +65,51 @@ impl From<SandboxError> for Refusal {
             SandboxError::TooManySnapshots
             | SandboxError::SnapshotsTooLarge { .. }
             | SandboxError::TooMany => (Code::Limit, None),
+            SandboxError::Secret(SecretError::Unknown { .. }) => {
+                let hint = "`host-bridge serve --print-config` shows [secrets] as it is read";
+                (Code::UnknownSecret, Some(hint.to_owned()))
+            }
+            SandboxError::Secret(SecretError::Provider { .. }) => {
+                (Code::SecretFailed, Some("the daemon's log says why".to_owned()))
+            }
             SandboxError::SnapshotFixes { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
             | SandboxError::Rule(_)
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
+            | SandboxError::Secret(_)
             | SandboxError::Label(_) => (Code::Invalid, None),
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
+            SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
             SandboxError::Lost { which, .. } => {
                 (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))
             }
+            SandboxError::Image(error) => (code_of_image(error), hint_of_image(error)),
             SandboxError::Machine(error) => (code_of(error), error.hint().map(str::to_owned)),
             SandboxError::Files { .. } | SandboxError::Draw(_) => (Code::Io, None),
             SandboxError::Stopping => (Code::Stopping, None),
         };
         Self { code, message, hint }
     }
+}
+
+fn code_of_image(error: &ImageError) -> Code {
+    match error {
+        ImageError::NotFound { .. } => Code::NotFound,
+        ImageError::NotAllowed { .. } => Code::Unsupported,
+        ImageError::InUse { .. } | ImageError::Busy => Code::Busy,
+        ImageError::TooManyNames { .. }
+        | ImageError::TooLarge { .. }
+        | ImageError::TooMany { .. } => Code::Limit,
+        ImageError::Blob(_) | ImageError::Files { .. } | ImageError::Disk { .. } => Code::Io,
+        _ => Code::Invalid,
+    }
+}
+
+fn hint_of_image(error: &ImageError) -> Option<String> {
+    let hint = "`host-bridge image ls` lists the images that there are";
+    matches!(error, ImageError::NotFound { .. }).then(|| hint.to_owned())
 }
 
 fn code_of(error: &MachineError) -> Code {

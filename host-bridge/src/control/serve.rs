@@ -12,18 +12,22 @@ use std::path::PathBuf;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::audit as audit_log;
 use super::door::{Door, DoorError};
 use super::lock::{LockError, Locks};
 use super::pool::{PoolError, pool_options};
 use super::server::Server;
 use crate::artifact::{self, ArtifactError, Artifacts};
+use crate::audit::{Audit, AuditError};
 use crate::config::{Paths, PathsError};
 use crate::egress;
+use crate::image::{ImageError, Images, Policy, PolicyError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
 use crate::notebook::Notebooks;
 use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
+use crate::secret::{self, Secrets};
 use crate::settings::{self, BoxesAtEnd, Settings};
 use crate::store::{Store, StoreError};
 
@@ -46,11 +50,17 @@ pub enum ServeError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
+    Images(#[from] ImageError),
+    #[error("image_policy.allow: {0}")]
+    ImagePolicy(#[from] PolicyError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Artifacts(#[from] ArtifactError),
     #[error("could not listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
@@ -67,12 +77,26 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let ServeOptions { paths, settings, events } = options;
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     allow_descriptors();
+    secret::guard_process();
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
     let pool = pool_options(&settings)?;
+    let told = EventSink::clone(&events);
+    let told = Box::new(move |what| told(&Event::Trouble { which: None, what }));
+    let audit = if settings.audit.enabled {
+        Audit::open(paths.audit(), audit_log::options(&settings.audit), told)?
+    } else {
+        Audit::default()
+    };
+    let events = audit_log::recording(events, audit.clone());
+    let images = Some(Images::open(&paths)?);
+    let allowed = &settings.image_policy;
+    let image_policy = Policy::new(&allowed.allow, allowed.require_digest)?;
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
-    let opening = Registry::open_with(paths.clone(), machines, sink, Means { pool, egress });
+    let secrets = Secrets::new(settings.secrets.clone());
+    let means = Means { pool, secrets, images, image_policy, egress };
+    let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
         () = signals.next() => return Ok(()),
@@ -85,7 +109,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let trouble = EventSink::clone(&events);
     let trouble = move |what| trouble(&Event::Trouble { which: None, what });
     let notebooks = Notebooks::new(paths.clone(), registry.clone(), store, trouble);
-    let door = Door::open(&settings, &paths, &registry, (notebooks.clone(), artifacts)).await?;
+    let kept = (notebooks.clone(), artifacts);
+    let door = Door::open(&settings, &paths, &registry, kept, audit.clone()).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });
@@ -115,6 +140,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         () = signals.next() => return Err(ServeError::Hurried),
     };
     events(&Event::Ending { running });
+    audit.close().await;
     drop(locks);
     Ok(())
 }

@@ -14,10 +14,12 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::audit as audit_log;
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Code, Dialled, List, Refusal, Reply, Request, Version};
 use crate::api::{Api, mcp};
 use crate::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
+use crate::audit::{Audit, Entry, Unwritable, Who, now_ms};
 use crate::config::PRIVATE_FILE;
 use crate::limits::{
     CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
@@ -88,11 +90,10 @@ async fn turn_away(mut stream: UnixStream) {
 
 /// Answers one connection until its end. What is wrong with one costs that one alone.
 async fn attend(stream: UnixStream, api: &Api) {
-    let registry = api.registry();
+    let (registry, audit) = (api.registry(), api.audit());
     // The directory and the socket keep others out already; this holds when their modes do not.
-    if !is_ours(&stream) {
-        return;
-    }
+    let Some(uid) = ours(&stream) else { return };
+    let who = audit_log::user(uid);
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     let mut at_work: Option<Activity> = None;
@@ -105,6 +106,16 @@ async fn attend(stream: UnixStream, api: &Api) {
             let Ok(line) = timeout(CONTROL_IDLE_MAX, reading).await else { return };
             line
         };
+        let (began_ms, entry) = (now_ms(), entry_of(&line, &who, registry, audit));
+        if entry.is_some() && audit.admit().is_err() {
+            let refusal = Refusal::new(Code::Io, Unwritable.to_string(), Some("make room for it"));
+            let answer = Answer::Error(refusal);
+            let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer)).await;
+            if matches!(written, Ok(Ok(()))) {
+                continue;
+            }
+            return;
+        }
         let (answer, go_on) = match line {
             Ok(Some(Request::Work { sandbox })) => {
                 at_work = registry.activity(&sandbox);
@@ -116,6 +127,9 @@ async fn attend(stream: UnixStream, api: &Api) {
                 if matches!(written.await, Ok(Ok(()))) {
                     mcp::serve(api, wishes, reader, writer).await;
                 }
+                if let Some(entry) = entry {
+                    audit.record(audit_log::ended(entry, Ok(&Reply::Mcp {}), began_ms));
+                }
                 return;
             }
             Ok(Some(Request::RemoveArtifact { id })) => {
@@ -126,6 +140,13 @@ async fn attend(stream: UnixStream, api: &Api) {
             Err(error @ LineError::Json(_)) => (invalid(&error), true),
             Err(error @ LineError::TooLong { .. }) => (invalid(&error), false),
         };
+        if let Some(entry) = entry {
+            let reply = match &answer {
+                Answer::Ok(reply) => Ok(reply),
+                Answer::Error(refusal) => Err(refusal),
+            };
+            audit.record(audit_log::ended(entry, reply, began_ms));
+        }
         let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer)).await;
         if !go_on || !matches!(written, Ok(Ok(()))) {
             return;
@@ -137,10 +158,23 @@ fn invalid(error: &LineError) -> Answer {
     Answer::Error(Refusal::new(Code::Invalid, error.to_string(), None))
 }
 
-/// Whether the other end runs as the same user, or as root, who may do anything anyway.
-fn is_ours(stream: &UnixStream) -> bool {
+/// What a request is in the audit log, if it is recorded.
+fn entry_of(
+    line: &Result<Option<Request>, LineError>,
+    who: &Who,
+    registry: &Registry,
+    audit: &Audit,
+) -> Option<Entry> {
+    audit.directory()?;
+    let Ok(Some(request)) = line else { return None };
+    audit_log::of_request(request, who, registry, audit.reads())
+}
+
+/// The user at the other end, if it is the same as ours, or root, who may do anything anyway.
+fn ours(stream: &UnixStream) -> Option<u32> {
     let me = nix::unistd::geteuid().as_raw();
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == me || peer.uid() == 0)
+    let peer = stream.peer_cred().ok()?.uid();
+    (peer == me || peer == 0).then_some(peer)
 }
 
 impl From<Result<Reply, Refusal>> for Answer {

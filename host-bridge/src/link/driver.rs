@@ -18,7 +18,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 use super::dial::{Absence, BackOff};
 use super::handshake::{Caller, Met, meet};
 use super::limits::{
-    GONE_AFTER, GOODBYE_FLUSH_MAX, LAST_READS_MAX, TRANSMIT_BELOW_BYTES, TRANSMIT_BYTES,
+    GONE_AFTER, GOODBYE_FLUSH_MAX, GOODBYE_HEARD_MAX, HUNG_UP_READ_BYTES, LAST_READS_MAX,
+    TRANSMIT_BELOW_BYTES, TRANSMIT_BYTES,
 };
 use super::state::{Shared, State};
 use super::{Address, LinkError, Socket};
@@ -276,6 +277,11 @@ impl Driver {
     async fn leave(&mut self, socket: &Socket) -> End {
         let goodbye = Goodbye { reason: GoodbyeReason::Finished, message: String::new() };
         self.say_goodbye(socket, &goodbye).await;
+        // An agent hangs up when it has heard it: from then on whoever comes finds free what we had.
+        // One that stands still hears nothing.
+        if !self.shared.with(|state| state.held) {
+            timeout(GOODBYE_HEARD_MAX, hung_up(socket)).await.ok();
+        }
         End::Lost(LinkError::Closed)
     }
 
@@ -331,6 +337,12 @@ impl Driver {
         self.shared.with(|state| state.begin(&welcome));
         Ok(socket)
     }
+}
+
+/// Reads until the other end has hung up. What it still says is for nobody.
+async fn hung_up(socket: &Socket) {
+    let mut unheard = [0; HUNG_UP_READ_BYTES];
+    while matches!(socket.read(&mut unheard).await, Ok(1..)) {}
 }
 
 impl Drop for Driver {

@@ -46,6 +46,12 @@ pub const LAST_READS_MAX: usize = 64;
 /// How long a closing link tries to get its last frames out.
 pub const GOODBYE_FLUSH_MAX: Duration = Duration::from_secs(1);
 
+/// How long it then waits for the agent to hang up, which says that it has heard them.
+pub const GOODBYE_HEARD_MAX: Duration = Duration::from_millis(500);
+
+/// How much of what an agent says that is no longer heard is read at once.
+pub const HUNG_UP_READ_BYTES: usize = 4096;
+
 const _: () = assert!(WRITER_BYTES >= SPOOL_BYTES_MIN, "a writer holds what every spool may have");
 const _: () = assert!(BACK_OFF_MAX.as_millis() <= STEADY_AFTER.as_millis(), "flapping is slow");
 const _: () = assert!(TRANSMIT_BELOW_BYTES < TRANSMIT_BYTES);

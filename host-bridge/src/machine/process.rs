@@ -42,6 +42,7 @@ use crate::config::{PRIVATE_FILE, find_agent};
 use crate::guest::Guest;
 use crate::limits::{BOOT_DEADLINE, KILL_DEADLINE, SCRATCH_BYTES_MIN};
 use crate::link::{Address, LinkError};
+use crate::secret::Wiped;
 
 /// The socket in a sandbox's runtime directory on which its agent listens.
 const DOOR: &str = "agent.sock";
@@ -160,7 +161,7 @@ impl Machine for ProcessMachine {
 }
 
 /// Checks what is asked for and makes the first frame of it.
-fn encode_boot(spec: &MachineSpec) -> Result<Vec<u8>, MachineError> {
+fn encode_boot(spec: &MachineSpec) -> Result<Wiped, MachineError> {
     if spec.address.is_some() {
         return Err(MachineError::UselessAddress { kind: super::MachineKind::Process });
     }
@@ -169,17 +170,19 @@ fn encode_boot(spec: &MachineSpec) -> Result<Vec<u8>, MachineError> {
         return Err(MachineError::Scratch { bytes, bytes_min });
     }
     check_root(&spec.root)?;
-    let config = BootConfig {
+    let mut config = BootConfig {
         sandbox: spec.id.to_string(),
         hostname: spec.hostname.clone(),
         root: spec.root.to_string_lossy().into_owned(),
         scratch_bytes: spec.scratch_bytes,
-        env: spec.env.clone(),
+        env: spec.environment(),
         hide: spec.hide.clone(),
         door: spec.directories.is_some(),
         time_us: 0,
     };
-    boot::frame(&config)
+    let frame = boot::frame(&config).map(Wiped::new);
+    super::wipe(&mut config.env);
+    frame
 }
 
 fn check_root(root: &Path) -> Result<(), MachineError> {

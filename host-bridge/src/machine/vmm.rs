@@ -52,6 +52,7 @@ use super::{
 use crate::guest::{Guest, now_us};
 use crate::limits::{VIRTUAL_BOOT_DEADLINE, VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE};
 use crate::link::Address;
+use crate::secret::Wiped;
 
 /// The port that agents listen on, and call at.
 pub const PORT: u32 = 1024;
@@ -293,7 +294,7 @@ fn boot_config(spec: &MachineSpec) -> BootConfig {
         hostname: spec.hostname.clone(),
         root: "/".to_owned(),
         scratch_bytes: spec.scratch_bytes,
-        env: spec.env.clone(),
+        env: spec.environment(),
         hide: spec.hide.clone(),
         door: spec.directories.is_some(),
         time_us: 0,
@@ -301,8 +302,11 @@ fn boot_config(spec: &MachineSpec) -> BootConfig {
 }
 
 /// The frame that says so, with the time as it is now: a machine takes seconds to come up.
-fn frame_now(config: BootConfig) -> Result<Vec<u8>, MachineError> {
-    super::boot::frame(&BootConfig { time_us: now_us(), ..config })
+fn frame_now(config: BootConfig) -> Result<Wiped, MachineError> {
+    let mut config = BootConfig { time_us: now_us(), ..config };
+    let frame = super::boot::frame(&config).map(Wiped::new);
+    super::wipe(&mut config.env);
+    frame
 }
 
 /// What monitor, relay and shell say themselves, in a sandbox's state directory.

@@ -238,22 +238,30 @@ impl Owner {
     }
 
     async fn turn(&mut self, ask: Ask) -> Result<Turn, NotebookError> {
-        let (which, id, guest) = self.place.enter(&self.inner.registry).await?;
-        // A restore may take longer than the sandbox lives idly.
-        let activity = self.inner.registry.activity(&which);
-        let context = self.context(&which);
-        if let Some(reopened) = self.sit(&which, id, &guest, &context).await? {
-            self.untold = Some(reopened);
-        }
+        let (which, _, context) = self.be_seated().await?;
         Ok(Turn {
+            _activity: self.inner.registry.activity(&which),
             which,
             context,
             number: self.row.totals.runs + 1,
             reopened: self.untold.clone(),
-            _activity: activity,
             heard: Heard::new(ask, now_ms()),
             over: None,
         })
+    }
+
+    /// Where the notebook is now, its variables put back if they were not there.
+    async fn be_seated(
+        &mut self,
+    ) -> Result<(SandboxRef, Guest, protocol::repl::OpenContext), NotebookError> {
+        let (which, id, guest) = self.place.enter(&self.inner.registry).await?;
+        // A restore may take longer than the sandbox lives idly.
+        let _activity = self.inner.registry.activity(&which);
+        let context = self.context(&which);
+        if let Some(reopened) = self.sit(&which, id, &guest, &context).await? {
+            self.untold = Some(reopened);
+        }
+        Ok((which, guest, context))
     }
 
     /// Writes a run into the history, and has its variables saved.
@@ -464,14 +472,12 @@ impl Owner {
 
     async fn forget(&mut self, names: &[String]) -> Result<(), NotebookError> {
         self.settle().await;
-        let Some(seat) = self.seat.clone() else { return Ok(()) };
-        let guest = self.inner.registry.guest(&seat.sandbox)?;
-        let context = self.context(&seat.sandbox);
+        // What cannot be loaded is known to an interpreter that has tried, and to no other.
+        let (_, guest, context) = self.be_seated().await?;
+        let Some(seat) = &self.seat else { return Ok(()) };
         let orders = self.orders(&guest, &context, &seat.token);
-        if orders.is_ours().await? {
-            orders.forget(&seat.directory(), names).await?;
-            self.dirty.get_or_insert_with(Instant::now);
-        }
+        orders.forget(&seat.directory(), names).await?;
+        self.dirty.get_or_insert_with(Instant::now);
         Ok(())
     }
 

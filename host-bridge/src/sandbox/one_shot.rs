@@ -6,12 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SandboxError, Spec};
+use super::stored::{Held, Wanted};
+use super::{SandboxError, Spec, event, secrets};
 use crate::config::Paths;
 use crate::egress::{EgressEvent, Serving, Settings};
 use crate::guest::Guest;
+use crate::image::document::Process;
+use crate::image::store::describe_lost;
 use crate::limits::KILL_DEADLINE;
 use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
+use crate::secret::Secrets;
 
 /// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
 /// also waits until it is gone.
@@ -19,19 +23,35 @@ pub struct OneShot {
     guest: Guest,
     /// The way out, for as long as the sandbox lives.
     _egress: Option<Serving>,
+    // The machine goes before what it has as its root.
     alive: KillOnDrop,
+    image: Option<Held>,
 }
 
-/// Starts a sandbox for one command. `paths` are only hidden from it; nothing is made there.
+/// Starts a sandbox for one command. `paths` are hidden from it, and their store of images is
+/// where one comes from that is asked for by its name.
 pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
-    start(&Machines::default(), paths, spec).await
+    one_shot_with(paths, spec, &Secrets::default()).await
 }
 
-async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
+/// The same with the secrets that it may ask for.
+pub async fn one_shot_with(
+    paths: &Paths,
+    spec: &Spec,
+    known: &Secrets,
+) -> Result<OneShot, SandboxError> {
     spec.check()?;
+    secrets::variables(known, spec)?;
+    let machines = Machines::default();
     let id = BoxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
-    let running = machine.start(spec.machine_spec(id.clone(), paths, None)).await?;
+    let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
+    machine_spec.secrets = secrets::resolve(known, spec, &event::nobody()).await?;
+    let image = match Wanted::of(spec, paths, None) {
+        Some(wanted) => wanted.furnish(&mut machine_spec).await?,
+        None => None,
+    };
+    let running = machine.start(machine_spec).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
     // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
     let (exited, orphan) = (running.exited(), guest.clone());
@@ -49,7 +69,7 @@ async fn start(machines: &Machines, paths: &Paths, spec: &Spec) -> Result<OneSho
         let (guest, settings) = (guest.clone(), Settings::default());
         Some(Serving::open(guest, rules, &settings, None, sink).await?)
     };
-    Ok(OneShot { guest, _egress: egress, alive })
+    Ok(OneShot { guest, _egress: egress, alive, image })
 }
 
 impl OneShot {
@@ -57,9 +77,15 @@ impl OneShot {
         &self.guest
     }
 
+    /// What the image says of programs, where the root is an image of this host's store.
+    pub fn process(&self) -> Option<&Process> {
+        self.image.as_ref().map(|held| &held.lease.image.process)
+    }
+
     /// What was asked for and does not hold on this host.
     pub fn warnings(&self) -> Vec<String> {
-        self.alive.running.warnings()
+        let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));
+        self.alive.running.warnings().into_iter().chain(lost).collect()
     }
 
     /// Resolves when the sandbox is gone, for whatever reason.

@@ -30,6 +30,7 @@ use super::record::{Kept, now_ms};
 use super::recorder::SharedLog;
 use super::registry::Occupied;
 use super::snapshot::Draft;
+use super::stored::Held;
 use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
 use crate::egress::{self, Serving};
 use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX, SET_RIGHT_MAX};
@@ -129,6 +130,8 @@ pub(super) struct Owner {
     shown: watch::Sender<Record>,
     orders: mpsc::Receiver<Order>,
     log: Option<SharedLog>,
+    /// The image that its machine has, as long as it has one.
+    image: Option<Held>,
     life: Option<Life>,
     /// Why the machine will have ended, when we end it.
     why: Option<Why>,
@@ -170,6 +173,7 @@ impl Owner {
             shown,
             orders,
             log: None,
+            image: None,
             life: None,
             why: None,
             waiting: Vec::new(),
@@ -361,6 +365,7 @@ impl Owner {
             self.trouble(error.to_string());
         }
         self.clean().await;
+        self.image = None;
         self.kept.record.pid = None;
         self.kept.record.address = None;
         self.kept.trace = crate::machine::Trace::default();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::label::Labels;
 use super::{Name, SandboxRef, Spec, State};
 use crate::config::write_durably;
+use crate::image::digest::Digest;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::link::Address;
 use crate::machine::{BoxId, MachineKind, Trace};
@@ -30,9 +31,15 @@ pub struct Record {
     pub machine: MachineKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The image of this host's store that it has as its root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_digest: Option<Digest>,
     pub hostname: String,
     pub scratch_bytes: u64,
     pub env_names: Vec<String>,
+    /// The secrets that it was given, by their names in the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     pub created_at_ms: u64,
     #[serde(flatten)]
     pub state: State,
@@ -86,9 +93,11 @@ impl Record {
             name: spec.name.clone(),
             machine: spec.machine,
             image: spec.image.clone(),
+            image_digest: None,
             hostname: spec.hostname().to_owned(),
             scratch_bytes: spec.scratch_bytes(),
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
+            secrets: spec.secrets.clone(),
             created_at_ms,
             state: State::Creating,
             pid: None,

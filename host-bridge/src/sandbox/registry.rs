@@ -21,13 +21,18 @@ use super::owner::{Ahead, Order, Owner, Place};
 use super::pool::{self, Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::{Kept, RECORD_FILE, now_ms};
+use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
+use super::stored::{Wanted, image_users};
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
 use crate::egress;
+use crate::image::store::User;
+use crate::image::{Images, Policy};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
+use crate::secret::Secrets;
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -39,11 +44,23 @@ pub struct Means {
     pub pool: pool::Options,
     /// What holds for whatever sandboxes may reach.
     pub egress: egress::Settings,
+    /// What they may ask for by name.
+    pub secrets: Secrets,
+    /// The images of this host; opened when one is asked for, where they are not given.
+    pub images: Option<Images>,
+    /// Which of them sandboxes may have.
+    pub image_policy: Policy,
 }
 
 impl Default for Means {
     fn default() -> Self {
-        Self { pool: pool::Options::none(), egress: egress::Settings::default() }
+        Self {
+            pool: pool::Options::none(),
+            secrets: Secrets::default(),
+            images: None,
+            image_policy: Policy::default(),
+            egress: egress::Settings::default(),
+        }
     }
 }
 
@@ -57,6 +74,9 @@ struct Inner {
     pool: Arc<Pool>,
     egress: Arc<egress::Settings>,
     snapshots: Snapshots,
+    secrets: Secrets,
+    images: Option<Images>,
+    image_policy: Policy,
     seats: Mutex<Seats>,
 }
 
@@ -161,9 +181,20 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let egress = Arc::new(means.egress);
-        let inner =
-            Inner { paths, hidden_of_alone, machines, events, pool, egress, snapshots, seats };
+        let Means { secrets, images, image_policy, egress, .. } = means;
+        let inner = Inner {
+            paths,
+            hidden_of_alone,
+            machines,
+            events,
+            pool,
+            snapshots,
+            egress: Arc::new(egress),
+            secrets,
+            images,
+            image_policy,
+            seats,
+        };
         let registry = Self(Arc::new(inner));
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
@@ -214,24 +245,41 @@ impl Registry {
         }
         spec.check()?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
-        let kept = Kept {
-            record: Record::new(id.clone(), &spec, now_ms()),
-            trace: crate::machine::Trace::default(),
-        };
-        let owner = self.seat(kept)?;
+        let mut record = Record::new(id.clone(), &spec, now_ms());
+        record.env_names.extend(secrets::variables(&self.0.secrets, &spec)?);
+        let owner = self.seat(Kept { record, trace: crate::machine::Trace::default() })?;
+        // Behind the name that is taken: a provider costs the host something.
+        let secrets = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
         let directories = self.0.directories(&id);
-        let machine_spec = match &self.0.hidden_of_alone {
+        let mut machine_spec = match &self.0.hidden_of_alone {
             Some(outer) => spec.machine_spec(id, outer, None),
             None => spec.machine_spec(id, &self.0.paths, Some(directories)),
         };
-        let ahead = Shape::of(&spec, &machine_spec).map(|shape| {
+        let kept_at = self.0.hidden_of_alone.as_ref().unwrap_or(&self.0.paths);
+        let wanted = Wanted::of(&spec, kept_at, self.0.images.as_ref());
+        let wanted = wanted.map(|wanted| wanted.allowed_by(&self.0.image_policy));
+        // What is kept ready has roots that are directories or files.
+        let shape = wanted.is_none().then(|| Shape::of(&spec, &machine_spec)).flatten();
+        let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();
-            let personal = Personal { hostname, env: spec.env, workdir: spec.workdir };
+            let (env, secrets, workdir) = (spec.env, secrets.clone(), spec.workdir);
+            let personal = Personal { hostname, env, secrets, workdir };
             Ahead { pool: Arc::clone(&self.0.pool), shape, personal }
         });
+        machine_spec.secrets = secrets;
         let (reply, answer) = oneshot::channel();
-        tokio::spawn(owner.create(machine_spec, ahead, reply));
+        tokio::spawn(owner.create(machine_spec, wanted, ahead, reply));
         answer.await.unwrap_or(Err(SandboxError::Stopping))
+    }
+
+    /// The images of this host, where this bridge has opened them.
+    pub fn images(&self) -> Option<&Images> {
+        self.0.images.as_ref()
+    }
+
+    /// Who has images as roots.
+    pub fn image_users(&self) -> Vec<User> {
+        image_users(&self.0.paths)
     }
 
     /// Stops a sandbox in order and waits until it is gone. One that has stopped stays so.
@@ -276,6 +324,9 @@ impl Registry {
     /// Writes a running sandbox down under a name of its namespace. It goes on.
     pub async fn snapshot(&self, which: &SandboxRef, name: Name) -> Result<Snapshot, SandboxError> {
         let record = self.get(which)?;
+        if !record.secrets.is_empty() {
+            return Err(SandboxError::HoldsSecrets { which: which.clone() });
+        }
         let state = self.0.directories(&record.id).state;
         let draft = Box::new(self.0.snapshots.begin(&record, &state, name)?);
         self.order(which, |reply| Order::Snapshot { draft, reply }).await

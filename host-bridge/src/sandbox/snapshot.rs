@@ -63,6 +63,11 @@ impl Snapshot {
         SandboxRef { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
+    /// What a directory describes, if it is that of a snapshot.
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        read(directory).ok()
+    }
+
     fn of(record: &Record, name: Name) -> Self {
         Self {
             namespace: record.namespace.clone(),
@@ -70,7 +75,11 @@ impl Snapshot {
             sandbox: record.name.clone(),
             id: record.id.clone(),
             machine: record.machine,
-            image: record.image.clone(),
+            // A name may mean another image by the time somebody goes on from here.
+            image: record
+                .image_digest
+                .map(|digest| digest.to_string())
+                .or_else(|| record.image.clone()),
             memory_mib: record.memory_mib,
             cpu_millis: record.cpu_millis,
             scratch_bytes: record.scratch_bytes,

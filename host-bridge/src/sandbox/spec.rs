@@ -85,11 +85,13 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<String>,
     /// What no machine can do yet is refused with the reason, instead of being forgotten: a
-    /// directory of the host, mounts, secrets by name, ports published on the host.
+    /// directory of the host, mounts, ports published on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
+    /// Secrets by their names in the bridge's configuration. Their values go to the machine and are
+    /// kept nowhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -218,6 +220,8 @@ impl Spec {
                 cpu_millis: self.cpu_millis(),
             },
             env: self.env.clone(),
+            // Those who make the sandbox put them in, at the last moment.
+            secrets: Vec::new(),
             directories,
             address: self.address.clone(),
             restore: self.snapshot.as_ref().map(|name| {

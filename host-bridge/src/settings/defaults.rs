@@ -1,14 +1,17 @@
 //! What holds where nobody says otherwise.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::{
-    BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
+    AUDIT_FILE_BYTES_DEFAULT, BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT,
+    RUN_DEADLINE_DEFAULT,
 };
 use super::listen::Listen;
 use super::{
-    BoxesAtEnd, Defaults, Egress, Log, LogFormat, LogLevel, Origins, Pool, Server, Settings,
+    Audit, BoxesAtEnd, Defaults, Egress, ImagePolicy, Log, LogFormat, LogLevel, Origins, Pool,
+    Server, Settings,
 };
 
 /// The names that the published clients send, until there are images of their own.
@@ -45,6 +48,16 @@ impl Default for Settings {
         let root = |name: &str| (name.to_owned(), PathBuf::from("/"));
         Self {
             server,
+            audit: Audit {
+                enabled: true,
+                reads: false,
+                arguments: false,
+                chain: false,
+                refuse_on_failure: false,
+                file_bytes_max: AUDIT_FILE_BYTES_DEFAULT,
+                files_max: 16,
+                age_max: None,
+            },
             log: Log { format: LogFormat::Text, level: LogLevel::Info },
             defaults: Defaults {
                 machine: "process",
@@ -69,7 +82,10 @@ impl Default for Settings {
                 bytes_max: 0,
                 idle: Duration::from_secs(600),
             },
+            image_policy: ImagePolicy::default(),
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
+            secrets: BTreeMap::new(),
+            registries: BTreeMap::new(),
             file: None,
             origins: Origins::new(),
         }

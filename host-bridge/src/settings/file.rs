@@ -6,7 +6,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, SettingsError};
-use super::table::{IMAGES, SECTIONS, Section};
+use super::registries::{self, REGISTRIES};
+use super::table::{NAMED, SECTIONS, Section};
 use super::value::Given;
 use crate::similar::nearest;
 
@@ -36,7 +37,12 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
         };
         for (key, value) in table {
             let at = Walk { file, text, offset: key.span().start };
-            found.push((at.offset, at.entry(section, key.get_ref(), value)));
+            match value.get_ref() {
+                DeValue::Table(inner) if section == REGISTRIES => {
+                    found.extend(at.registry(key.get_ref(), inner));
+                }
+                _ => found.push((at.offset, at.entry(section, key.get_ref(), value))),
+            }
         }
     }
     found.sort_by_key(|(offset, _)| *offset);
@@ -70,6 +76,24 @@ impl Walk<'_> {
         Ok(Entry { section, key: key.to_owned(), given: given(value.get_ref()), place })
     }
 
+    /// The entries of a section within the section of registries.
+    fn registry(
+        &self,
+        host: &str,
+        table: &DeTable<'_>,
+    ) -> Vec<(usize, Result<Entry, SettingsError>)> {
+        let entry = |(offset, key, value): (usize, &str, &Spanned<DeValue<'_>>)| {
+            let name = format!("{host}.{key}");
+            if registries::split_name(&name).is_none() {
+                let place = Place::of(self.file, self.text, offset);
+                return (offset, Err(registries::unknown_key(place, key)));
+            }
+            (offset, self.entry(REGISTRIES, &name, value))
+        };
+        let entries = table.iter().map(|(key, value)| (key.span().start, &**key.get_ref(), value));
+        entries.map(entry).collect()
+    }
+
     fn unknown_section(&self, name: &str) -> SettingsError {
         // Who forgets the section's line writes its keys at the top.
         if let Some(section) = section_with(name) {
@@ -92,14 +116,14 @@ impl Walk<'_> {
 }
 
 fn section_names() -> impl Iterator<Item = &'static str> {
-    SECTIONS.iter().map(|section| section.name).chain([IMAGES])
+    SECTIONS.iter().map(|section| section.name).chain(NAMED)
 }
 
 fn known_section(name: &str) -> Option<&'static str> {
     section_names().find(|known| *known == name)
 }
 
-/// None for the section of images, which has names of the user's choice.
+/// None for the sections that have names of the user's choice.
 fn options_of(name: &str) -> Option<&'static [super::table::Choice]> {
     SECTIONS.iter().find(|section| section.name == name).map(|section| section.options)
 }
@@ -125,7 +149,15 @@ fn given(value: &DeValue<'_>) -> Given {
         DeValue::Array(list) => {
             Given::List(list.iter().map(|entry| given(entry.get_ref())).collect())
         }
-        DeValue::Table(_) => Given::Other("a table"),
+        DeValue::Table(table) => {
+            let entries = table.iter().map(|(key, value)| (key.span().start, key, value));
+            let mut entries: Vec<_> = entries.collect();
+            entries.sort_by_key(|(offset, ..)| *offset);
+            let entry = |(_, key, value): (usize, &Spanned<_>, &Spanned<_>)| {
+                (ToString::to_string(key.get_ref()), given(value.get_ref()))
+            };
+            Given::Table(entries.into_iter().map(entry).collect())
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Entries of a list, and of the table of images.
 pub const ENTRIES_MAX: usize = 1024;
+/// Mirrors of one registry: each may be asked for every image.
+pub const MIRRORS_MAX: usize = 16;
 
 /// How long the published clients wait for an answer, whatever it is.
 pub const CLIENT_PATIENCE: Duration = Duration::from_secs(300);
@@ -31,6 +33,12 @@ pub const POOL_COUNT_MAX: usize = 256;
 /// An unclaimed machine is replaced once an hour, so that what is updated in its image in place, and
 /// whatever leaks in an idle machine, is not kept for ever.
 pub const POOL_AGE_DEFAULT: Duration = Duration::from_secs(3600);
+/// A file of the audit log: some ten thousand records, which is read in an instant.
+pub const AUDIT_FILE_BYTES_DEFAULT: u64 = 16 * 1024 * 1024;
+/// The smallest, which the longest line fits in.
+pub const AUDIT_FILE_BYTES_MIN: u64 = 256 * 1024;
+/// The largest: a query reads whole files.
+pub const AUDIT_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The most CPUs.
 pub const CPUS_MAX: u32 = 4096;
 

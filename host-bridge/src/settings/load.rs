@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
-use super::table::{Choice, IMAGES, SECTIONS};
+use super::registries::{self, REGISTRIES};
+use super::table::{Choice, IMAGES, SECRETS, SECTIONS};
 use super::value::{Given, Wrong};
-use super::{Origin, Settings, file};
+use super::{Origin, Settings, file, secrets};
+use crate::secret;
 use crate::similar::nearest;
 
 /// Names the file, when no flag does.
@@ -123,12 +125,15 @@ impl Settings {
     }
 
     fn set(&mut self, name: &str, given: &Given, origin: Origin) -> Result<(), SettingsError> {
-        let image = name.strip_prefix(IMAGES).and_then(|name| name.strip_prefix('.'));
-        let done = match (image, options().find(|(section, key)| is_named(name, section, key.key)))
-        {
-            (Some(image), _) => self.set_image(image, given),
-            (None, Some((_, option))) => (option.set)(self, given),
-            (None, None) => {
+        let option = options().find(|(section, key)| is_named(name, section, key.key));
+        let registry = name.strip_prefix(REGISTRIES).and_then(|name| name.strip_prefix('.'));
+        let registry = registry.and_then(registries::split_name);
+        let done = match (name.split_once('.'), registry, option) {
+            (Some((IMAGES, image)), ..) => self.set_image(image, given),
+            (Some((SECRETS, secret)), ..) => self.set_secret(secret, given),
+            (_, Some((host, key)), _) => self.set_registry(host, key, given),
+            (_, None, Some((_, option))) => (option.set)(self, given),
+            (_, None, None) => {
                 let meant = nearest(name, NAMES.iter().map(String::as_str));
                 return Err(SettingsError::UnknownOption { origin, name: name.to_owned(), meant });
             }
@@ -154,6 +159,17 @@ impl Settings {
             Some(directory) => self.images.insert(image.to_owned(), directory),
             None => self.images.remove(image),
         };
+        Ok(())
+    }
+
+    fn set_secret(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+        if !secret::is_name(name) {
+            return Err(Wrong::SecretName(name.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+        }
+        if self.secrets.len() >= ENTRIES_MAX {
+            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.secrets.insert(name.to_owned(), secrets::read(name, given)?);
         Ok(())
     }
 

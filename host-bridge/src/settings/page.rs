@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::load::variable_of;
+use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
-use super::table::{IMAGES, IMAGES_ABOUT, SECTIONS};
-use super::{Origin, Settings};
+use super::table::{IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS};
+use super::{Origin, Settings, secrets};
 
 /// Characters of a line of comment.
 const COMMENT_CHARS_MAX: usize = 90;
@@ -45,6 +46,26 @@ impl Settings {
         for (name, directory) in &self.images {
             let line = format!("{} = {}", quote(name), quote(directory.to_string_lossy()));
             write(text, &line, &self.origin(&format!("{IMAGES}.{name}")));
+        }
+        push(text, format_args!(""));
+        comment(text, SECRETS_ABOUT);
+        for (name, entry) in &self.secrets {
+            push(text, format_args!("[{SECRETS}.{}]", quote(name)));
+            for line in secrets::show(entry) {
+                write(text, &line, &self.origin(&format!("{SECRETS}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, REGISTRIES_ABOUT);
+        for key in &KEYS {
+            comment(text, &format!("{}: {} ({}): {}", key.key, key.about, key.values, key.example));
+        }
+        for (host, registry) in &self.registries {
+            push(text, format_args!("[{REGISTRIES}.{}]", quote(host)));
+            for (key, value) in registry.lines() {
+                let origin = self.origin(&format!("{REGISTRIES}.{host}.{key}"));
+                write(text, &format!("{key} = {value}"), &origin);
+            }
         }
     }
 }
@@ -90,6 +111,12 @@ pub fn reference() -> String {
     push(&mut text, format_args!("| name | default |\n|---|---|"));
     for (name, directory) in &defaults.images {
         push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
+    }
+    push(&mut text, format_args!("\n## [{SECRETS}]\n\n{SECRETS_ABOUT} See [secrets](secrets.md)."));
+    push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
+    push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
+    for Field { key, values, about, example } in &KEYS {
+        push(&mut text, format_args!("| `{key}` | {about} | {values} | `{example}` |"));
     }
     text
 }

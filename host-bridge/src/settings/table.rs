@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use super::limits::{BODY_BYTES_MAX, CONNECTION_IDLE_MIN, MEMORY_MIB_MAX};
+use super::limits::{
+    AUDIT_FILE_BYTES_MAX, AUDIT_FILE_BYTES_MIN, BODY_BYTES_MAX, CONNECTION_IDLE_MIN, MEMORY_MIB_MAX,
+};
 use super::listen::Listen;
+use super::registries::REGISTRIES;
 use super::shown::{quote, quote_all, quote_duration, quote_path, show_cpus};
 use super::value::{Given, OFF, Wrong, show_duration, show_size};
 use super::{BoxesAtEnd, LogFormat, LogLevel, Settings};
@@ -33,6 +36,18 @@ pub const IMAGES_ABOUT: &str = "Names that clients give for an image, and the di
     the root of such a sandbox: `\"python:3.12\" = \"/srv/images/python312\"`. What is written here \
     is added to the names that there are; `\"off\"` takes one away. On the process machine `/` is \
     the host's own root, read-only below a layer of the sandbox's own.";
+
+/// The section of secrets, each with a table of its own.
+pub const SECRETS: &str = "secrets";
+pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file alone: a table \
+    `[secrets.NAME]` each, with `namespaces` (a list of those that may use it, or `\"*\"`), one of \
+    `env = \"VARIABLE\"`, `file = \"/path\"`, `credential = \"name\"` (of systemd) and \
+    `command = [\"/program\", \"argument\"]`, and `as = \"VARIABLE\"` for the variable that \
+    programs find it in, which is the name in capitals otherwise. Values are read for each sandbox \
+    and kept nowhere.";
+
+/// The sections that have names of the user's choice.
+pub const NAMED: [&str; 3] = [IMAGES, SECRETS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";
@@ -263,6 +278,89 @@ pub const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "audit",
+        about: "The audit log: a line of JSON for each operation of each door, in `audit/` of the \
+                state directory. `host-bridge audit` shows it.",
+        options: &[
+            Choice {
+                key: "enabled",
+                values: "`true` or `false`",
+                about: "Whether there is one.",
+                set: |settings, given| put(&mut settings.audit.enabled, given.truth()),
+                show: |settings| settings.audit.enabled.to_string(),
+            },
+            Choice {
+                key: "reads",
+                values: "`true` or `false`",
+                about: "Record operations that only look, too: lists, logs, metrics. Those that a \
+                        key may not do are recorded anyway.",
+                set: |settings, given| put(&mut settings.audit.reads, given.truth()),
+                show: |settings| settings.audit.reads.to_string(),
+            },
+            Choice {
+                key: "arguments",
+                values: "`true` or `false`",
+                about: "Record the arguments of programs beside their names. Arguments may be \
+                        secrets. Code is never recorded.",
+                set: |settings, given| put(&mut settings.audit.arguments, given.truth()),
+                show: |settings| settings.audit.arguments.to_string(),
+            },
+            Choice {
+                key: "chain",
+                values: "`true` or `false`",
+                about: "Have each record say the digest of the one before it, so that \
+                        `host-bridge audit verify` finds what was changed or taken away.",
+                set: |settings, given| put(&mut settings.audit.chain, given.truth()),
+                show: |settings| settings.audit.chain.to_string(),
+            },
+            Choice {
+                key: "on_failure",
+                values: "`\"continue\"` or `\"refuse\"`",
+                about: "What becomes of operations while the log cannot be written, as on a full \
+                        disk: they are carried out, and records that find no place are counted in \
+                        one of their own; or they are refused with 503.",
+                set: |settings, given| {
+                    let choice = given.choice(&["continue", "refuse"])?;
+                    settings.audit.refuse_on_failure = choice == "refuse";
+                    Ok(())
+                },
+                show: |settings| {
+                    quote(if settings.audit.refuse_on_failure { "refuse" } else { "continue" })
+                },
+            },
+            Choice {
+                key: "file_bytes_max",
+                values: "a size, 256KiB to 1GiB",
+                about: "How large a file becomes before another is begun.",
+                set: |settings, given| {
+                    let bytes = given.bytes(AUDIT_FILE_BYTES_MIN, AUDIT_FILE_BYTES_MAX);
+                    put(&mut settings.audit.file_bytes_max, bytes)
+                },
+                show: |settings| quote(show_size(settings.audit.file_bytes_max)),
+            },
+            Choice {
+                key: "files_max",
+                values: "2 to 10000",
+                about: "How many files are kept; the oldest gives way. The first line of each says \
+                        how many records there were before it.",
+                set: |settings, given| {
+                    put_usize(&mut settings.audit.files_max, given.whole(2, 10_000))
+                },
+                show: |settings| settings.audit.files_max.to_string(),
+            },
+            Choice {
+                key: "age_max",
+                values: DURATION_OR_OFF,
+                about: "How old the newest record of a file may become before the file is removed; \
+                        looked at when another is begun.",
+                set: |settings, given| {
+                    put(&mut settings.audit.age_max, given.duration_or_off(SECOND))
+                },
+                show: |settings| quote_duration(settings.audit.age_max),
+            },
+        ],
+    },
+    Section {
         name: "defaults",
         about: "What a sandbox has whose maker does not say otherwise.",
         options: &[
@@ -452,6 +550,40 @@ pub const SECTIONS: &[Section] = &[
                     put_usize(&mut settings.pool.starts_at_once, given.whole(1, 16))
                 },
                 show: |settings| settings.pool.starts_at_once.to_string(),
+            },
+        ],
+    },
+    Section {
+        name: "image_policy",
+        about: "Which images of this host's store sandboxes may have. What `[images]` names, and the \
+                images of the kit, are the operator's own and always allowed.",
+        options: &[
+            Choice {
+                key: "allow",
+                values: "a list of names, in which `*` stands for any characters, with a digest \
+                         behind an `@` or without; or `\"off\"` for all",
+                about: "The images that may be used: `\"docker.io/library/*\"`, \
+                        `\"team/app@sha256:…\"`. A pattern with a digest allows that content, \
+                        whatever it is called here.",
+                set: |settings, given| {
+                    let texts = given.texts()?.into_iter().map(str::to_owned).collect();
+                    settings.image_policy.allow = texts;
+                    Ok(())
+                },
+                show: |settings| {
+                    let allow = &settings.image_policy.allow;
+                    if allow.is_empty() { quote(OFF) } else { quote_all(allow) }
+                },
+            },
+            Choice {
+                key: "require_digest",
+                values: "`true` or `false`",
+                about: "Refuse an image that is not asked for by its digest: a name may mean \
+                        another content tomorrow.",
+                set: |settings, given| {
+                    put(&mut settings.image_policy.require_digest, given.truth())
+                },
+                show: |settings| settings.image_policy.require_digest.to_string(),
             },
         ],
     },

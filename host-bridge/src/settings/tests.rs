@@ -234,6 +234,42 @@ fn what_does_not_go_together_is_refused() {
 }
 
 #[test]
+fn a_registry_has_a_section_of_its_own() {
+    let text = "[registries.\"ghcr.io\"]\nmirror = [\"mirror.example:5000/hub\", \"https://b.example\"]\n\
+                ca = \"/ca.pem\"\n[registries.\"lan.example:5000\"]\ninsecure = true\n";
+    let settings = parsed(text).unwrap();
+    let ghcr = &settings.registries["ghcr.io"];
+    assert_eq!(ghcr.mirror, ["mirror.example:5000/hub", "https://b.example"]);
+    assert_eq!((ghcr.ca.as_deref(), ghcr.insecure), (Some(Path::new("/ca.pem")), false));
+    assert!(settings.registries["lan.example:5000"].insecure);
+    let warnings = settings.warnings();
+    assert!(warnings.len() == 1 && warnings[0].contains("lan.example:5000"), "{warnings:?}");
+    let printed = settings.to_toml();
+    assert!(printed.contains("ca = \"/ca.pem\" # /etc/burrow.toml:3:6"), "{printed}");
+    assert_eq!(parsed(&printed).unwrap().registries, settings.registries);
+    let flag = [("--set", "registries.ghcr.io.mirror", "c.example, d.example/x")];
+    let settings = with(text, &[], &flag).unwrap();
+    assert_eq!(settings.registries["ghcr.io"].mirror, ["c.example", "d.example/x"]);
+    for (wrong, why) in [
+        (
+            "[registries.\"ghcr.io\"]\nmirrors = []",
+            ":2:1: [registries] has no key \"mirrors\"; did you mean \"mirror\"?",
+        ),
+        ("[registries.\"a b\"]\ninsecure = true", "\"a b\" is not a registry"),
+        (
+            "[registries.\"x\"]\ninsecure = 1",
+            ":2:12: registries.x.insecure: 1 is not true or false",
+        ),
+        ("[registries.\"x\"]\nmirror = \"ftp://y\"", "\"ftp://y\" is not a mirror"),
+        ("[registries.\"x\"]\nca = \"ca.pem\"", "\"ca.pem\" is not an absolute path"),
+        ("[registries]\nx = true", "there is no option \"registries.x\""),
+    ] {
+        let said = refused(wrong);
+        assert!(said.contains(why), "{wrong}: {said}");
+    }
+}
+
+#[test]
 fn what_is_probably_not_meant_is_said() {
     let open = parsed("[server]\nlisten = \"0.0.0.0:5555\"").unwrap().warnings();
     assert!(open.len() == 1 && open[0].contains("unencrypted"), "{open:?}");
@@ -325,7 +361,39 @@ fn a_file_is_found_where_it_is_documented() {
 
 proptest::proptest! {
     #[test]
-    fn files_of_strangers_never_panic(text in "(\\[(server|log|images)\\]\n)?[a-z_.]{0,9} ?= ?\\PC{0,20}\n\\PC{0,20}") {
+    fn files_of_strangers_never_panic(text in "(\\[(server|log|images|secrets|registries|registries.x)\\]\n)?[a-z_.]{0,9} ?= ?\\PC{0,20}\n\\PC{0,20}") {
         let _ = parsed(&text);
+    }
+}
+
+#[test]
+fn secrets_say_where_they_are_and_who_may_use_them() {
+    let settings = parsed(
+        "[secrets.npm-token]\nfile = \"/run/npm\"\nnamespaces = [\"team\"]\n\
+         [secrets.vault]\ncommand = [\"/usr/bin/vault\", \"read\"]\nas = \"V\"\nnamespaces = \"*\"",
+    );
+    let settings = settings.unwrap();
+    let lines = secrets::show(&settings.secrets["npm-token"]);
+    let expected =
+        ["file = \"/run/npm\"", "as = \"NPM_TOKEN\"", "namespaces = [\"team\"]"].map(str::to_owned);
+    assert_eq!(lines, expected);
+    // What is shown means the same.
+    assert_eq!(parsed(&settings.to_toml()).unwrap().secrets, settings.secrets);
+    for (text, expected) in [
+        ("[secrets]\na = \"x\"", "\"x\" is not a table"),
+        ("[secrets.a]\nnamespaces = \"*\"", "with one of env, file, credential and command"),
+        ("[secrets.a]\nenv = \"A\"\nfile = \"/a\"\nnamespaces = \"*\"", "with one of env"),
+        ("[secrets.a]\nenv = \"A\"", "who may use it"),
+        ("[secrets.a]\nenv = \"A=B\"", "env: \"A=B\" is not a name of a variable"),
+        ("[secrets.a]\nfile = \"a\"", "file: \"a\" is not an absolute path"),
+        ("[secrets.a]\ncredential = \"../a\"", "is not a name of a credential"),
+        ("[secrets.a]\ncommand = \"echo a\"", "a command is a list"),
+        ("[secrets.a]\ncommand = [\"echo\"]", "the program an absolute path"),
+        ("[secrets.a]\nenv = \"A\"\nnamespaces = [\"a/b\"]", "is not a name of a namespace"),
+        ("[secrets.a]\nflie = \"/a\"", "there is no key \"flie\"; did you mean \"file\"?"),
+        ("[secrets.\"a b\"]\nenv = \"A\"", "is not a name of a secret"),
+    ] {
+        let message = refused(text);
+        assert!(message.contains(expected), "{text}\n{message}");
     }
 }

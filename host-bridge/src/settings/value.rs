@@ -18,7 +18,9 @@ pub enum Given {
     Real(f64),
     Truth(bool),
     List(Vec<Given>),
-    /// What no option is: a date, a table. The word says which.
+    /// Keys with their values, in the order of the file; for sections with names of the user's choice.
+    Table(Vec<(String, Given)>),
+    /// What no option is: a date. The word says which.
     Other(&'static str),
     /// From a flag or a variable, where all is text.
     Bare(String),
@@ -58,6 +60,33 @@ pub enum Wrong {
          machine=KIND, memory_mib=N, cpus=N, scratch=SIZE, contexts=LANGUAGE+LANGUAGE"
     )]
     PoolEntry(String),
+    #[error("there is no key {key:?}{}; there are {}", did_you_mean(*meant), known.join(", "))]
+    Key { key: String, known: &'static [&'static str], meant: Option<&'static str> },
+    #[error(
+        "{0:?} is not a name of a secret: write a letter, then letters, digits, '_', '-' and '.'"
+    )]
+    SecretName(String),
+    #[error("say where the value is with one of env, file, credential and command")]
+    SecretSource,
+    #[error("say with namespaces who may use it, as in [\"team\"], or \"*\" for all")]
+    SecretNamespaces,
+    #[error("{0:?} is not a name of a variable: write letters, digits and '_'")]
+    Variable(String),
+    #[error("{0:?} is not a name of a namespace")]
+    Namespace(String),
+    #[error("{0:?} is not a name of a credential: write one without '/'")]
+    Credential(String),
+    #[error("a command is a list of its program and its arguments, the program an absolute path")]
+    Command,
+    #[error("{key}: {wrong}")]
+    Inside { key: String, wrong: Box<Wrong> },
+    #[error("{0:?} is not a registry: a host name or address, and a port behind a colon")]
+    Registry(String),
+    #[error(
+        "{0:?} is not a mirror: write HOST, HOST:PORT or HOST/PREFIX, with https:// or http:// in \
+         front or without"
+    )]
+    Mirror(String),
     #[error("more than {entries_max} entries")]
     TooMany { entries_max: usize },
 }
@@ -80,11 +109,12 @@ impl Given {
             Self::Real(number) => number.to_string(),
             Self::Truth(truth) => truth.to_string(),
             Self::List(_) => "a list".to_owned(),
+            Self::Table(_) => "a table".to_owned(),
             Self::Other(what) => (*what).to_owned(),
         }
     }
 
-    fn kind(&self, wanted: &'static str) -> Wrong {
+    pub fn kind(&self, wanted: &'static str) -> Wrong {
         Wrong::Kind { wanted, found: self.shown() }
     }
 
@@ -92,6 +122,14 @@ impl Given {
         match self {
             Self::Text(text) | Self::Bare(text) => Ok(text),
             _ => Err(self.kind("a string")),
+        }
+    }
+
+    /// The keys of a table of the file.
+    pub fn table(&self) -> Result<&[(String, Given)], Wrong> {
+        match self {
+            Self::Table(table) => Ok(table),
+            _ => Err(self.kind("a table of the configuration file")),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::header::{BLOCK_BYTES, Block, Header};
 use super::path::{check_name, without_final_slashes};
-use super::pax::{Attributes, Overrides};
+use super::pax::{Attributes, Overrides, Xattrs};
 use super::{DEVICE_NUMBER_MAX, Entry, FILE_BYTES_MAX, Kind, MODE_MASK, PAX_BYTES_MAX, TarError};
 use crate::limits::PATH_BYTES_MAX;
 
@@ -41,6 +41,10 @@ pub struct Decoder {
     global: Attributes,
     /// What extensions said about the next entry, once there was one.
     overrides: Option<Overrides>,
+    /// Whether extended attributes are kept; most readers have no use for them.
+    wants_xattrs: bool,
+    /// Those of the entry that came last.
+    xattrs: Xattrs,
     /// Why reading has ended for good: after a bad byte nothing that follows can be trusted.
     failure: Option<TarError>,
 }
@@ -77,6 +81,16 @@ enum Extension {
 impl Decoder {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A decoder that also tells the extended attributes of entries.
+    pub fn with_xattrs() -> Self {
+        Self { wants_xattrs: true, ..Self::default() }
+    }
+
+    /// Names and values of the extended attributes of the entry that came last, once.
+    pub fn take_xattrs(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        std::mem::take(&mut self.xattrs)
     }
 
     /// The next event in `input`, which is moved past what was read. `None` means that all of it
@@ -169,8 +183,9 @@ impl Decoder {
             b'L' => Extension::LongPath,
             b'K' => Extension::LongLink,
             _ => {
-                let overrides =
-                    self.overrides.take().unwrap_or_else(|| Overrides::new(self.global));
+                let mut overrides =
+                    self.overrides.take().unwrap_or_else(|| Overrides::new(self.global, false));
+                self.xattrs = overrides.xattrs.take().unwrap_or_default();
                 let entry = read_entry(header, overrides)?;
                 let bytes_left = entry.kind.content_bytes();
                 self.state = State::Content { bytes_left, padding: padding_bytes(bytes_left) };
@@ -191,15 +206,16 @@ impl Decoder {
     /// Acts on the body of an extended header, which is complete.
     fn on_extension(&mut self, extension: Extension) -> Result<(), TarError> {
         let body = &self.body;
+        if matches!(extension, Extension::PaxGlobal) {
+            return self.global.read(body);
+        }
+        // What is said about the next entry begins with what global headers said.
+        let (global, wants_xattrs) = (self.global, self.wants_xattrs);
+        let next = self.overrides.get_or_insert_with(|| Overrides::new(global, wants_xattrs));
         match extension {
-            Extension::PaxGlobal => self.global.read(body)?,
-            Extension::Pax => next_entry(&mut self.overrides, self.global).read(body)?,
-            Extension::LongPath => {
-                next_entry(&mut self.overrides, self.global).path = Some(until_nul(body));
-            }
-            Extension::LongLink => {
-                next_entry(&mut self.overrides, self.global).link = Some(until_nul(body));
-            }
+            Extension::Pax | Extension::PaxGlobal => next.read(body)?,
+            Extension::LongPath => next.path = Some(until_nul(body)),
+            Extension::LongLink => next.link = Some(until_nul(body)),
         }
         Ok(())
     }
@@ -265,11 +281,6 @@ impl BlockBuffer {
         self.filled = end % BLOCK_BYTES;
         (end == BLOCK_BYTES).then_some(self.bytes)
     }
-}
-
-/// What extensions say about the next entry, beginning with what global headers said.
-fn next_entry(overrides: &mut Option<Overrides>, global: Attributes) -> &mut Overrides {
-    overrides.get_or_insert_with(|| Overrides::new(global))
 }
 
 /// An entry from its header and from what extensions said instead.

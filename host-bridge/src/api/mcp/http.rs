@@ -35,7 +35,7 @@ pub fn operations() -> Vec<Operation> {
         operation(Method::GET, PATH, "mcp_listen", "What the server says of itself.", get),
         operation(Method::DELETE, PATH, "mcp_end", "End a session of MCP.", delete),
     ]
-    .map(|operation| operation.tag("mcp").undocumented())
+    .map(|operation| operation.tag("mcp").undocumented().carrier())
     .to_vec()
 }
 
@@ -92,7 +92,7 @@ async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
         headers.clone_from(&call.headers);
         headers.remove(AUTHORIZATION);
     }
-    let sent = Sent::new(call.caller.clone(), session, busy.clone());
+    let sent = Sent::new(call.caller.clone(), session, busy.clone(), call.trail.clone());
     let request: Request<Full<Bytes>> = builder
         .extension(sent)
         .body(Full::new(body))

@@ -18,7 +18,9 @@ use super::sessions::Busy;
 use super::tool::Work;
 use super::tools;
 use crate::api::caller::Caller;
+use crate::api::trail::Trail;
 use crate::api::{Api, Inner};
+use crate::audit::{Door, Entry, Who};
 
 /// What models are told of all tools together.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
@@ -39,13 +41,20 @@ pub struct Sent {
     caller: Caller,
     /// The caller's own session, where the protocol has none.
     session: Option<Arc<Session>>,
+    /// That of the message, in which its calls have theirs.
+    trail: Trail,
     /// Its session is not idle as long as the call goes on, also when nobody listens any more.
     _busy: Option<Arc<Busy>>,
 }
 
 impl Sent {
-    pub fn new(caller: Caller, session: Option<Arc<Session>>, busy: Option<Arc<Busy>>) -> Self {
-        Self { caller, session, _busy: busy }
+    pub fn new(
+        caller: Caller,
+        session: Option<Arc<Session>>,
+        busy: Option<Arc<Busy>>,
+        trail: Trail,
+    ) -> Self {
+        Self { caller, session, trail, _busy: busy }
     }
 }
 
@@ -57,18 +66,23 @@ impl Server {
     fn work(&self, context: RequestContext<RoleServer>) -> Result<Work, ErrorData> {
         let api = self.api.upgrade().map(Api);
         let api = api.ok_or_else(|| ErrorData::internal_error("the server is stopping", None))?;
-        let (caller, session) = match context.extensions.get::<Parts>() {
+        let (caller, session, trail) = match context.extensions.get::<Parts>() {
             // Whoever is on the control socket may do everything.
-            None => (Caller::Local, Arc::clone(&self.session)),
+            None => {
+                let entry = Entry::new(Who::Local, Door::Mcp, "mcp_session");
+                let trail = Trail::begin(api.audit(), api.registry(), entry, true);
+                trail.forget();
+                (Caller::Local, Arc::clone(&self.session), trail)
+            }
             Some(parts) => {
                 let sent = parts.extensions.get::<Sent>().cloned();
-                let Some(Sent { caller, session, .. }) = sent else {
+                let Some(Sent { caller, session, trail, .. }) = sent else {
                     return Err(ErrorData::internal_error("a request of nobody", None));
                 };
-                (caller, session.unwrap_or_else(|| Arc::clone(&self.session)))
+                (caller, session.unwrap_or_else(|| Arc::clone(&self.session)), trail)
             }
         };
-        Ok(Work { api, caller, session, context })
+        Ok(Work { api, caller, session, trail, context })
     }
 }
 

@@ -20,6 +20,8 @@ use crate::api::call::Inside;
 use crate::api::caller::Caller;
 use crate::api::limits::DEADLINE_MAX;
 use crate::api::problem::{Code, Problem};
+use crate::api::trail::Trail;
+use crate::audit::Door;
 use crate::keys::Access;
 use crate::sandbox::SandboxRef;
 
@@ -61,6 +63,7 @@ pub struct Work {
     pub api: Api,
     pub caller: Caller,
     pub session: Arc<Session>,
+    pub trail: Trail,
     pub context: RequestContext<RoleServer>,
 }
 
@@ -116,12 +119,44 @@ where
 impl Entry {
     /// Answers a call. A refusal is an answer too, which the model can read.
     pub async fn call(&self, work: Work, arguments: JsonObject) -> CallToolResult {
+        let trail = self.trail(&work, &arguments);
+        let session = Arc::clone(&work.session);
+        let answered = match trail.admit() {
+            Ok(()) => self.carry_out(work, arguments).await,
+            Err(problem) => Err(problem),
+        };
+        if let Some(own) = session.own().filter(|_| !trail.has_sandbox()) {
+            trail.sandbox(&own);
+        }
+        answered.unwrap_or_else(|problem| {
+            trail.ended(Some(problem.code));
+            refused(&problem)
+        })
+    }
+
+    /// The call's own way into the audit log, with what its arguments say before they are checked.
+    fn trail(&self, work: &Work, arguments: &JsonObject) -> Trail {
+        let trail = work.trail.within(Door::Mcp, &self.tool.name, self.access == Access::Read);
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        // A tool that makes a sandbox gives it its name.
+        let name = text("sandbox").or_else(|| text("name"));
+        if let Some(which) = name.and_then(|name| work.named(name).ok()) {
+            trail.sandbox(&which);
+        }
+        trail
+    }
+
+    async fn carry_out(
+        &self,
+        work: Work,
+        arguments: JsonObject,
+    ) -> Result<CallToolResult, Problem> {
         if !work.caller.may(self.access) {
             let message = format!("this key may not do that: it needs {}", self.access);
             let hint = "`host-bridge keygen --scope` makes a key with more scopes";
-            return refused(&Problem::new(Code::Forbidden, message).hint(hint));
+            return Err(Problem::new(Code::Forbidden, message).hint(hint));
         }
-        (self.handler)(work, arguments).await.unwrap_or_else(|problem| refused(&problem))
+        (self.handler)(work, arguments).await
     }
 }
 

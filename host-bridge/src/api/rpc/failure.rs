@@ -46,12 +46,20 @@ pub struct Failure {
     /// Of the HTTP answer, when this is all of it.
     status: StatusCode,
     retry_after: Option<RetryAfter>,
+    /// The same in the words of the native API.
+    reason: Code,
 }
 
 impl Failure {
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, message, data: None, status: StatusCode::OK, retry_after: None }
+        let reason = match code {
+            TIMED_OUT => Code::DeadlineExceeded,
+            INTERNAL => Code::Internal,
+            _ => Code::Invalid,
+        };
+        let (status, retry_after) = (StatusCode::OK, None);
+        Self { code, message, data: None, status, retry_after, reason }
     }
 
     /// A parameter is missing or is not what it should be.
@@ -85,6 +93,10 @@ impl Failure {
         self.code
     }
 
+    pub fn reason(&self) -> Code {
+        self.reason
+    }
+
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -108,14 +120,14 @@ impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let Problem { code, message, hint, details, retry_after, .. } = problem;
         let number = match code {
-            Code::Invalid | Code::Unsupported => INVALID_PARAMS,
+            Code::Invalid | Code::Unsupported | Code::UnknownSecret => INVALID_PARAMS,
             Code::UnsupportedMediaType | Code::TooLarge => INVALID_REQUEST,
             Code::NotFound => NO_SANDBOX,
             Code::Unauthenticated | Code::Forbidden | Code::Misdirected => FORBIDDEN,
             Code::RateLimited | Code::LimitReached | Code::Unavailable => LIMIT,
             Code::DeadlineExceeded | Code::RequestTimeout | Code::AppNotReady => TIMED_OUT,
             Code::SpawnFailed | Code::AppFailed | Code::ModuleMissing => NOT_STARTED,
-            Code::StartFailed => NO_START,
+            Code::StartFailed | Code::SecretFailed => NO_START,
             Code::GuestUnreachable => UNREACHABLE,
             Code::Internal => INTERNAL,
             Code::MethodNotAllowed
@@ -147,7 +159,7 @@ impl From<Problem> for Failure {
             data["retry_after"] = pause.seconds().into();
         }
         let data = Some(Written::of(&data));
-        Self { code: number, message, data, status, retry_after }
+        Self { code: number, message, data, status, retry_after, reason: code }
     }
 }
 

@@ -55,6 +55,7 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     spec.env = config.environment("envs")?;
     spec.env.extend(config.environment("env")?);
     spec.workdir = config.maybe_text("workdir")?.filter(|workdir| !workdir.is_empty());
+    spec.secrets = config.texts("secrets")?;
     spec.volumes = config.pairs("volumes")?;
     spec.ports = config.pairs("ports")?;
     spec.ttl_ms = defaults.ttl_ms;

@@ -196,7 +196,8 @@ async fn shell(
     };
     let session: SessionId = draw_session()?;
     let stdio = Stdio::Pty { size: size.checked()? };
-    let mut start = described.start(session.clone(), stdio)?;
+    let workdir = inside.record.workdir.as_deref();
+    let mut start = described.beginning_in(workdir).start(session.clone(), stdio)?;
     start.holders = vec![RECORDED_HOLDER.to_owned()];
     start.tied = query.on_disconnect == OnDisconnect::Cancel;
     // The name is ours alone, so whoever leaves before it has begun ends it all the same.

@@ -37,6 +37,7 @@ use super::exit::{Cause, Survivor, Usage};
 use super::value::Content;
 
 pub use self::begin::{Asked, Begun, Leash, OnDisconnect, begin, draw_session, taken};
+pub use self::collect::collect;
 pub use self::signal::SignalName;
 pub use self::talk::{Order, SignalTarget, parse, typed_bytes};
 pub use self::tell::{ChannelName, Cuts, ExecEvent};
@@ -221,6 +222,7 @@ async fn shell_script(
 }
 
 async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
+    call.trail.program(&asked.described.what);
     let inside = call.inside()?;
     let output_bytes_max = collect::output_bytes_max(asked.output_bytes_max)?;
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
@@ -229,7 +231,7 @@ async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
     if call.prefers("application/x-ndjson") {
         return Ok(Either::Stream(tell::events(&mut call, inside, begun, capture)?));
     }
-    let mut result = collect::collect(begun, output_bytes_max, &call.memory).await?;
+    let mut result = collect(begun, output_bytes_max, &call.memory).await?;
     if let Some(capture) = capture {
         result.captured = Some(capture.end(None).await.into());
     }

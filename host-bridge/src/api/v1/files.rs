@@ -2,7 +2,7 @@
 //! and taken out or put in as archives.
 //!
 //! ```text
-//!  content ─▶ range, tag      archive ─▶ outflow ─▶ the answer's body
+//!  content ─▶ range, tag      archive ─▶ the answer's body
 //!  upload  ─▶ digest          tree, watch
 //! ```
 //!
@@ -13,7 +13,6 @@ mod archive;
 mod content;
 mod digest;
 mod limits;
-mod outflow;
 mod path;
 mod range;
 mod refusal;

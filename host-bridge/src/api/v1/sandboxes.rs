@@ -36,6 +36,8 @@ pub fn operations() -> Vec<Operation> {
                 Code::Unsupported,
                 Code::StartFailed,
                 Code::LimitReached,
+                Code::UnknownSecret,
+                Code::SecretFailed,
             ]),
         operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
             .about("Ordered by namespace and name, a page at a time."),
@@ -89,7 +91,8 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = NAME))]
     pub namespace: Option<Name>,
-    /// A name from the server's configuration; with the scope `admin` also a directory of the host.
+    /// A name from the server's configuration, or an image of this host's store by name or digest;
+    /// with the scope `admin` also a directory of the host.
     #[serde(default)]
     pub image: Option<String>,
     /// The snapshot of its namespace that it goes on from, instead of booting. Machine, image, memory,
@@ -145,8 +148,10 @@ pub struct CreateSandbox {
     /// A directory to mount at `/workspace`. Refused where that cannot be done.
     #[serde(default)]
     pub workspace: Option<String>,
-    /// Logical names of secrets. An unknown one is refused.
+    /// Names of secrets of the server's configuration, whose values become variables of the
+    /// environment. One that is unknown, or not for this namespace, is refused.
     #[serde(default)]
+    #[schemars(length(max = 32))]
     pub secrets: Vec<String>,
 }
 
@@ -220,6 +225,10 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub image: Option<String>,
+    /// That of the image of this host's store that it has, whatever its name means now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub image_digest: Option<String>,
     pub hostname: String,
     pub created_at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,6 +239,9 @@ pub struct Sandbox {
     pub cpus: Option<f64>,
     /// Names alone: values may be secrets.
     pub env_names: Vec<String>,
+    /// The secrets that it was given, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workdir: Option<String>,
@@ -374,6 +386,7 @@ async fn create(
     Json(asked): Json<CreateSandbox>,
 ) -> Result<Created<Sandbox>, Problem> {
     let spec = spec_of(&call.api, &call.caller, asked)?;
+    call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
     Ok(Created(call.api.registry().create(spec).await?.into()))
 }
@@ -569,11 +582,13 @@ impl From<Record> for Sandbox {
             stopped_at_ms,
             machine: record.machine.into(),
             image: record.image,
+            image_digest: record.image_digest.map(|digest| digest.to_string()),
             hostname: record.hostname,
             created_at_ms: record.created_at_ms,
             memory_mib: record.memory_mib,
             cpus: record.cpu_millis.map(|millis| f64::from(millis) / 1000.0),
             env_names: record.env_names,
+            secrets: record.secrets,
             workdir: record.workdir,
             scratch_bytes: record.scratch_bytes,
             labels: record.labels,

@@ -9,7 +9,7 @@
 mod download;
 mod pack;
 mod place;
-mod progress;
+pub(super) mod progress;
 mod unpack;
 mod upload;
 

@@ -16,6 +16,7 @@ use super::agent::Agent;
 use super::raw::{Raw, data, frame};
 use super::{id, quick, soon};
 use crate::guest::{Guest, GuestError, Output, Piece};
+use crate::link::limits::GOODBYE_HEARD_MAX;
 use crate::link::{LinkError, Options, Timing};
 
 /// A guest with one subscription at offset 0 on stream 0.
@@ -68,6 +69,28 @@ async fn frames_that_break_the_protocol_end_the_guest_with_a_goodbye() {
         assert!(matches!(failed, Piece::Failed(GuestError::Link(_))), "{what}: {failed:?}");
         assert_eq!(soon(raw.next_goodbye()).await.reason, GoodbyeReason::Protocol, "{what}");
     }
+}
+
+#[tokio::test]
+async fn a_link_is_closed_when_the_agent_has_hung_up() {
+    let (mut raw, guest) = Raw::meet().await;
+    let mut closing = tokio::spawn(guest.close());
+    assert_eq!(soon(raw.next_goodbye()).await.reason, GoodbyeReason::Finished);
+    // What it still says is read, and is not yet the end.
+    raw.send_bytes(&vec![0xff; 64 << 10]).await;
+    let early = tokio::time::timeout(GOODBYE_HEARD_MAX / 5, &mut closing).await;
+    assert!(early.is_err(), "the agent has not hung up");
+    drop(raw);
+    soon(closing).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_never_hangs_up_holds_nobody_up() {
+    let (raw, guest) = Raw::meet().await;
+    let began = tokio::time::Instant::now();
+    soon(guest.close()).await;
+    assert!(began.elapsed() >= GOODBYE_HEARD_MAX, "{:?}", began.elapsed());
+    drop(raw);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ fn spec() -> MachineSpec {
         scratch_bytes: SCRATCH_BYTES_MIN,
         bounds: bounds::Bounds::default(),
         env: vec![("A".to_owned(), "1".to_owned())],
+        secrets: Vec::new(),
         hide: vec!["/etc/shadow".to_owned()],
         directories: None,
         address: None,

@@ -197,10 +197,12 @@ async fn wake(guest: &Guest) -> Result<Resumed, MachineError> {
 
 /// Makes a machine that was restored this sandbox's own: another clock, name, id, and random numbers.
 pub(super) async fn adopt(guest: &Guest, spec: &MachineSpec) -> Result<Vec<String>, MachineError> {
-    let text = |text: &String| protocol::Text::from(text.as_str());
+    let text = |text: &str| protocol::Text::from(text);
+    let plain = spec.env.iter().map(|(name, value)| (text(name), text(value)));
+    let secrets = spec.secrets.iter().map(|(name, value)| (text(name), text(value.expose())));
     let adoption = Adoption {
         hostname: Some(spec.hostname.clone()),
-        env: spec.env.iter().map(|(name, value)| (text(name), text(value))).collect(),
+        env: plain.chain(secrets).collect(),
         restored: true,
     };
     let failed = |source| MachineError::Asked { action: "take over the restored machine", source };

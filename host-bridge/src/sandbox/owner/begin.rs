@@ -11,6 +11,7 @@ use crate::machine::{Adoption, Directories, MachineSpec, Running};
 use crate::sandbox::log::{Writer, log_directory};
 use crate::sandbox::pool::{self, Claimed};
 use crate::sandbox::recorder::{Recorder, SharedLog};
+use crate::sandbox::stored::{Held, Wanted};
 use crate::sandbox::{Event, SandboxError, State, Why};
 
 impl Owner {
@@ -18,6 +19,7 @@ impl Owner {
     pub(in crate::sandbox) async fn create(
         mut self,
         spec: MachineSpec,
+        wanted: Option<Wanted>,
         ahead: Option<Ahead>,
         reply: Reply,
     ) {
@@ -27,7 +29,7 @@ impl Owner {
         };
         let made = match claimed {
             Some(claimed) => self.take_over(claimed).await,
-            None => self.try_create(spec).await,
+            None => self.try_create(spec, wanted).await,
         };
         match made {
             Ok(()) => {
@@ -71,7 +73,11 @@ impl Owner {
         Ok(())
     }
 
-    async fn try_create(&mut self, spec: MachineSpec) -> Result<(), SandboxError> {
+    async fn try_create(
+        &mut self,
+        mut spec: MachineSpec,
+        wanted: Option<Wanted>,
+    ) -> Result<(), SandboxError> {
         let Directories { runtime, state } = self.place.directories.clone();
         for path in [runtime, state.clone()] {
             let made = make_private_directory(&path);
@@ -81,6 +87,9 @@ impl Owner {
         let failed = |source| SandboxError::Files { action: "write", path: state, source };
         written.map_err(failed)?;
         self.open_log();
+        if let Some(wanted) = wanted {
+            self.furnish(wanted, &mut spec).await?;
+        }
         let running = self.place.machine.start(spec).await?;
         self.know(&running);
         let egress = match self.open_egress(&running).await {
@@ -93,6 +102,24 @@ impl Owner {
         };
         self.enliven(running, egress);
         self.enter(State::Running).await;
+        Ok(())
+    }
+
+    /// Gives the machine its image. The record says which before anything runs from it, so that
+    /// nobody removes it, whatever becomes of this bridge.
+    async fn furnish(
+        &mut self,
+        wanted: Wanted,
+        spec: &mut MachineSpec,
+    ) -> Result<(), SandboxError> {
+        self.image = wanted.furnish(spec).await?;
+        if let Some(held) = &self.image {
+            held.describe(&mut self.kept);
+            let state = self.place.directories.state.clone();
+            let written = self.kept.save(&state).await;
+            let failed = |source| SandboxError::Files { action: "write", path: state, source };
+            written.map_err(failed)?;
+        }
         Ok(())
     }
 
@@ -149,6 +176,7 @@ impl Owner {
     /// Puts down what a machine that was started here is.
     fn know(&mut self, running: &Arc<dyn Running>) {
         self.kept.record.warnings = running.warnings();
+        self.kept.record.warnings.extend(self.image.iter().flat_map(Held::warnings));
         self.trace(running);
     }
 

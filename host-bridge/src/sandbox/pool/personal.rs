@@ -6,12 +6,15 @@ use protocol::{ContextName, Fault};
 
 use crate::guest::contexts::open;
 use crate::guest::{Adoption, Guest, GuestError};
+use crate::secret::Variable;
 
 /// What a machine that runs already can still be given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Personal {
     pub hostname: String,
     pub env: Vec<(String, String)>,
+    /// What comes on top of it, and is shown nowhere.
+    pub secrets: Vec<Variable>,
     /// Where programs begin.
     pub workdir: Option<String>,
 }
@@ -31,9 +34,10 @@ pub(super) async fn personalise(
     personal: &Personal,
     contexts: &[ContextName],
 ) -> Result<Vec<String>, GuestError> {
-    let Personal { hostname, env, workdir } = personal;
-    let env = env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
-    let (hostname, env) = (Some(hostname.clone()), env.collect());
+    let Personal { hostname, env, secrets, workdir } = personal;
+    let plain = env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
+    let secrets = secrets.iter().map(|(name, value)| (name.as_str().into(), value.expose().into()));
+    let (hostname, env) = (Some(hostname.clone()), plain.chain(secrets).collect());
     // It has never been in a snapshot: what its interpreters know is nobody else's.
     let adopted = guest.adopt(Adoption { hostname, env, restored: false }).await?;
     let mut warnings = adopted.warnings;

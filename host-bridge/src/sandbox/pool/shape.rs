@@ -70,7 +70,7 @@ impl Shape {
     pub fn of(spec: &Spec, machine: &MachineSpec) -> Option<Self> {
         let special = spec.address.is_some()
             || spec.workspace.is_some()
-            || [&spec.volumes, &spec.secrets, &spec.ports].iter().any(|asked| !asked.is_empty());
+            || [&spec.volumes, &spec.ports].iter().any(|asked| !asked.is_empty());
         // Every field is named, so that a new one is thought about: does it belong to the shape,
         // or can it be changed after the start?
         let MachineSpec {
@@ -81,6 +81,7 @@ impl Shape {
             scratch_bytes,
             bounds,
             env: _,
+            secrets: _,
             hide,
             directories: _,
             address: _,
@@ -123,6 +124,7 @@ mod tests {
         let same = shape(|spec| {
             spec.hostname = Some("other".to_owned());
             spec.env = vec![("A".to_owned(), "1".to_owned())];
+            spec.secrets = vec!["token".to_owned()];
             spec.workdir = Some("/usr".to_owned());
             spec.labels.insert("team".to_owned(), "a".to_owned());
             // The way out is made when the machine is somebody's.

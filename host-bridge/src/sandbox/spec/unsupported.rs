@@ -22,10 +22,10 @@ const VOLUMES: Missing = Missing {
     why: "no machine of this bridge mounts directories of the host yet",
     hint: "copy the files in and out: `host-bridge cp`, or the files of the API",
 };
-const SECRETS: Missing = Missing {
+const SECRETS_ELSEWHERE: Missing = Missing {
     what: "secrets",
-    why: "this bridge has no store of secrets yet, so no name of one is known",
-    hint: "pass the value in the environment, where what runs in the sandbox may see it",
+    why: "the environment of an external machine is up to whoever runs it",
+    hint: "leave it out, and give the secrets to the agent there",
 };
 const PORTS: Missing = Missing {
     what: "ports",
@@ -54,9 +54,9 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     let asked_for = [
         (spec.workspace.is_some(), WORKSPACE),
         (!spec.volumes.is_empty(), VOLUMES),
-        (!spec.secrets.is_empty(), SECRETS),
         (!spec.ports.is_empty(), PORTS),
         (elsewhere && !spec.egress.is_empty(), EGRESS_ELSEWHERE),
+        (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
         (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
         (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
     ];
@@ -77,7 +77,7 @@ mod tests {
         for (json, field) in [
             (r#""workspace":"/src""#, "workspace"),
             (r#""volumes":["/a:/b"]"#, "volumes"),
-            (r#""secrets":["TOKEN"]"#, "secrets"),
+            (r#""machine":"external","secrets":["TOKEN"]"#, "secrets"),
             (r#""ports":["80:80"]"#, "ports"),
             (r#""machine":"external","egress":["example.org"]"#, "egress"),
             (r#""machine":"external","memory_mib":512"#, "memory_mib"),

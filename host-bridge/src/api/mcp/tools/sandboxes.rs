@@ -75,6 +75,10 @@ struct Create {
     /// Environment of every program in it.
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// Names of secrets of the server's configuration; their values become variables.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    secrets: Vec<String>,
     /// Where programs begin that name no directory.
     #[serde(default)]
     #[schemars(length(max = 4096))]
@@ -117,6 +121,7 @@ async fn create(work: Work, asked: Create) -> Result<Answer<Made>, Problem> {
             memory_mib: asked.memory_mib,
             cpus: asked.cpus,
             env: asked.env,
+            secrets: asked.secrets,
             workdir: asked.workdir,
             labels: asked.labels,
             ttl_ms: millis(asked.ttl_seconds),

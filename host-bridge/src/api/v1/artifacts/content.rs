@@ -1,9 +1,6 @@
 //! The bytes of an artifact, whole or a range of them, as headers that keep a browser from making
 //! more of them than a file.
 
-use std::fs::File;
-use std::io::SeekFrom;
-
 use hyper::StatusCode;
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
@@ -12,10 +9,10 @@ use hyper::header::{
 };
 use schemars::Schema;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use super::super::super::body::{Gone, OCTETS, Outgoing, Response, Sink, respond};
-use super::super::super::call::{Call, passed};
+use super::super::super::body::{OCTETS, Outgoing, Response, respond};
+use super::super::super::call::Call;
+use super::super::super::outflow::{Source, outflow};
 use super::super::super::problem::{Code, Problem};
 use super::super::super::route::{Document, Output};
 use super::super::super::shape::Nothing;
@@ -23,8 +20,6 @@ use super::super::files::Range;
 use super::found;
 use crate::store::artifacts::ArtifactRow;
 
-/// What is read of a file at once.
-const PIECE_BYTES: usize = 64 * 1024;
 /// What browsers show of themselves, without running anything in it. A drawing (SVG) may have
 /// programs in it, and is for saving.
 const SHOWN: [&str; 8] = [
@@ -83,7 +78,7 @@ pub async fn read(call: Call, _: Nothing, _: Nothing) -> Result<Download, Proble
         Some(Err(_)) => return Ok(outside(&row)),
     };
     let file = call.api.artifacts()?.open_content(&row).await?;
-    let body = outflow(&call, file, first, length);
+    let body = outflow(&call, Source::File { file, first, length }, Some(length));
     let mut response = respond(status, OCTETS, body);
     dress(&mut response, &row, &tag);
     let headers = response.headers_mut();
@@ -151,60 +146,6 @@ fn disposition(name: &str, is_shown: bool) -> String {
         }
     }
     format!("{kind}; filename=\"{plain}\"; filename*=UTF-8''{exact}")
-}
-
-/// The bytes on their way. The body is cut off unless all of them come.
-fn outflow(call: &Call, file: File, first: u64, length: u64) -> Outgoing {
-    let (sink, body) = Outgoing::pieces(Some(length));
-    let (deadline, request_id) = (call.deadline, call.request_id.clone());
-    tokio::spawn(async move {
-        let carried = tokio::select! {
-            carried = carry(tokio::fs::File::from_std(file), first, length, &sink) => carried,
-            () = sink.closed() => Err(CutShort::Client(Gone)),
-            () = passed(deadline) => Err(CutShort::Deadline),
-        };
-        match carried {
-            Ok(()) => sink.finish(),
-            Err(CutShort::Client(Gone)) => {}
-            Err(error) => {
-                let request = &*request_id.0;
-                tracing::info!(target: "burrow::http", request, %error, "an answer is cut off");
-            }
-        }
-    });
-    body
-}
-
-/// Why an answer is not whole.
-#[derive(Debug, thiserror::Error)]
-enum CutShort {
-    #[error(transparent)]
-    Client(#[from] Gone),
-    #[error("the file cannot be read: {0}")]
-    Read(#[from] std::io::Error),
-    #[error("the deadline of the call has passed")]
-    Deadline,
-}
-
-async fn carry(
-    mut file: tokio::fs::File,
-    first: u64,
-    length: u64,
-    sink: &Sink,
-) -> Result<(), CutShort> {
-    file.seek(SeekFrom::Start(first)).await?;
-    let mut left = length;
-    while left > 0 {
-        let mut piece = vec![0; left.min(PIECE_BYTES as u64) as usize];
-        let count = file.read(&mut piece).await?;
-        if count == 0 {
-            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
-        }
-        piece.truncate(count);
-        sink.send(piece).await?;
-        left -= count as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

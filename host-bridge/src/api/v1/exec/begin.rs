@@ -69,7 +69,7 @@ impl Asked {
         }
         let Described { cwd, env, .. } = &self.described;
         let artifacts_dir = env.get(ARTIFACTS_DIR_VARIABLE).map(|path| path.as_str().into());
-        let workdir = cwd.as_deref().map(Into::into);
+        let workdir = cwd.as_deref().or(inside.record.workdir.as_deref()).map(Into::into);
         let scene = Scene { workdir, artifacts_dir, outputs: Vec::new() };
         let capture = Capture::begin(api, inside, &scene).await?;
         Ok(Some(capture.within(deadline)))
@@ -153,7 +153,7 @@ pub async fn begin(
         Some(session) => session,
         None => draw_session()?,
     };
-    let mut described = asked.described;
+    let mut described = asked.described.beginning_in(inside.record.workdir.as_deref());
     // The call's deadline is its client's, and not that of a program which outlives it.
     if asked.on_disconnect == OnDisconnect::Cancel {
         described.timeout_ms = within(described.timeout_ms, time_left);

@@ -55,6 +55,13 @@ pub struct Described {
 }
 
 impl Described {
+    /// Where it names no directory, it begins in that of its sandbox.
+    #[must_use]
+    pub fn beginning_in(mut self, workdir: Option<&str>) -> Self {
+        self.cwd = self.cwd.or_else(|| workdir.map(str::to_owned));
+        self
+    }
+
     /// The request that starts it.
     pub fn start(self, session: SessionId, stdio: Stdio) -> Result<Start, Problem> {
         check_timeout(self.timeout_ms)?;

@@ -22,6 +22,7 @@ use crate::api::body::{Gone, Hold};
 use crate::api::budget::Share;
 use crate::api::call::{Call, Inside};
 use crate::api::problem::Problem;
+use crate::api::trail::Trail;
 use crate::api::v1::value::Content;
 use crate::api::websocket::{
     self, CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, Reader, Said, Socket, Switched, Writer,
@@ -93,10 +94,10 @@ pub fn typed_bytes(text: Option<String>, base64: Option<String>) -> Result<Vec<u
 /// Answers a greeting; the program follows when the client has said which.
 pub fn accept(call: &mut Call, inside: Inside) -> Result<Switched, Problem> {
     let (api, permit, memory) = (call.api.clone(), call.permit.take(), call.memory.clone());
-    let deadline = call.deadline;
+    let (deadline, trail) = (call.deadline, call.trail.clone());
     let response = websocket::accept(call, move |socket| async move {
         let held: Hold = Arc::new((permit, memory.clone()));
-        let beginning = Beginning { api, inside, deadline, memory, held };
+        let beginning = Beginning { api, inside, deadline, memory, held, trail };
         attend(beginning, socket).await;
     })?;
     Ok(Switched(response))
@@ -110,10 +111,11 @@ struct Beginning {
     memory: Share,
     /// Kept until the program has ended and has taken its input.
     held: Hold,
+    trail: Trail,
 }
 
 async fn attend(beginning: Beginning, socket: Socket) {
-    let Beginning { api, inside, deadline, memory, held } = beginning;
+    let Beginning { api, inside, deadline, memory, held, trail } = beginning;
     let Socket { mut reader, mut writer } = socket;
     let asked = match timeout(ORDER_WAIT_MAX, reader.next()).await {
         Ok(Some(Said::Text(text))) => memory.grow(text.len()).and_then(|()| parse_asked(&text)),
@@ -123,6 +125,7 @@ async fn attend(beginning: Beginning, socket: Socket) {
     };
     let begun = match asked {
         Ok(asked) => {
+            trail.program(&asked.described.what);
             // What the client took to say it is gone from the call's time.
             let time_left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             match asked.capture(&api, &inside, deadline).await {

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::super::super::body::{Response, respond};
 use super::super::super::call::Call;
+use super::super::super::outflow::{Source, outflow};
 use super::super::super::problem::Problem;
 use super::super::super::route::{Document, Input, Output};
 use super::super::super::shape::{Nothing, Query, Reply};
-use super::outflow::outflow;
 use super::path::PathQuery;
 use super::refusal::refused;
 use super::shape::ArchiveUnpacked;
@@ -79,7 +79,8 @@ pub async fn pack(
     let path = query.at.into_text()?;
     let inside = call.inside()?;
     let output = inside.guest.tar_get(path, query.follow).await.map_err(refused)?;
-    let body = outflow(&call, inside.activity, output, None);
+    let source = Source::Guest { output, activity: inside.activity };
+    let body = outflow(&call, source, None);
     Ok(Packed(respond(StatusCode::OK, HeaderValue::from_static(TAR), body)))
 }
 

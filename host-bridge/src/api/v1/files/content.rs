@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::super::super::body::{OCTETS, Response, respond};
 use super::super::super::call::{Call, Inside};
+use super::super::super::outflow::{Source, outflow};
 use super::super::super::problem::{Code, Problem};
 use super::super::super::route::{Document, Output as Answer};
 use super::super::super::shape::{Nothing, Query};
-use super::outflow::outflow;
 use super::path::PathQuery;
 use super::range::Range;
 use super::refusal::refused;
@@ -130,7 +130,8 @@ async fn open(
 
 fn whole(call: &Call, inside: Inside, opened: Opened) -> Download {
     let Opened { output, info, bytes } = opened;
-    let body = outflow(call, inside.activity, output, bytes);
+    let source = Source::Guest { output, activity: inside.activity };
+    let body = outflow(call, source, bytes);
     let mut response = respond(StatusCode::OK, OCTETS, body);
     dress(&mut response, &info, bytes);
     Download(response)
@@ -140,7 +141,8 @@ fn some(call: &Call, inside: Inside, first: u64, opened: Opened) -> Result<Downl
     let Opened { output, info, bytes } = opened;
     let last = first + bytes.unwrap_or(0).saturating_sub(1);
     let range = content_range(&format!("bytes {first}-{last}/{}", info.bytes))?;
-    let body = outflow(call, inside.activity, output, bytes);
+    let source = Source::Guest { output, activity: inside.activity };
+    let body = outflow(call, source, bytes);
     let mut response = respond(StatusCode::PARTIAL_CONTENT, OCTETS, body);
     dress(&mut response, &info, bytes);
     response.headers_mut().insert(CONTENT_RANGE, range);

@@ -17,6 +17,7 @@ use crate::api::call::{Call, Inside};
 use crate::api::problem::Problem;
 use crate::api::route::{Document, Output};
 use crate::api::shape::{Created, Json, Nothing, Reply};
+use crate::api::trail::Trail;
 use crate::api::v1::exec::program::{
     Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, What, check_range,
 };
@@ -132,7 +133,7 @@ pub async fn start(
 ) -> Result<Made, Problem> {
     let inside = call.inside()?;
     let is_chosen = asked.session.is_some();
-    let start = asked.start()?;
+    let start = asked.start(inside.record.workdir.as_deref(), &call.trail)?;
     let machine = inside.record.id.clone();
     let known = if is_chosen { call.api.starts().look(&machine, &start) } else { Known::No };
     match known {
@@ -161,7 +162,7 @@ pub async fn start_recorded(inside: &Inside, start: &requests::Start) -> Result<
 }
 
 impl StartSession {
-    fn start(self) -> Result<requests::Start, Problem> {
+    fn start(self, workdir: Option<&str>, trail: &Trail) -> Result<requests::Start, Problem> {
         let what = match (self.argv, self.script, self.login_shell) {
             (Some(argv), None, false) => What::Argv(argv),
             (None, Some(script), false) => What::Script { script, shell: self.shell },
@@ -189,7 +190,8 @@ impl StartSession {
             timeout_ms: self.timeout_ms,
             bounds: self.limits,
         };
-        let mut start = described.start(session, stdio)?;
+        trail.program(&described.what);
+        let mut start = described.beginning_in(workdir).start(session, stdio)?;
         start.holders = vec![RECORDED_HOLDER.to_owned()];
         start.spool = SpoolSpec { bytes: self.spool.bytes, policy: self.spool.policy.into() };
         Ok(start)

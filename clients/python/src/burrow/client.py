@@ -1,0 +1,526 @@
+"""The client: makes, finds and removes sandboxes of a server of Burrow's. `BurrowClient` and `Sandbox`
+are the abstract surface, and more."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import os
+import ssl
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from .api import Api, path_of
+from .commands import Commands, Input, Stream, argv, draw, milliseconds
+from .contexts import Context, Notebook
+from .errors import BurrowError, InvalidRequest, NotFound, SpawnFailed
+from .files import Files
+from .limits import (
+    CREATE_SECONDS,
+    LOG_SETTLE_PAUSE_SECONDS,
+    LOG_SETTLE_SECONDS,
+    RETRIES,
+    RUN_MARGIN_SECONDS,
+    RUN_SECONDS,
+    TEARDOWN_SECONDS,
+)
+from .results import (
+    CommandResult,
+    Metrics,
+    SandboxInfo,
+    SnapshotInfo,
+    content,
+    metrics,
+    sandbox_info,
+    snapshot_info,
+)
+from .settings import settings
+from .surface import ExecResult, SandboxClient, SandboxHandle, SandboxSpec, regardless, torn_down
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Linux's number for a file that is not there.
+_NO_SUCH_FILE = 2
+
+
+class Sandbox(SandboxHandle):
+    """A sandbox. As a context manager it is removed at the end of the block."""
+
+    def __init__(self, client: BurrowClient, info: SandboxInfo) -> None:
+        self._client = client
+        self._api = client._api
+        self._commands = Commands(client._api, info.namespace, info.name)
+        self._seconds = client.run_timeout
+        self.name = info.name
+        self.namespace = info.namespace
+        #: Its own, also when its name is used again.
+        self.id = info.id
+        #: Files, and directories as a whole.
+        self.files = Files(self._commands)
+
+    def __repr__(self) -> str:
+        return f"Sandbox({self.namespace}/{self.name})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await regardless(self._gone(), TEARDOWN_SECONDS)
+
+    async def _gone(self) -> None:
+        try:
+            await self._client.remove(self.name)
+        except NotFound:
+            pass
+
+    async def exec(
+        self,
+        cmd: str,
+        args: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: Input | None = None,
+        output_bytes_max: int | None = None,
+    ) -> CommandResult:
+        """Runs a program to its end; no shell sees its arguments. An exit code other than 0 and a
+        timeout (124, `timed_out`) are results. A program that cannot be started is `SpawnFailed`. When
+        the caller is cancelled, the program is killed with all that it has started."""
+        return await self._commands.run(
+            argv(cmd, args),
+            seconds=self._length(timeout),
+            cwd=cwd,
+            env=env,
+            user=user,
+            stdin=stdin,
+            output_bytes_max=output_bytes_max,
+        )
+
+    async def shell(
+        self,
+        script: str,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: Input | None = None,
+        output_bytes_max: int | None = None,
+    ) -> CommandResult:
+        """The same of a script, which `/bin/sh` reads."""
+        return await self._commands.run(
+            {"script": script},
+            seconds=self._length(timeout),
+            cwd=cwd,
+            env=env,
+            user=user,
+            stdin=stdin,
+            output_bytes_max=output_bytes_max,
+        )
+
+    def stream(
+        self,
+        cmd: str,
+        args: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: Input | bool | None = None,
+    ) -> Stream:
+        """A program as it runs. With `stdin=True` it takes what `write` gives it."""
+        return Stream(
+            self._commands,
+            argv(cmd, args),
+            seconds=self._length(timeout),
+            cwd=cwd,
+            env=env,
+            user=user,
+            stdin=stdin,
+        )
+
+    def stream_shell(
+        self,
+        script: str,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: Input | bool | None = None,
+    ) -> Stream:
+        """The same of a script."""
+        return Stream(
+            self._commands,
+            {"script": script},
+            seconds=self._length(timeout),
+            cwd=cwd,
+            env=env,
+            user=user,
+            stdin=stdin,
+        )
+
+    def context(self, name: str = "python", *, language: str | None = None) -> Context:
+        """An interpreter that lives on between runs. The language need not be said of one that is
+        called like it, nor of one that is there."""
+        return Context(self._commands, name, language, self._seconds)
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Ends it in order: its processes are asked, and killed after the grace. Record and logs stay
+        until it is removed."""
+        body = {} if grace is None else {"grace_ms": round(grace * 1000)}
+        seconds = CREATE_SECONDS if grace is None else grace + RUN_MARGIN_SECONDS
+        await self._end("stop", body, seconds)
+
+    async def kill(self) -> None:
+        await self._end("kill", None, CREATE_SECONDS)
+
+    async def _end(self, how: str, body: dict[str, Any] | None, seconds: float) -> None:
+        path = self._commands.path(how)
+        try:
+            await self._api.call("POST", path, body=body, is_repeatable=True, seconds=seconds)
+        except NotFound:
+            # It has been removed, and so it does not run.
+            pass
+
+    async def logs(self, *, tail: int | None = None) -> str:
+        if tail is not None and tail < 0:
+            raise InvalidRequest(f"tail: {tail} is no number of lines")
+        await self._settled()
+        pieces: list[bytes] = []
+        events = self._api.events("GET", self._commands.path("logs"), query={"tail": tail})
+        try:
+            async for entry in events:
+                if entry.get("type") == "output":
+                    pieces.append(content(entry))
+        finally:
+            await events.aclose()
+        return b"".join(pieces).decode("utf-8", "replace")
+
+    async def _settled(self) -> None:
+        """Waits until the log knows the end of what has ended last. What it writes down comes to it
+        beside what is answered, and so may come a moment later."""
+        last, self._commands.last = self._commands.last, None
+        if last is None:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LOG_SETTLE_SECONDS
+        query = {"session": last, "limit": 1000, "stream": "stderr"}
+        while loop.time() < deadline:
+            page = await self._api.call("GET", self._commands.path("logs"), query=query)
+            if any(entry.get("type") == "exited" for entry in page.get("entries", ())):
+                return
+            await asyncio.sleep(LOG_SETTLE_PAUSE_SECONDS)
+
+    async def info(self) -> SandboxInfo:
+        """What the server knows of it."""
+        return sandbox_info(await self._api.call("GET", self._commands.path()))
+
+    async def metrics(self) -> Metrics:
+        """What it uses at the moment."""
+        page = await self._api.call("GET", self._commands.path("metrics"))
+        samples = page.get("samples") or [{}]
+        return metrics({**samples[-1], "cpus": page.get("cpus"), "scope": page.get("scope")})
+
+    async def extend(
+        self, *, ttl: float | None = None, idle_ttl: float | None = None
+    ) -> SandboxInfo:
+        """How long it shall live from now on, and how long while nothing is at work in it. 0 takes
+        the bound away."""
+        body = {
+            name: round(value * 1000)
+            for name, value in (("ttl_ms", ttl), ("idle_ttl_ms", idle_ttl))
+            if value is not None
+        }
+        return sandbox_info(await self._api.call("PATCH", self._commands.path(), body=body))
+
+    async def wait(self, until: str = "stopped", *, timeout: float | None = None) -> SandboxInfo:
+        """Waits until it is `created`, `stopped` or `removed`, or the time is over, and says what it
+        is then."""
+        query = {
+            "until": until,
+            "timeout_ms": None if timeout is None else round(timeout * 1000),
+        }
+        seconds = None if timeout is None else timeout + RUN_MARGIN_SECONDS
+        path = self._commands.path("wait")
+        return sandbox_info(await self._api.call("GET", path, query=query, seconds=seconds))
+
+    async def pause(self) -> None:
+        """Lets it stand still, where its machine can."""
+        await self._api.call("POST", self._commands.path("pause"), is_repeatable=True)
+
+    async def resume(self) -> None:
+        await self._api.call("POST", self._commands.path("resume"), is_repeatable=True)
+
+    async def snapshot(self, name: str) -> SnapshotInfo:
+        """Writes it down with all that runs in it, where its machine can; it goes on."""
+        path = self._commands.path("snapshots")
+        taken = await self._api.call("POST", path, body={"name": name}, seconds=CREATE_SECONDS)
+        return snapshot_info(taken)
+
+    async def remove(self) -> None:
+        """Removes it, and ends it if it runs."""
+        await self._client.remove(self.name)
+
+    def _length(self, timeout: float | None) -> float | None:
+        return self._seconds if timeout is None else timeout
+
+
+class BurrowClient(SandboxClient):
+    """A server's sandboxes of one namespace.
+
+    Without arguments the environment says where the server is (`BURROW_URL`) and what proves who asks
+    (`BURROW_API_KEY`, or the file that `BURROW_API_KEY_FILE` names).
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        api_key_file: str | os.PathLike[str] | None = None,
+        namespace: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        run_timeout: float | None = RUN_SECONDS,
+        retries: int = RETRIES,
+    ) -> None:
+        known = settings(
+            url,
+            api_key=api_key,
+            api_key_file=api_key_file,
+            namespace=namespace,
+            ca_file=ca_file,
+            ssl_context=ssl_context,
+        )
+        self._api = Api(known, retries=retries)
+        self.namespace = known.namespace
+        #: The length of commands and runs that name none, in seconds.
+        self.run_timeout = run_timeout
+
+    def __repr__(self) -> str:
+        return f"BurrowClient({self._api.settings.address}, namespace={self.namespace!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets go of its connections. Sandboxes stay."""
+        await self._api.close()
+
+    async def create(
+        self,
+        spec: SandboxSpec,
+        *,
+        machine: str | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        ttl: float | None = None,
+        idle_ttl: float | None = None,
+        keep_stopped: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Sandbox:
+        """Makes a sandbox and starts it. An attempt that was cut off is made again under the same
+        idempotency key, and never makes a second one. When the caller is cancelled, what was made
+        is removed."""
+        body: dict[str, Any] = {
+            "name": spec.name,
+            "namespace": self.namespace,
+            "image": spec.image,
+            "memory_mib": spec.memory_mib,
+            "cpus": spec.cpus,
+        }
+        if spec.workspace is not None:
+            body["workspace"] = spec.workspace
+        for what, names in (("secrets", spec.secrets), ("egress", spec.egress)):
+            if isinstance(names, str):
+                raise InvalidRequest(f"{what}: names in a tuple, not one text")
+            if names:
+                body[what] = list(names)
+        if spec.labels:
+            body["labels"] = dict(spec.labels)
+        body.update(_more(machine, env, workdir, ttl, idle_ttl, keep_stopped))
+        return await self._create(body, idempotency_key or draw("create"))
+
+    async def restore(
+        self,
+        snapshot: str,
+        name: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        ttl: float | None = None,
+        idle_ttl: float | None = None,
+    ) -> Sandbox:
+        """Makes a sandbox that goes on from a snapshot."""
+        body: dict[str, Any] = {"name": name, "namespace": self.namespace, "snapshot": snapshot}
+        if labels:
+            body["labels"] = dict(labels)
+        body.update(_more(None, env, None, ttl, idle_ttl, None))
+        return await self._create(body, draw("create"))
+
+    async def _create(self, body: dict[str, Any], key: str) -> Sandbox:
+        path = path_of("sandboxes")
+
+        async def ask() -> Sandbox:
+            told = await self._api.call(
+                "POST", path, body=body, idempotency_key=key, seconds=CREATE_SECONDS
+            )
+            return Sandbox(self, sandbox_info(told))
+
+        async def undo() -> None:
+            # Asked again under its key, a call that goes on at the server says what came of it.
+            made = await ask()
+            await self._removed(made.name)
+
+        try:
+            return await ask()
+        except BaseException as error:
+            if not isinstance(error, BurrowError) or isinstance(error, TimeoutError):
+                await regardless(undo(), TEARDOWN_SECONDS)
+            raise
+
+    @asynccontextmanager
+    async def sandbox(
+        self, name: str | None = None, **fields: Any
+    ) -> AsyncGenerator[Sandbox, None]:
+        """A sandbox for a block, removed at its end. `fields` are those of `SandboxSpec`."""
+        async with await self.create(drawn_spec(name, fields)) as sandbox:
+            yield sandbox
+
+    async def get(self, name: str) -> Sandbox:
+        """The sandbox of that name, also one that has stopped; `NotFound` if there is none."""
+        told = await self._api.call("GET", path_of("sandboxes", self.namespace, name))
+        return Sandbox(self, sandbox_info(told))
+
+    async def list(self) -> list[str]:
+        return [info.name for info in await self.sandboxes()]
+
+    async def sandboxes(
+        self,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        states: Sequence[str] = (),
+    ) -> builtins.list[SandboxInfo]:
+        """Those that have all of these labels (`None` is any value) and one of these states."""
+        wanted = [
+            key if value is None else f"{key}={value}" for key, value in (labels or {}).items()
+        ]
+        found: builtins.list[SandboxInfo] = []
+        after: str | None = None
+        while True:
+            page = await self._api.call(
+                "GET",
+                path_of("sandboxes"),
+                query={
+                    "namespace": self.namespace,
+                    "label": wanted,
+                    "state": list(states),
+                    "after": after,
+                },
+            )
+            found += [sandbox_info(told) for told in page.get("sandboxes", ())]
+            after = page.get("next")
+            if after is None:
+                return found
+
+    async def remove(self, name: str) -> None:
+        await self._removed(name)
+
+    async def _removed(self, name: str) -> None:
+        path = path_of("sandboxes", self.namespace, name)
+        await self._api.call("DELETE", path, query={"force": True}, seconds=CREATE_SECONDS)
+
+    async def run_python(
+        self, code: str, *, image: str = "python:3.11-slim", **kwargs: Any
+    ) -> ExecResult:
+        """Runs a piece of Python in a sandbox of its own, which is gone afterwards. `kwargs` are
+        further fields of `SandboxSpec`, and `timeout`."""
+        timeout = kwargs.pop("timeout", None)
+        spec = SandboxSpec(name=f"py-{uuid.uuid4().hex[:8]}", image=image, **kwargs)
+        sandbox = await self.create(spec)
+        try:
+            try:
+                return await sandbox.exec("python", ["-c", code], timeout=timeout)
+            except SpawnFailed as error:
+                # Debian's images have it under this name alone.
+                if error.errno != _NO_SUCH_FILE:
+                    raise
+                return await sandbox.exec("python3", ["-c", code], timeout=timeout)
+        finally:
+            await torn_down(self, sandbox)
+
+    async def run_shell(
+        self, script: str, *, image: str = "python:3.11-slim", **kwargs: Any
+    ) -> ExecResult:
+        """Runs a script in a sandbox of its own, which is gone afterwards. `kwargs` are further fields
+        of `SandboxSpec`, and `timeout`."""
+        timeout = kwargs.pop("timeout", None)
+        spec = SandboxSpec(name=f"sh-{uuid.uuid4().hex[:8]}", image=image, **kwargs)
+        sandbox = await self.create(spec)
+        try:
+            return await sandbox.shell(script, timeout=timeout)
+        finally:
+            await torn_down(self, sandbox)
+
+    async def snapshots(self) -> builtins.list[SnapshotInfo]:
+        page = await self._api.call(
+            "GET", path_of("snapshots"), query={"namespace": self.namespace}
+        )
+        return [snapshot_info(told) for told in page.get("snapshots", ())]
+
+    async def remove_snapshot(self, name: str) -> None:
+        await self._api.call("DELETE", path_of("snapshots", self.namespace, name))
+
+    def notebook(self, name: str, *, language: str | None = None) -> Notebook:
+        """A context whose variables outlive everything around them."""
+        return Notebook(self._api, self.namespace, name, language, self.run_timeout)
+
+    async def notebooks(self) -> builtins.list[str]:
+        page = await self._api.call(
+            "GET", path_of("notebooks"), query={"namespace": self.namespace}
+        )
+        return [str(told["name"]) for told in page.get("notebooks", ())]
+
+    async def health(self) -> None:
+        """Asks whether the server is there and lets this client in; `SandboxUnavailable` if it is not,
+        `PermissionDenied` if it does not."""
+        query = {"namespace": self.namespace, "limit": 1}
+        await self._api.call("GET", path_of("sandboxes"), query=query)
+
+
+def drawn_spec(name: str | None, fields: Mapping[str, Any]) -> SandboxSpec:
+    """What is asked for a sandbox whose name may be any."""
+    return SandboxSpec(name=name or f"sb-{uuid.uuid4().hex[:12]}", **fields)
+
+
+def _more(
+    machine: str | None,
+    env: Mapping[str, str] | None,
+    workdir: str | None,
+    ttl: float | None,
+    idle_ttl: float | None,
+    keep_stopped: float | None,
+) -> dict[str, Any]:
+    """What the server takes beyond the abstract surface."""
+    body: dict[str, Any] = {}
+    if machine is not None:
+        body["machine"] = machine
+    if env:
+        body["env"] = dict(env)
+    if workdir is not None:
+        body["workdir"] = workdir
+    times = (("ttl_ms", ttl), ("idle_ttl_ms", idle_ttl))
+    body.update({name: milliseconds(s, name) for name, s in times if s is not None})
+    if keep_stopped is not None:
+        body["keep_stopped_ms"] = round(keep_stopped * 1000)
+    return body

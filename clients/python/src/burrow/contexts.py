@@ -1,0 +1,162 @@
+"""Contexts and notebooks: interpreters that live on between runs of code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from .api import Api, path_of
+from .commands import Commands, milliseconds
+from .errors import ConnectionFailed, SandboxTimeout
+from .limits import RUN_MARGIN_SECONDS
+from .results import RunEvent, RunResult, run_event, run_result
+
+
+class _Interpreter:
+    """What runs code, wherever it lives."""
+
+    def __init__(self, api: Api, path: str, language: str | None, seconds: float | None) -> None:
+        self._api = api
+        self._path = path
+        self.language = language
+        self._seconds = seconds
+
+    async def run(
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        stdin: str | None = None,
+        artifacts: bool = False,
+    ) -> RunResult:
+        """Runs code to its end. An exception in it, a timeout and a crash are results. When the caller
+        is cancelled, the run is interrupted."""
+        seconds = self._seconds if timeout is None else timeout
+        answer = await self._api.call(
+            "POST",
+            f"{self._path}/run",
+            body=self._body(code, seconds, stdin, artifacts),
+            seconds=None if seconds is None else seconds + RUN_MARGIN_SECONDS,
+        )
+        return run_result(answer)
+
+    async def stream(
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        stdin: str | None = None,
+        artifacts: bool = False,
+    ) -> AsyncGenerator[RunEvent, None]:
+        """The same as it happens. Leaving before the end interrupts the run."""
+        seconds = self._seconds if timeout is None else timeout
+        body = self._body(code, seconds, stdin, artifacts)
+        patience = None if seconds is None else seconds + RUN_MARGIN_SECONDS
+        deadline = None if patience is None else asyncio.get_running_loop().time() + patience
+        events = self._api.events("POST", f"{self._path}/run", body=body, seconds=patience)
+        try:
+            async for told in _before(deadline, events, patience):
+                event = run_event(told)
+                yield event
+                if event.result is not None:
+                    return
+        finally:
+            await events.aclose()
+        raise ConnectionFailed("the connection was cut before the end of the run")
+
+    async def interrupt(self) -> None:
+        """Ends the run that is on."""
+        await self._api.call("POST", f"{self._path}/interrupt")
+
+    def _body(
+        self, code: str, seconds: float | None, stdin: str | None, artifacts: bool
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = {"code": code}
+        if self.language is not None:
+            body["language"] = self.language
+        if seconds is not None:
+            body["timeout_ms"] = milliseconds(seconds)
+        if stdin is not None:
+            body["stdin"] = stdin
+        if artifacts:
+            body["artifacts"] = True
+        return body
+
+
+async def _before(
+    deadline: float | None,
+    events: AsyncGenerator[dict[str, Any], None],
+    seconds: float | None,
+) -> AsyncGenerator[dict[str, Any], None]:
+
+    while True:
+        left = None
+        if deadline is not None:
+            left = max(0.0, deadline - asyncio.get_running_loop().time())
+        try:
+            yield await asyncio.wait_for(events.__anext__(), left)
+        except StopAsyncIteration:
+            return
+        except asyncio.TimeoutError:
+            message = f"the run did not end within {seconds:g} s"
+            raise SandboxTimeout(message, seconds=seconds) from None
+
+
+class Context(_Interpreter):
+    """A named interpreter in a sandbox. It begins with its first run, and lives until it is closed or
+    its sandbox ends; whoever gives the same name gets the same variables."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        name: str,
+        language: str | None,
+        seconds: float | None,
+    ) -> None:
+        super().__init__(commands.api, commands.path("contexts", name), language, seconds)
+        self.name = name
+
+    async def info(self) -> Mapping[str, Any]:
+        """What it is at the moment; `NotFound` before its first run."""
+        return await self._api.call("GET", self._path)
+
+    async def restart(self) -> None:
+        """Another interpreter takes its place, without the variables."""
+        await self._api.call("POST", f"{self._path}/restart")
+
+    async def close(self) -> None:
+        """Its interpreter ends, with all that it has started."""
+        await self._api.call("DELETE", self._path)
+
+
+class Notebook(_Interpreter):
+    """A context whose variables outlive its interpreter, its sandbox and the server. It begins with
+    its first run."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        name: str,
+        language: str | None,
+        seconds: float | None,
+    ) -> None:
+        super().__init__(api, path_of("notebooks", namespace, name), language, seconds)
+        self.name = name
+
+    async def info(self) -> Mapping[str, Any]:
+        """With every variable that is kept, and of what is not, why."""
+        return await self._api.call("GET", self._path)
+
+    async def save(self) -> Mapping[str, Any]:
+        """Waits until all variables are on disk."""
+        return await self._api.call("POST", f"{self._path}/save", is_repeatable=True)
+
+    async def reset(self) -> None:
+        """Lets go of all variables."""
+        await self._api.call("POST", f"{self._path}/reset", is_repeatable=True)
+
+    async def remove(self) -> None:
+        """Removes it, with its variables, its history and a sandbox of its own."""
+        await self._api.call("DELETE", self._path)

@@ -1,0 +1,272 @@
+"""What can go wrong, all of one base. The server's refusals are made into these by their codes;
+a code that is not known here is an `ApiError` that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class BurrowError(Exception):
+    """The base of everything that this package raises by itself."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        hint: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        #: The server's word for the kind of refusal; codes are only ever added.
+        self.code = code
+        #: The status of HTTP that it came with.
+        self.status = status
+        #: What to do about it.
+        self.hint = hint
+        #: Facts for programs; what they are depends on the code.
+        self.details: dict[str, Any] = dict(details or {})
+        #: By which the server's log knows the call.
+        self.request_id = request_id
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class ApiError(BurrowError):
+    """The server has refused a call, for a reason that has no class of its own."""
+
+
+class InvalidRequest(ApiError, ValueError):
+    """The call breaks a rule of its shape; asking again will not help."""
+
+
+class PermissionDenied(ApiError, PermissionError):
+    """The key does not reach that far."""
+
+
+class Unauthenticated(PermissionDenied):
+    """No key was given, or one that is not valid any more."""
+
+
+class NotFound(ApiError, LookupError):
+    """There is no such sandbox, file, context, session, snapshot or notebook."""
+
+
+class Gone(NotFound):
+    """It was there, and is not any more."""
+
+
+class Conflict(ApiError):
+    """It is there already, or not in the state that the call needs: `reason` says which."""
+
+    @property
+    def reason(self) -> str | None:
+        reason = self.details.get("reason")
+        return reason if isinstance(reason, str) else None
+
+
+class NameTaken(Conflict):
+    """Another has the name."""
+
+
+class NotRunning(Conflict):
+    """The sandbox has stopped, or stands still."""
+
+
+class TooLarge(ApiError):
+    """What was sent or asked for exceeds a limit."""
+
+
+class LimitReached(ApiError):
+    """As much as is allowed is in use. `used` and `allowed` are there where the server says them."""
+
+    @property
+    def used(self) -> float | None:
+        return _number(self.details, "used")
+
+    @property
+    def allowed(self) -> float | None:
+        return _number(self.details, "allowed", "limit")
+
+    @property
+    def what(self) -> str | None:
+        """What there is too much of."""
+        for name in ("what", "cap", "resource", "reason"):
+            if isinstance(self.details.get(name), str):
+                return str(self.details[name])
+        return None
+
+
+class RateLimited(LimitReached):
+    """Too many calls in too short a time, also after some patience."""
+
+
+class Unsupported(ApiError):
+    """The machine, the host or the image cannot do that. It is refused, never ignored."""
+
+    @property
+    def field(self) -> str | None:
+        """What of the request it is about."""
+        field = self.details.get("field")
+        return field if isinstance(field, str) else None
+
+
+class SpawnFailed(ApiError):
+    """The program could not be started: it is missing, or may not be executed."""
+
+    @property
+    def stage(self) -> str | None:
+        """At which step."""
+        stage = self.details.get("stage")
+        return stage if isinstance(stage, str) else None
+
+    @property
+    def errno(self) -> int | None:
+        errno = self.details.get("errno")
+        return errno if isinstance(errno, int) else None
+
+
+class FileError(ApiError, OSError):
+    """A kernel has refused work on a file."""
+
+
+class ServerError(ApiError):
+    """A fault of the server's own."""
+
+
+class SandboxUnavailable(BurrowError, RuntimeError):
+    """There is no sandbox to be had: nothing is attached, the server is full or ending, the sandbox
+    did not start, or its agent does not answer."""
+
+
+class StartFailed(SandboxUnavailable, ApiError):
+    """The sandbox did not start."""
+
+
+class ConnectionFailed(SandboxUnavailable, ConnectionError):
+    """The server could not be reached, or the connection to it was cut."""
+
+
+class SandboxTimeout(BurrowError, TimeoutError):
+    """Something took longer than it was given."""
+
+    def __init__(self, message: str, *, seconds: float | None = None, **told: Any) -> None:
+        super().__init__(message, **told)
+        #: How long it was given, where that is known.
+        self.seconds = seconds
+
+
+class ExecutionError(BurrowError):
+    """Code or a command has failed, and its caller has asked to be told so by an exception."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: str,
+        traceback: str = "",
+        exit_code: int | None = None,
+        stdout: str = "",
+        stderr: str = "",
+    ) -> None:
+        super().__init__(message)
+        #: `ZeroDivisionError` and the like; of a command, what ended it.
+        self.type = type
+        #: As the language's interpreter prints it; of a command, its stderr.
+        self.traceback = traceback
+        self.exit_code = exit_code
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+def _number(details: Mapping[str, Any], *names: str) -> float | None:
+    for name in names:
+        value = details.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value
+    return None
+
+
+_BY_CODE: dict[str, type[BurrowError]] = {
+    "invalid": InvalidRequest,
+    "unauthenticated": Unauthenticated,
+    "forbidden": PermissionDenied,
+    "misdirected": PermissionDenied,
+    "not_found": NotFound,
+    "method_not_allowed": ApiError,
+    "not_acceptable": ApiError,
+    "conflict": Conflict,
+    "idempotency_mismatch": Conflict,
+    "gone": Gone,
+    "too_large": TooLarge,
+    "unsupported_media_type": ApiError,
+    "range_not_satisfiable": InvalidRequest,
+    "unsupported": Unsupported,
+    "spawn_failed": SpawnFailed,
+    "app_failed": ApiError,
+    "app_not_ready": ApiError,
+    "module_missing": ApiError,
+    "io": FileError,
+    "rate_limited": RateLimited,
+    "limit_reached": LimitReached,
+    "deadline_exceeded": SandboxTimeout,
+    "request_timeout": SandboxTimeout,
+    "start_failed": StartFailed,
+    "guest_unreachable": SandboxUnavailable,
+    "unavailable": SandboxUnavailable,
+    "internal": ServerError,
+}
+
+_BY_REASON: dict[str, type[BurrowError]] = {
+    "name_taken": NameTaken,
+    "not_running": NotRunning,
+    "paused": NotRunning,
+}
+
+#: For codes that are younger than this package, and answers that are not the server's own.
+_BY_STATUS: dict[int, type[BurrowError]] = {
+    400: InvalidRequest,
+    401: Unauthenticated,
+    403: PermissionDenied,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: TooLarge,
+    429: LimitReached,
+    502: SandboxUnavailable,
+    503: SandboxUnavailable,
+    504: SandboxTimeout,
+}
+
+
+def from_problem(
+    problem: Mapping[str, Any],
+    *,
+    status: int | None = None,
+    request_id: str | None = None,
+) -> BurrowError:
+    """The exception that a refusal is. Never fails, whatever the server has said."""
+    code = problem.get("code")
+    message = problem.get("message")
+    hint = problem.get("hint")
+    details = problem.get("details")
+    known = details if isinstance(details, dict) else {}
+    kind = _BY_CODE.get(code) if isinstance(code, str) else None
+    if kind is None:
+        fallback = ServerError if status is not None and status >= 500 else ApiError
+        kind = _BY_STATUS.get(status or 0, fallback)
+    if kind is Conflict and isinstance(known.get("reason"), str):
+        kind = _BY_REASON.get(known["reason"], Conflict)
+    return kind(
+        message if isinstance(message, str) else f"the server answered with {status}",
+        code=code if isinstance(code, str) else None,
+        status=status,
+        hint=hint if isinstance(hint, str) else None,
+        details=known,
+        request_id=request_id,
+    )

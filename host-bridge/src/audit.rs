@@ -1,0 +1,228 @@
+//! The audit log: who did what to which sandbox through which door, and what came of it.
+//!
+//! ```text
+//!  api, control ──record(Entry)──▶ bounded queue ──▶ one thread ──▶ audit-<first number>.jsonl
+//!                                                      │ numbers, chains, rotates, syncs
+//!  audit, GET /v1/audit ◀── reader ◀───────────────────┘
+//! ```
+//!
+//! Lines of JSON that are only ever added to. Their numbers have no gaps, so that what is not there any
+//! more shows. Nothing is lost silently: what finds no place in the queue is counted, and the count is
+//! a record of its own as soon as there is room. It knows nothing of HTTP, keys or sandboxes; those
+//! who record bring words.
+
+mod entry;
+pub mod limits;
+mod reader;
+mod segment;
+mod writer;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use entry::{Door, Entry, Outcome, Record, Verdict, Who, now_ms, time_of};
+pub use reader::{Fault, Filter, Verified, follow, read, verify};
+
+use limits::QUEUE_MAX;
+use writer::Writer;
+
+/// What happens to operations whose records cannot be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// They are carried out; what finds no place in the queue is counted.
+    #[default]
+    Continue,
+    /// They are refused until there is room again.
+    Refuse,
+}
+
+/// How the log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether operations that only look are recorded.
+    pub reads: bool,
+    /// Whether arguments of programs are, beside their names.
+    pub arguments: bool,
+    /// Whether each record has the digest of the one before it.
+    pub chain: bool,
+    pub on_failure: OnFailure,
+    pub file_bytes_max: u64,
+    pub files_max: usize,
+    /// None for as long as `files_max` allows.
+    pub age_max: Option<Duration>,
+}
+
+/// Why there is no audit log.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    #[error("the audit log in {directory:?} is not opened: {source}")]
+    Open { directory: PathBuf, source: io::Error },
+    #[error("the audit log in {directory:?} is not read: {source}")]
+    Read { directory: PathBuf, source: io::Error },
+}
+
+/// The audit log cannot be written, and operations without a record are not wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the audit log cannot be written, and this bridge does nothing that is not recorded")]
+pub struct Unwritable;
+
+/// Told when the log begins to fail, and when it goes on.
+pub type Trouble = Box<dyn Fn(String) + Send>;
+
+/// The audit log of one bridge, or none. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Audit(Option<Arc<Inner>>);
+
+struct Inner {
+    options: Options,
+    directory: PathBuf,
+    orders: SyncSender<Order>,
+    state: Arc<State>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread and those who record both know.
+#[derive(Default)]
+struct State {
+    /// The last write has failed.
+    is_failing: AtomicBool,
+    /// Records that found no place.
+    lost: AtomicU64,
+}
+
+enum Order {
+    Write(Box<Entry>),
+    End,
+}
+
+impl Audit {
+    /// Opens the log, mends what a crash has torn, and begins to write.
+    pub fn open(
+        directory: PathBuf,
+        options: Options,
+        trouble: Trouble,
+    ) -> Result<Self, AuditError> {
+        let failed = |source| AuditError::Open { directory: directory.clone(), source };
+        let writer = Writer::open(&directory, options).map_err(failed)?;
+        let (orders, ordered) = sync_channel(QUEUE_MAX);
+        let state = Arc::new(State::default());
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || write_all(writer, &ordered, &shared, &trouble))
+            .map_err(failed)?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Self(Some(Arc::new(Inner { options, directory, orders, state, thread }))))
+    }
+
+    /// Where the records are; none where nothing is recorded.
+    pub fn directory(&self) -> Option<&PathBuf> {
+        self.0.as_ref().map(|inner| &inner.directory)
+    }
+
+    /// Whether an operation that only looks is recorded.
+    pub fn reads(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.options.reads)
+    }
+
+    pub fn arguments(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.options.arguments)
+    }
+
+    /// Refuses an operation whose record would have no place.
+    pub fn admit(&self) -> Result<(), Unwritable> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        let state = &inner.state;
+        let is_failing =
+            state.is_failing.load(Ordering::Relaxed) || state.lost.load(Ordering::Relaxed) > 0;
+        if is_failing && inner.options.on_failure == OnFailure::Refuse {
+            return Err(Unwritable);
+        }
+        Ok(())
+    }
+
+    /// Records something. It never waits, so anybody may call it.
+    pub fn record(&self, entry: Entry) {
+        let Some(inner) = &self.0 else { return };
+        match inner.orders.try_send(Order::Write(Box::new(entry))) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                inner.state.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Writes what was recorded until now, and ends. What comes later is not recorded.
+    pub async fn close(&self) {
+        let Some(inner) = self.0.clone() else { return };
+        let closing = tokio::task::spawn_blocking(move || {
+            let thread = inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // The thread makes room for this by writing, or by giving up.
+            if inner.orders.send(Order::End).is_ok()
+                && let Some(thread) = thread
+            {
+                let _ = thread.join();
+            }
+        });
+        let _ = closing.await;
+    }
+}
+
+/// The thread: takes what comes, writes it, and keeps what could not be written for the next try.
+fn write_all(mut writer: Writer, orders: &Receiver<Order>, state: &State, trouble: &Trouble) {
+    let mut waiting: Vec<Entry> = Vec::new();
+    let mut is_ending = false;
+    while !is_ending || !waiting.is_empty() {
+        is_ending |= gather(orders, &mut waiting, writer.is_unsynced());
+        let lost = state.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            waiting.push(Entry::lost(lost));
+        }
+        let written = writer.write(&mut waiting).and_then(|()| writer.sync_if_due(is_ending));
+        let was_failing = state.is_failing.swap(written.is_err(), Ordering::Relaxed);
+        match written {
+            Ok(()) if was_failing => trouble("the audit log is written again".to_owned()),
+            Err(error) if !was_failing => {
+                trouble(format!("the audit log cannot be written: {error}"));
+            }
+            _ => {}
+        }
+        if state.is_failing.load(Ordering::Relaxed) {
+            if is_ending {
+                let count = waiting.len();
+                trouble(format!("{count} records of the audit log are lost with this bridge"));
+                return;
+            }
+            std::thread::sleep(limits::RETRY_PAUSE);
+        }
+    }
+}
+
+/// Takes what has come, and waits for something when there is nothing to do. Says whether it is the
+/// end.
+fn gather(orders: &Receiver<Order>, waiting: &mut Vec<Entry>, is_unsynced: bool) -> bool {
+    let pause = if is_unsynced { limits::SYNC_PAUSE } else { limits::IDLE_PAUSE };
+    if waiting.is_empty() {
+        match orders.recv_timeout(pause) {
+            Ok(Order::Write(entry)) => waiting.push(*entry),
+            Ok(Order::End) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return true,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+    while waiting.len() < limits::BATCH_MAX {
+        match orders.try_recv() {
+            Ok(Order::Write(entry)) => waiting.push(*entry),
+            Ok(Order::End) => return true,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! Bounds of the audit log, each with its reason.
+
+use std::time::Duration;
+
+/// Records that wait to be written: some megabytes, and a disk may stand still for seconds.
+pub const QUEUE_MAX: usize = 8192;
+/// Records that are written between two looks at the clock.
+pub const BATCH_MAX: usize = 256;
+/// How long what is written may be in the kernel alone: a power cut takes no more than this with it.
+pub const SYNC_PAUSE: Duration = Duration::from_secs(1);
+/// The pause of a thread that has nothing to do.
+pub const IDLE_PAUSE: Duration = Duration::from_secs(3600);
+/// The pause before a write that has failed is tried again.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// One line. What operations bring is cut long before; a line that is longer is not ours.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+/// A text that somebody else has chosen: a program's name, a reason.
+pub const TEXT_CHARS_MAX: usize = 256;
+/// Arguments of a program, where they are wanted.
+pub const ARGUMENTS_MAX: usize = 32;
+/// Facts of an entry beyond those that all have.
+pub const FACTS_MAX: usize = 16;
+/// Records on one page.
+pub const PAGE_MAX: usize = 1000;
+/// How often one who follows looks for more.
+pub const FOLLOW_PAUSE: Duration = Duration::from_millis(200);

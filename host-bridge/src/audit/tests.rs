@@ -1,0 +1,244 @@
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use super::*;
+
+const OPTIONS: Options = Options {
+    reads: false,
+    arguments: false,
+    chain: true,
+    on_failure: OnFailure::Continue,
+    file_bytes_max: 4096,
+    files_max: 3,
+    age_max: None,
+};
+
+fn place(name: &str) -> PathBuf {
+    let place = std::env::temp_dir().join(format!("burrow-audit-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&place);
+    place
+}
+
+fn open(place: &Path, options: Options) -> Audit {
+    Audit::open(place.to_owned(), options, Box::new(drop)).unwrap()
+}
+
+fn entry(number: u64) -> Entry {
+    let entry = Entry::new(Who::Local, Door::Rest, "create_sandbox").fact("number", number);
+    Entry { namespace: Some("team".to_owned()), sandbox: Some(format!("s{number}")), ..entry }
+}
+
+fn all(place: &Path) -> Vec<Record> {
+    read(place, &Filter::default(), usize::MAX, false).unwrap()
+}
+
+fn newest_file(place: &Path) -> PathBuf {
+    segment::Segment::all(place).unwrap().pop().unwrap().path
+}
+
+/// Writes so many records, and ends.
+async fn filled(place: &Path, options: Options, count: u64) {
+    let audit = open(place, options);
+    for number in 0..count {
+        audit.record(entry(number));
+    }
+    audit.close().await;
+}
+
+#[tokio::test]
+async fn numbers_have_no_gaps_over_files_and_bridges() {
+    let place = place("numbers");
+    for _ in 0..3 {
+        filled(&place, OPTIONS, 30).await;
+    }
+    let records = all(&place);
+    let numbers: Vec<_> = records.iter().map(|record| record.seq).collect();
+    let expected: Vec<_> = (numbers[0]..numbers[0] + numbers.len() as u64).collect();
+    assert_eq!(numbers, expected);
+    // The first that is kept says what is gone.
+    assert!(numbers[0] > 1, "the oldest files have given way");
+    assert_eq!(records[0].entry.operation, "audit.began");
+    assert_eq!(records[0].entry.facts["records_before"], numbers[0] - 1);
+    assert!(fs::read_dir(&place).unwrap().count() <= OPTIONS.files_max);
+    let verified = verify(&place).unwrap();
+    assert_eq!((verified.fault, verified.records), (None, numbers.len() as u64));
+    assert_eq!(verified.chained, verified.records, "what was before the first is gone");
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn a_torn_end_is_cut_off_wherever_it_was_torn() {
+    let place = place("torn");
+    filled(&place, Options { file_bytes_max: 1 << 20, ..OPTIONS }, 3).await;
+    let path = newest_file(&place);
+    let whole = fs::read(&path).unwrap();
+    let ends: Vec<_> = (0..whole.len()).filter(|at| whole[*at] == b'\n').map(|at| at + 1).collect();
+    for length in 0..=whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        filled(&place, Options { file_bytes_max: 1 << 20, ..OPTIONS }, 1).await;
+        let verified = verify(&place).unwrap();
+        assert_eq!(verified.fault, None, "{length} bytes were left");
+        let kept = ends.iter().filter(|end| **end <= length).count() as u64;
+        let torn = !ends.contains(&length) && length > 0;
+        // The head of a new file stands for what was torn completely.
+        assert_eq!(verified.records, kept.max(1) + u64::from(torn) + 1, "{length} bytes");
+        let said = all(&place).iter().any(|record| record.entry.operation == "audit.repaired");
+        assert_eq!(said, torn, "{length} bytes");
+    }
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn what_was_changed_or_taken_away_is_found() {
+    let place = place("forged");
+    filled(&place, OPTIONS, 30).await;
+    let path = segment::Segment::all(&place).unwrap()[1].path.clone();
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    let put = |lines: &[&str]| fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let fault = || verify(&place).unwrap().fault;
+    let changed = lines[2].replace("team", "evil");
+    assert_ne!(changed, lines[2]);
+    let mut forged = lines.clone();
+    forged[2] = &changed;
+    put(&forged);
+    assert!(matches!(fault(), Some(Fault::Chain { line: 4, .. })), "{:?}", fault());
+    forged.remove(2);
+    put(&forged);
+    assert!(matches!(fault(), Some(Fault::Number { line: 3, .. })), "{:?}", fault());
+    let at = lines[2].find(",\"prev\"").unwrap();
+    let unchained = format!("{}}}", &lines[2][..at]);
+    forged.insert(2, &unchained);
+    put(&forged);
+    assert!(matches!(fault(), Some(Fault::Unchained { line: 3, .. })), "{:?}", fault());
+    forged[2] = "no record";
+    put(&forged);
+    assert!(matches!(fault(), Some(Fault::NotARecord { line: 3, .. })), "{:?}", fault());
+    put(&lines);
+    assert_eq!(fault(), None);
+    // To go on without a chain is said, and no fault.
+    filled(&place, Options { chain: false, files_max: 100, ..OPTIONS }, 3).await;
+    filled(&place, Options { files_max: 100, ..OPTIONS }, 3).await;
+    assert_eq!(fault(), None);
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn queries_find_what_they_ask_for() {
+    let place = place("queries");
+    let audit = open(&place, Options { files_max: 100, ..OPTIONS });
+    for number in 0..50 {
+        let mut entry = entry(number);
+        if number % 10 == 0 {
+            entry.outcome = Outcome::Refused;
+            entry.who = Who::Key { id: "0123456789ab".to_owned(), name: Some("ci".to_owned()) };
+        }
+        entry.at_ms = 1_700_000_000_000 + number * 1000;
+        audit.record(entry);
+    }
+    audit.close().await;
+    let find = |filter: Filter, limit, newest| {
+        let found = read(&place, &filter, limit, newest).unwrap();
+        found.iter().filter_map(|record| record.entry.facts["number"].as_u64()).collect::<Vec<_>>()
+    };
+    let refused = Filter { outcome: Some(Outcome::Refused), ..Filter::default() };
+    assert_eq!(find(refused.clone(), 100, false), [0, 10, 20, 30, 40]);
+    assert_eq!(find(refused.clone(), 2, false), [0, 10]);
+    assert_eq!(find(refused, 2, true), [30, 40]);
+    for who in ["ci", "0123456789ab", "key"] {
+        let filter = Filter { who: Some(who.to_owned()), ..Filter::default() };
+        assert_eq!(find(filter, 100, false).len(), 5, "{who}");
+    }
+    let times = Filter {
+        since_ms: Some(1_700_000_010_000),
+        until_ms: Some(1_700_000_013_000),
+        ..Filter::default()
+    };
+    assert_eq!(find(times, 100, false), [10, 11, 12]);
+    let one = Filter { sandbox: Some("s7".to_owned()), ..Filter::default() };
+    assert_eq!(find(one, 100, false), [7]);
+    let none = Filter { namespace: Some("other".to_owned()), ..Filter::default() };
+    assert_eq!(find(none, 100, false), [0_u64; 0]);
+    // Page by page it is the whole.
+    let (mut filter, mut pages) = (Filter::default(), Vec::new());
+    loop {
+        let page = read(&place, &filter, 7, false).unwrap();
+        let Some(last) = page.last() else { break };
+        filter.after = Some(last.seq);
+        pages.extend(page);
+    }
+    assert_eq!(pages, all(&place));
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn what_finds_no_place_is_counted_in_a_record() {
+    let place = place("lost");
+    let audit = open(&place, Options { file_bytes_max: 1 << 30, ..OPTIONS });
+    let asked = 20 * QUEUE_MAX as u64;
+    for number in 0..asked {
+        audit.record(entry(number));
+    }
+    audit.close().await;
+    let records = all(&place);
+    let lost: u64 = records
+        .iter()
+        .filter(|record| record.entry.operation == "audit.lost")
+        .filter_map(|record| record.entry.facts["records"].as_u64())
+        .sum();
+    let kept = records.iter().filter(|record| record.entry.operation == "create_sandbox").count();
+    assert!(lost > 0, "the queue took them all");
+    assert_eq!(kept as u64 + lost, asked);
+    assert_eq!(verify(&place).unwrap().fault, None);
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn while_it_cannot_be_written_operations_are_refused_or_not_as_set() {
+    for (on_failure, refuses) in [(OnFailure::Refuse, true), (OnFailure::Continue, false)] {
+        let place = place(&format!("{on_failure:?}"));
+        let audit = open(&place, Options { on_failure, files_max: 100, ..OPTIONS });
+        audit.admit().unwrap();
+        // Its next file has no place.
+        let aside = place.with_extension("aside");
+        let _ = fs::remove_dir_all(&aside);
+        fs::rename(&place, &aside).unwrap();
+        for number in 0..40 {
+            audit.record(entry(number));
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let is_failing = || {
+            let state = &audit.0.as_ref().unwrap().state;
+            state.is_failing.load(Ordering::Relaxed)
+        };
+        while !is_failing() {
+            assert!(Instant::now() < deadline, "the missing directory is not noticed");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(audit.admit().is_err(), refuses);
+        fs::rename(&aside, &place).unwrap();
+        while is_failing() {
+            assert!(Instant::now() < deadline, "it is not written again");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        audit.admit().unwrap();
+        audit.close().await;
+        // Nothing was lost meanwhile.
+        let kept = all(&place).iter().filter(|r| r.entry.operation == "create_sandbox").count();
+        assert_eq!((kept, verify(&place).unwrap().fault), (40, None));
+        fs::remove_dir_all(place).unwrap();
+    }
+}
+
+#[test]
+fn times_are_those_of_the_calendar() {
+    for (ms, text) in [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+        (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+        (1_767_225_599_001, "2025-12-31T23:59:59.001Z"),
+    ] {
+        assert_eq!(time_of(ms), text);
+    }
+}

@@ -1,0 +1,206 @@
+//! The one who writes: numbers records, chains them, begins new files and removes the oldest.
+//!
+//! A line is in the kernel before the next is made, so a bridge that dies takes nothing with it that
+//! it had begun to write but a torn end, which the next one cuts off and says so. It is on the disk
+//! within [`super::limits::SYNC_PAUSE`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use super::Options;
+use super::entry::{Entry, Record, time_of};
+use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
+use super::segment::{Segment, digest_of, lines, parse};
+use crate::config::{PRIVATE_FILE, make_private_directory};
+
+/// See the module's description.
+pub struct Writer {
+    directory: PathBuf,
+    options: Options,
+    file: File,
+    /// Whole lines in the file.
+    bytes: u64,
+    next_seq: u64,
+    /// Of the last line, if there is one.
+    digest: Option<String>,
+    /// Since when something is not on the disk.
+    unsynced: Option<Instant>,
+}
+
+impl Writer {
+    pub fn open(directory: &Path, options: Options) -> io::Result<Self> {
+        make_private_directory(directory)?;
+        let mut segments = Segment::all(directory)?;
+        let mut cut_bytes = 0;
+        // A file without a whole line is one whose first line was torn.
+        let last = loop {
+            let Some(segment) = segments.pop() else { break None };
+            let bytes = segment.read()?;
+            let whole = lines(&bytes).map(|line| line.len() as u64 + 1).sum::<u64>();
+            cut_bytes += bytes.len() as u64 - whole;
+            if let Some(line) = lines(&bytes).last() {
+                break Some((segment, whole, line.to_vec()));
+            }
+            fs::remove_file(&segment.path)?;
+        };
+        // The first record of all has nothing before it, and says what the log is to be.
+        let was_chained = last.as_ref().is_some_and(|(_, _, line)| {
+            parse(line).is_some_and(|record| {
+                let says = record.entry.facts.get("chain").and_then(serde_json::Value::as_bool);
+                says.unwrap_or(record.prev.is_some())
+            })
+        });
+        let mut writer = match last {
+            Some((segment, whole, line)) => {
+                let file = append_to(&segment.path)?;
+                file.set_len(whole)?;
+                // A line that nobody can read counts as one: its number is missing, and that shows.
+                let seq = parse(&line).map_or(segment.first, |record| record.seq);
+                let digest = Some(digest_of(&line));
+                let directory = directory.to_owned();
+                let (bytes, unsynced) = (whole, None);
+                Self { directory, options, file, bytes, next_seq: seq + 1, digest, unsynced }
+            }
+            None => Self {
+                file: append_to(&Segment::new(directory, 1).path)?,
+                directory: directory.to_owned(),
+                options,
+                bytes: 0,
+                next_seq: 1,
+                digest: None,
+                unsynced: None,
+            },
+        };
+        if writer.bytes == 0 {
+            writer.append(writer.head())?;
+        } else if was_chained != options.chain {
+            writer.append(Entry::of_bridge("audit.chain").fact("chain", options.chain))?;
+        }
+        if cut_bytes > 0 {
+            writer.append(Entry::of_bridge("audit.repaired").fact("cut_bytes", cut_bytes))?;
+        }
+        writer.sync_if_due(true)?;
+        Ok(writer)
+    }
+
+    pub fn is_unsynced(&self) -> bool {
+        self.unsynced.is_some()
+    }
+
+    /// Writes what waits, and leaves what could not be written.
+    pub fn write(&mut self, waiting: &mut Vec<Entry>) -> io::Result<()> {
+        let mut written = 0;
+        let outcome = waiting.iter().try_for_each(|entry| {
+            self.append(entry.clone())?;
+            written += 1;
+            Ok(())
+        });
+        waiting.drain(..written);
+        outcome
+    }
+
+    /// Has the disk keep what is written, if that is due.
+    pub fn sync_if_due(&mut self, now: bool) -> io::Result<()> {
+        if self.unsynced.is_some_and(|since| now || since.elapsed() >= SYNC_PAUSE) {
+            self.file.sync_data()?;
+            self.unsynced = None;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, entry: Entry) -> io::Result<()> {
+        let mut line = self.line(entry)?;
+        if self.bytes > 0 && self.bytes + line.len() as u64 > self.options.file_bytes_max {
+            let entry = parse(line.trim_ascii_end()).map(|record| (record.time, record.entry));
+            self.rotate()?;
+            // Its number and what was before it are others now.
+            if let Some((time, entry)) = entry {
+                line = self.line_at(time, entry)?;
+            }
+        }
+        self.put(&line)
+    }
+
+    fn line(&self, entry: Entry) -> io::Result<Vec<u8>> {
+        let time = time_of(entry.at_ms);
+        self.line_at(time, entry.cut())
+    }
+
+    fn line_at(&self, time: String, entry: Entry) -> io::Result<Vec<u8>> {
+        let prev = self.digest.clone().filter(|_| self.options.chain);
+        let record = Record { seq: self.next_seq, time, entry, prev };
+        let mut line = serde_json::to_vec(&record)?;
+        if line.len() >= LINE_BYTES_MAX {
+            // Nothing that is recorded comes near it; what does is recorded by its name.
+            let Record { seq, time, entry, prev } = record;
+            let entry = Entry::new(entry.who, entry.door, entry.operation).fact("too_long", true);
+            line = serde_json::to_vec(&Record { seq, time, entry, prev })?;
+        }
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    /// Writes one line, or nothing of it.
+    fn put(&mut self, line: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(line) {
+            // A half line would be taken for a torn one at the next start, and be joined with the
+            // next one before that.
+            self.file.set_len(self.bytes)?;
+            return Err(error);
+        }
+        self.bytes += line.len() as u64;
+        self.next_seq += 1;
+        self.digest = Some(digest_of(line.trim_ascii_end()));
+        self.unsynced.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Begins a new file. Its first line says how many records there were before it, so that the
+    /// oldest file that is kept tells what is gone.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.prune()?;
+        let path = Segment::new(&self.directory, self.next_seq).path;
+        let (old, bytes) = (std::mem::replace(&mut self.file, append_to(&path)?), self.bytes);
+        self.file.set_len(0)?;
+        self.bytes = 0;
+        let head = self.line(self.head())?;
+        if let Err(error) = self.put(&head) {
+            // The old file goes on until there is room for a new one.
+            let _ = fs::remove_file(&path);
+            (self.file, self.bytes) = (old, bytes);
+            return Err(error);
+        }
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn head(&self) -> Entry {
+        Entry::of_bridge("audit.began")
+            .fact("records_before", self.next_seq - 1)
+            .fact("chain", self.options.chain)
+    }
+
+    /// Removes the oldest files, so that with the one to come there are no more than are wanted.
+    fn prune(&self) -> io::Result<()> {
+        let segments = Segment::all(&self.directory)?;
+        let surplus = (segments.len() + 1).saturating_sub(self.options.files_max);
+        // The one that was written last stays whatever is wanted.
+        let old = segments.len().saturating_sub(1);
+        for (at, segment) in segments.iter().take(old).enumerate() {
+            let age = fs::metadata(&segment.path).and_then(|found| found.modified()).ok();
+            let age = age.and_then(|at| SystemTime::now().duration_since(at).ok());
+            let is_old = self.options.age_max.is_some_and(|max| age.is_some_and(|age| age > max));
+            if at < surplus || is_old {
+                fs::remove_file(&segment.path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(PRIVATE_FILE).open(path)
+}

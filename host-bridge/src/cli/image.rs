@@ -1,0 +1,72 @@
+//! `image`: what boxes may have as their root. None of it needs the daemon: the store has locks of
+//! its own, which hold between programs.
+
+mod import;
+mod inspect;
+mod ls;
+mod prune;
+mod pull;
+mod rm;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use super::context::Context;
+use super::exit::Exit;
+use crate::image::Images;
+use crate::image::digest::Digest;
+
+/// Digits of a digest that people need.
+const DIGITS_SHOWN: usize = 12;
+
+/// List, pull, import and remove the images that boxes can have as their root
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge image pull python:3.12-slim
+  docker save python:3.12-slim | gzip > py.tar.gz && host-bridge image import py.tar.gz
+  host-bridge image import ./layout --name team/app:2
+  host-bridge image ls
+  host-bridge run --image team/app:2 -- python3 -c 'print(1)'
+  host-bridge image rm team/app:2
+  host-bridge image prune
+
+An image is named as in a registry, NAME[:TAG][@DIGEST], or by its digest or the first 12 digits of it.")]
+pub struct Image {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Ls(ls::Ls),
+    Inspect(inspect::Inspect),
+    Import(import::Import),
+    Rm(rm::Rm),
+    Prune(prune::Prune),
+    Pull(pull::Pull),
+}
+
+impl Image {
+    pub async fn run(self, context: &Context) -> Result<Exit> {
+        context.paths.prepare()?;
+        let images = Images::open(&context.paths)?;
+        let paths = context.paths.clone();
+        if let Verb::Pull(verb) = &self.verb {
+            return verb.run(images).await;
+        }
+        // All of it waits for disks and locks.
+        let done = tokio::task::spawn_blocking(move || match self.verb {
+            Verb::Ls(verb) => verb.run(&images),
+            Verb::Inspect(verb) => verb.run(&images),
+            Verb::Import(verb) => verb.run(&images),
+            Verb::Rm(verb) => verb.run(&images, &paths),
+            Verb::Prune(verb) => verb.run(&images, &paths),
+            Verb::Pull(_) => Ok(Exit::SUCCESS),
+        });
+        done.await?
+    }
+}
+
+fn short(digest: &Digest) -> String {
+    digest.hex().chars().take(DIGITS_SHOWN).collect()
+}

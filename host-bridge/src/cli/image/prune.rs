@@ -1,0 +1,38 @@
+//! `image prune`: what nobody names or uses goes.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cli::exit::Exit;
+use crate::cli::output;
+use crate::cli::values::human_bytes;
+use crate::config::Paths;
+use crate::image::Images;
+use crate::sandbox::image_users;
+
+/// Remove images without a name that no box uses, and layers that no image has
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge image prune
+  host-bridge image prune --json | jq .bytes")]
+pub struct Prune {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Prune {
+    pub fn run(&self, images: &Images, paths: &Paths) -> Result<Exit> {
+        let pruned = images.prune(|| image_users(paths))?;
+        if self.json {
+            output::print_json(&pruned)?;
+            return Ok(Exit::SUCCESS);
+        }
+        for digest in &pruned.images {
+            output::print_line(&digest.to_string())?;
+        }
+        let (layers, blobs, bytes) = (pruned.layers, pruned.blobs, human_bytes(pruned.bytes));
+        output::note(&format!("{layers} layers and {blobs} contents of {bytes} are gone"));
+        Ok(Exit::SUCCESS)
+    }
+}

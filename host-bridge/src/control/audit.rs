@@ -1,0 +1,157 @@
+//! What the bridge does by itself, and what is asked on the control socket, as entries of the audit
+//! log.
+
+use nix::unistd::{Uid, User};
+
+use super::message::{Code, Refusal, Reply, Request};
+use crate::audit::{Audit, Door, Entry, OnFailure, Options, Outcome, Verdict, Who};
+use crate::sandbox::{Event, EventSink, Record, Registry, SandboxRef, State, Why};
+use crate::settings;
+
+/// How the log is kept, as the operator has set it.
+pub(super) fn options(set: &settings::Audit) -> Options {
+    Options {
+        reads: set.reads,
+        arguments: set.arguments,
+        chain: set.chain,
+        on_failure: if set.refuse_on_failure { OnFailure::Refuse } else { OnFailure::Continue },
+        file_bytes_max: set.file_bytes_max,
+        files_max: set.files_max,
+        age_max: set.age_max,
+    }
+}
+
+/// Tells of events, and records those that change something.
+pub(super) fn recording(events: EventSink, audit: Audit) -> EventSink {
+    std::sync::Arc::new(move |event| {
+        if let Some(entry) = of_event(event) {
+            audit.record(entry);
+        }
+        events(event);
+    })
+}
+
+fn of_event(event: &Event) -> Option<Entry> {
+    let entry = match event {
+        Event::Listening { on } => Entry::of_bridge("bridge.listening").fact("on", on.as_str()),
+        Event::Ending { running } => Entry::of_bridge("bridge.ending").fact("running", *running),
+        Event::Cleaned { id, why } => {
+            let entry = Entry::of_bridge("sandbox.cleaned").fact("why", why.as_str());
+            Entry { id: Some(id.clone()), ..entry }
+        }
+        Event::Adopted { .. } => Entry::of_bridge("sandbox.adopted"),
+        Event::Removed { .. } => Entry::of_bridge("sandbox.removed"),
+        Event::State { state: State::Stopped { why, .. }, .. } => {
+            let operation = match why {
+                Why::Expired { .. } => "sandbox.expired",
+                Why::Ended { .. } | Why::BridgeAway => "sandbox.ended",
+                _ => "sandbox.stopped",
+            };
+            Entry::of_bridge(operation).fact("why", why.to_string())
+        }
+        Event::State { state: State::Lost { reason }, .. } => {
+            let entry = Entry::of_bridge("sandbox.lost").fact("why", reason.as_str());
+            Entry { outcome: Outcome::Failed, ..entry }
+        }
+        Event::Pool(event) => Entry::of_bridge("pool").fact("what", event.to_string()),
+        Event::State { .. } | Event::Trouble { .. } => return None,
+    };
+    Some(about(entry, event.which()))
+}
+
+fn about(mut entry: Entry, which: Option<&SandboxRef>) -> Entry {
+    entry.namespace = which.map(|which| which.namespace.to_string());
+    entry.sandbox = which.map(|which| which.name.to_string());
+    entry
+}
+
+/// The user at the other end, who is us or root.
+pub(super) fn user(uid: u32) -> Who {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    Who::User { uid, name: user.map(|user| user.name) }
+}
+
+/// The entry of a request, before it is carried out; none for one that only looks, unless those are
+/// wanted.
+pub(super) fn of_request(
+    request: &Request,
+    who: &Who,
+    registry: &Registry,
+    reads: bool,
+) -> Option<Entry> {
+    let (operation, which) = match request {
+        Request::Start(spec) => ("create_sandbox", Some(spec.which())),
+        // What is done through the agent's own socket is not seen here, but that it was asked for is.
+        Request::Dial { sandbox } => ("dial_sandbox", Some(sandbox.clone())),
+        Request::Stop { sandbox, .. } => ("stop_sandbox", Some(sandbox.clone())),
+        Request::Kill { sandbox } => ("kill_sandbox", Some(sandbox.clone())),
+        Request::Remove { sandbox, .. } => ("remove_sandbox", Some(sandbox.clone())),
+        Request::Pause { sandbox } => ("pause_sandbox", Some(sandbox.clone())),
+        Request::Resume { sandbox } => ("resume_sandbox", Some(sandbox.clone())),
+        Request::Snapshot { sandbox, .. } => ("take_snapshot", Some(sandbox.clone())),
+        Request::RemoveSnapshot { .. } => ("remove_snapshot", None),
+        Request::RemoveArtifact { .. } => ("remove_artifact", None),
+        Request::Mcp(_) => ("mcp_session", None),
+        _ if !reads => return None,
+        Request::Version {} => ("version", None),
+        Request::List(_) => ("list_sandboxes", None),
+        Request::Inspect { sandbox } | Request::Work { sandbox } => {
+            ("get_sandbox", Some(sandbox.clone()))
+        }
+        Request::Snapshots {} => ("list_snapshots", None),
+        Request::Pool {} => ("get_pool", None),
+    };
+    let entry = Entry::new(who.clone(), Door::Cli, operation);
+    let mut entry = about(entry, which.as_ref());
+    match request {
+        Request::Start(spec) => {
+            entry.image.clone_from(&spec.image);
+            entry.secrets.clone_from(&spec.secrets);
+            entry.labels.clone_from(&spec.labels);
+        }
+        Request::Snapshot { name, .. } => entry = entry.fact("snapshot", name.as_str()),
+        Request::RemoveSnapshot { snapshot } => {
+            entry = entry.fact("snapshot", snapshot.to_string());
+        }
+        Request::RemoveArtifact { id } => entry = entry.fact("artifact", id.as_str()),
+        _ => {
+            let found = which.and_then(|which| registry.get(&which).ok());
+            entry = found.map_or(entry.clone(), |record| described(entry, record));
+        }
+    }
+    Some(entry)
+}
+
+fn described(entry: Entry, record: Record) -> Entry {
+    Entry {
+        id: Some(record.id.to_string()),
+        image: record.image,
+        secrets: record.secrets,
+        labels: record.labels,
+        ..entry
+    }
+}
+
+/// The same when it has been.
+pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64) -> Entry {
+    let duration_us = Some(crate::audit::now_ms().saturating_sub(began_ms).saturating_mul(1000));
+    let entry = Entry { duration_us, ..entry };
+    match reply {
+        Ok(Reply::Sandbox(record)) => described(entry, (**record).clone()),
+        Ok(_) => entry,
+        Err(refusal) => {
+            let code = serde_json::to_value(refusal.code).ok();
+            let outcome = match refusal.code {
+                Code::StartFailed | Code::SecretFailed | Code::Io | Code::Stuck => Outcome::Failed,
+                _ => Outcome::Refused,
+            };
+            let policy = match refusal.code {
+                Code::UnknownSecret | Code::SecretFailed => Some(Verdict::Secret),
+                Code::Limit => Some(Verdict::Limit),
+                _ => None,
+            };
+            let code = code.and_then(|code| code.as_str().map(str::to_owned));
+            Entry { outcome, code, policy, ..entry }
+        }
+    }
+}

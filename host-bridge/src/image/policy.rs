@@ -1,0 +1,157 @@
+//! Which images sandboxes may have: a list of names and digests, and whether a name alone will do.
+//! Pure. Whoever starts sandboxes for others asks here before it uses an image; a person at the
+//! command line is their own operator.
+
+use std::str::FromStr;
+
+use super::digest::{Digest, InvalidDigest};
+use super::reference::Reference;
+use super::store::ImageError;
+use super::store::limits::PATTERNS_MAX;
+
+/// What stands for any characters in a pattern.
+const ANY: char = '*';
+
+/// What an operator allows. Without patterns, every image that is here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    patterns: Vec<Pattern>,
+    require_digest: bool,
+}
+
+/// Whole names of images, with a star for any characters, and perhaps a digest that is the only one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    name: String,
+    digest: Option<Digest>,
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    #[error("{pattern:?} allows nothing: {source}")]
+    Digest { pattern: String, source: InvalidDigest },
+    #[error("an empty text allows nothing")]
+    Empty,
+    #[error("at most {max} patterns can be given")]
+    TooMany { max: usize },
+}
+
+impl FromStr for Pattern {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        let (name, digest) = match text.split_once('@') {
+            Some((name, digest)) => (name, Some(digest)),
+            None => (text, None),
+        };
+        let invalid = |source| PolicyError::Digest { pattern: text.to_owned(), source };
+        let digest = digest.map(|digest| digest.parse().map_err(invalid)).transpose()?;
+        if name.is_empty() {
+            return Err(PolicyError::Empty);
+        }
+        // What a person writes for a name is what it means as a name.
+        let whole = name.parse::<Reference>().ok().filter(|_| !name.contains(ANY));
+        let name = whole.map_or_else(|| name.to_owned(), |whole| whole.to_string());
+        Ok(Self { name, digest })
+    }
+}
+
+impl Policy {
+    pub fn new(patterns: &[String], require_digest: bool) -> Result<Self, PolicyError> {
+        if patterns.len() > PATTERNS_MAX {
+            return Err(PolicyError::TooMany { max: PATTERNS_MAX });
+        }
+        let patterns = patterns.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        Ok(Self { patterns, require_digest })
+    }
+
+    /// Whether an image may be used that was asked for so, has this digest, and is called so here.
+    pub fn check(&self, asked: &str, digest: &Digest, names: &[String]) -> Result<(), ImageError> {
+        let refused = |rule| Err(ImageError::NotAllowed { image: asked.to_owned(), rule });
+        if self.require_digest && !asked.contains(&digest.hex()) {
+            return refused("it has to be asked for by its digest");
+        }
+        // A name with a digest is allowed as that name, whatever it means here by now.
+        let own = asked.parse::<Reference>().ok().filter(|_| asked.contains('@'));
+        let own = own.map(|own| Reference { digest: None, ..own }.to_string());
+        let is_named = |pattern: &Pattern| {
+            pattern.name == "*" || names.iter().chain(&own).any(|name| matches(&pattern.name, name))
+        };
+        let allows = |pattern: &Pattern| match pattern.digest {
+            // Its content is what the operator has looked at.
+            Some(wanted) => wanted == *digest,
+            None => is_named(pattern),
+        };
+        if self.patterns.is_empty() || self.patterns.iter().any(allows) {
+            return Ok(());
+        }
+        refused("no pattern of image_policy.allow has it")
+    }
+}
+
+/// Whether a name is what a pattern says, where a star is any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split(ANY);
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let parts: Vec<_> = parts.collect();
+    let Some((last, between)) = parts.split_last() else { return rest.is_empty() };
+    for part in between {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(patterns: &[&str], asked: &str, name: &str) -> bool {
+        let patterns: Vec<_> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        let policy = Policy::new(&patterns, false).unwrap();
+        policy.check(asked, &Digest::of(b"x"), &[name.to_owned()]).is_ok()
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters_and_nothing_else_does() {
+        let name = "docker.io/library/python:3.12";
+        for pattern in ["*", "docker.io/library/*", "docker.io/*/python:*", "*:3.12", "python:3.12"]
+        {
+            assert!(allows(&[pattern], "python:3.12", name), "{pattern}");
+        }
+        for pattern in
+            ["docker.io/library", "python:3.1", "library/*", "*:3", "docker.io/library/p*:4"]
+        {
+            assert!(!allows(&[pattern], "python:3.12", name), "{pattern}");
+        }
+        assert!(allows(&[], "python:3.12", name));
+        assert!(!allows(&["a*aa"], "aa", "aa"), "no character counts twice");
+    }
+
+    #[test]
+    fn a_digest_in_the_list_is_that_content_by_whatever_name() {
+        let (own, other) = (Digest::of(b"x"), Digest::of(b"y"));
+        assert!(allows(
+            &[&format!("python@{own}")],
+            "anything",
+            "docker.io/library/anything:latest"
+        ));
+        assert!(!allows(
+            &[&format!("python@{other}")],
+            "python",
+            "docker.io/library/python:latest"
+        ));
+        assert!(Policy::new(&["python@sha256:1".to_owned()], false).is_err());
+    }
+
+    #[test]
+    fn a_digest_that_is_required_has_to_be_in_what_is_asked_for() {
+        let policy = Policy::new(&[], true).unwrap();
+        let digest = Digest::of(b"x");
+        let check = |asked: &str| policy.check(asked, &digest, &[]).is_ok();
+        assert!(check(&digest.to_string()) && check(&format!("python@{digest}")));
+        assert!(!check("python") && !check(&digest.hex()[..12]));
+    }
+}

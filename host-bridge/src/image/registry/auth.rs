@@ -1,0 +1,245 @@
+//! Being let in by a registry: nobody is asked for anything before the registry wants it.
+//!
+//! ```text
+//!   request ──▶ 401, Basic  ──▶ credentials ──────────────────────▶ request
+//!           └─▶ 401, Bearer ──▶ credentials ──▶ token server ──▶ token, until it expires
+//! ```
+//!
+//! Several requests of one pull may be refused at once; one of them fetches the token and the others
+//! find it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::challenge::{Challenge, parse_challenges};
+use super::credentials::find_credential;
+use super::error::{PullError, Said};
+use super::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE_DEFAULT, TOKEN_LIFE_MARGIN, TOKEN_LIFE_MAX};
+use super::options::{Options, Place};
+use super::secret::{Authorization, Credential, Secret};
+use super::transport::{Answer, Ask, Transport};
+use super::url::{Url, encode};
+
+/// What a token server is told about who asks.
+const CLIENT_ID: &str = "burrow";
+/// Of a header that may be anything, shown in an error.
+const CHARS_SHOWN_MAX: usize = 200;
+
+/// What lets the requests of one pull in at one registry.
+#[derive(Default)]
+pub struct Auth {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Looked for once.
+    credential: Sought,
+    held: Option<Held>,
+}
+
+/// Whether there are credentials for this registry.
+#[derive(Default)]
+enum Sought {
+    #[default]
+    NotYet,
+    None,
+    Found(Credential),
+}
+
+struct Held {
+    authorization: Authorization,
+    /// None for ever.
+    good_until: Option<Instant>,
+}
+
+#[derive(Deserialize)]
+struct Grant {
+    token: Option<String>,
+    access_token: Option<String>,
+    expires_in: Option<u64>,
+}
+
+impl Auth {
+    /// What the next request says, if anything.
+    pub async fn held(&self) -> Option<Authorization> {
+        let mut state = self.state.lock().await;
+        state.held.take_if(|held| held.good_until.is_some_and(|until| Instant::now() >= until));
+        state.held.as_ref().map(|held| held.authorization.clone())
+    }
+
+    /// How we are called there, for messages.
+    pub async fn user(&self) -> String {
+        match &self.state.lock().await.credential {
+            Sought::Found(credential) => credential.user(),
+            Sought::NotYet | Sought::None => "a stranger".to_owned(),
+        }
+    }
+
+    /// Whether there are credentials at all.
+    pub async fn is_anonymous(&self) -> bool {
+        !matches!(self.state.lock().await.credential, Sought::Found(_))
+    }
+
+    /// Gets what the registry wants to see, after a request with `refused` was.
+    pub async fn renew(
+        &self,
+        refusal: &Answer,
+        refused: Option<&Authorization>,
+        place: &Place,
+        options: &Options,
+        transport: &Transport,
+    ) -> Result<(), PullError> {
+        let mut state = self.state.lock().await;
+        if state.held.as_ref().is_some_and(|held| Some(&held.authorization) != refused) {
+            // Another request was refused as well, and has seen to it.
+            return Ok(());
+        }
+        state.held = None;
+        if matches!(state.credential, Sought::NotYet) {
+            let found =
+                find_credential(&options.auth_files, &place.host, &place.repository).await?;
+            state.credential = found.map_or(Sought::None, Sought::Found);
+        }
+        let credential = match &state.credential {
+            Sought::Found(credential) => Some(credential.clone()),
+            Sought::NotYet | Sought::None => None,
+        };
+        let visit = Visit { place, options, transport, credential };
+        state.held = Some(visit.held(refusal).await?);
+        Ok(())
+    }
+}
+
+/// All that one renewal needs.
+struct Visit<'a> {
+    place: &'a Place,
+    options: &'a Options,
+    transport: &'a Transport,
+    credential: Option<Credential>,
+}
+
+impl Visit<'_> {
+    fn at(&self) -> String {
+        self.place.origin.to_string()
+    }
+
+    async fn held(&self, refusal: &Answer) -> Result<Held, PullError> {
+        let headers = refusal.headers.get_all(hyper::header::WWW_AUTHENTICATE);
+        let values: Vec<&str> = headers.iter().filter_map(|value| value.to_str().ok()).collect();
+        let challenges: Vec<_> = values.iter().flat_map(|value| parse_challenges(value)).collect();
+        let is_bearer = |challenge: &&Challenge| matches!(challenge, Challenge::Bearer { .. });
+        match (challenges.iter().find(is_bearer), challenges.first(), &self.credential) {
+            (Some(Challenge::Bearer { realm, service, scope }), ..) => {
+                self.token(realm, service.as_deref(), scope.as_deref()).await
+            }
+            (_, Some(Challenge::Basic), Some(Credential::Password { user, password })) => {
+                Ok(Held { authorization: Authorization::basic(user, password), good_until: None })
+            }
+            (_, Some(Challenge::Basic), _) => {
+                let repository = self.place.repository.to_string();
+                Err(PullError::Anonymous { at: self.at(), repository })
+            }
+            _ => {
+                let challenge: String = values.join(", ").chars().take(CHARS_SHOWN_MAX).collect();
+                Err(PullError::Challenge { at: self.at(), challenge })
+            }
+        }
+    }
+
+    /// What is asked for: to read this repository. The registry's own words are taken where they ask
+    /// for no more than to read, because it may know the repository by another name; a token for
+    /// more is not for handing out.
+    fn scope(&self, told: Option<&str>) -> String {
+        let reads = |scope: &&str| {
+            scope.split(' ').all(|one| one.starts_with("repository:") && one.ends_with(":pull"))
+        };
+        let own = || format!("repository:{}:pull", self.place.repository);
+        told.filter(reads).map_or_else(own, str::to_owned)
+    }
+
+    async fn token(
+        &self,
+        realm: &str,
+        service: Option<&str>,
+        scope: Option<&str>,
+    ) -> Result<Held, PullError> {
+        let mut url = Url::parse(realm)
+            .filter(|url| self.options.may_follow(&self.place.origin, &url.origin))
+            .ok_or_else(|| PullError::Realm {
+                at: self.at(),
+                realm: realm.chars().take(CHARS_SHOWN_MAX).collect(),
+            })?;
+        let scope = self.scope(scope);
+        let asked_at = Instant::now();
+        let answer = match &self.credential {
+            Some(Credential::Identity(identity)) => {
+                let form = form(identity, service.unwrap_or_default(), &scope);
+                self.transport.send(&url, &Ask { form: Some(form), ..Ask::default() }).await?
+            }
+            other => {
+                if let Some(service) = service {
+                    url.push_query("service", service);
+                }
+                url.push_query("scope", &scope);
+                let basic = match other {
+                    Some(Credential::Password { user, password }) => {
+                        url.push_query("account", user);
+                        Some(Authorization::basic(user, password))
+                    }
+                    _ => None,
+                };
+                let ask = Ask { authorization: basic.as_ref(), ..Ask::default() };
+                self.transport.send(&url, &ask).await?
+            }
+        };
+        let status = answer.status;
+        let at = url.origin.to_string();
+        if status != 200 {
+            return Err(self.refused(at, status));
+        }
+        let what = "the token server's answer";
+        let bytes = answer.body.whole(what, TOKEN_BYTES_MAX).await?;
+        // What a parser says about it may quote the token.
+        let unclear = |why: &str| PullError::Malformed {
+            at: at.clone(),
+            what: what.to_owned(),
+            why: why.to_owned(),
+        };
+        let grant: Grant =
+            serde_json::from_slice(&bytes).map_err(|_| unclear("no JSON of a token"))?;
+        let text = grant.token.or(grant.access_token).filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| unclear("there is no token in it"))?;
+        let life = grant.expires_in.map_or(TOKEN_LIFE_DEFAULT, Duration::from_secs);
+        let life = life.clamp(TOKEN_LIFE_DEFAULT, TOKEN_LIFE_MAX).saturating_sub(TOKEN_LIFE_MARGIN);
+        let authorization = Authorization::bearer(&Secret::new(text));
+        Ok(Held { authorization, good_until: Some(asked_at + life) })
+    }
+
+    fn refused(&self, at: String, status: u16) -> PullError {
+        let repository = self.place.repository.to_string();
+        match (status, &self.credential) {
+            (401 | 403, Some(credential)) => {
+                let user = credential.user();
+                PullError::Denied { at, user, repository, said: Said::default() }
+            }
+            (401 | 403, None) => PullError::Anonymous { at, repository },
+            _ => PullError::Status { at, status, said: Said::default(), retry_after: None },
+        }
+    }
+}
+
+fn form(identity: &Secret, service: &str, scope: &str) -> String {
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("client_id", CLIENT_ID),
+        ("service", service),
+        ("scope", scope),
+        ("refresh_token", identity.reveal()),
+    ];
+    let field = |(name, value): (&str, &str)| format!("{name}={}", encode(value));
+    fields.map(field).join("&")
+}

@@ -1,0 +1,73 @@
+//! Words that nobody may read: no log, no message, no `{:?}`.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A password or a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// For the one place where it is sent.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Who somebody is to a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    Password {
+        user: String,
+        password: Secret,
+    },
+    /// What a token server gives tokens for.
+    Identity(Secret),
+}
+
+impl Credential {
+    /// Who it is, for messages.
+    pub fn user(&self) -> String {
+        match self {
+            Self::Password { user, .. } => format!("the user {user:?}"),
+            Self::Identity(_) => "the holder of this token".to_owned(),
+        }
+    }
+}
+
+/// The value of an `Authorization` header.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Authorization(Secret);
+
+impl Authorization {
+    pub fn basic(user: &str, password: &Secret) -> Self {
+        let pair = STANDARD.encode(format!("{user}:{}", password.reveal()));
+        Self(Secret(format!("Basic {pair}")))
+    }
+
+    pub fn bearer(token: &Secret) -> Self {
+        Self(Secret(format!("Bearer {}", token.reveal())))
+    }
+
+    pub fn reveal(&self) -> &str {
+        self.0.reveal()
+    }
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorization(…)")
+    }
+}

@@ -1,0 +1,180 @@
+//! Secrets by name: what a sandbox may ask for without knowing where it is kept.
+//!
+//! ```text
+//!  configuration ──▶ Secrets ──resolve(namespace, names)──▶ [(variable, Secret)] ──▶ the boot frame
+//!   (name, source,      │                                        wiped when dropped
+//!    who may use it)    └─▶ environment, file, credential, command: read at each creation
+//! ```
+//!
+//! A value lives from the moment in which its provider gave it to the moment in which the machine has
+//! it. `sandbox` asks for it, `machine` hands it over; it is in no record, no answer, no log, no
+//! argument and no event, and the errors here say what went wrong without a word of what was read.
+
+mod error;
+pub mod limits;
+mod provider;
+mod value;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use error::{ProviderError, SecretError};
+pub use value::{Secret, Wiped, wipe_text};
+
+use limits::{NAME_CHARS_MAX, SECRETS_PER_SANDBOX_MAX};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A variable of the bridge's own environment.
+    Environment(String),
+    File(PathBuf),
+    /// A credential that systemd has given to this service.
+    Credential(String),
+    /// What a program of the host prints; never through a shell.
+    Command(Vec<String>),
+}
+
+impl Source {
+    /// What kind it is, for those who may not know more.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Environment(_) => "environment",
+            Self::File(_) => "file",
+            Self::Credential(_) => "credential",
+            Self::Command(_) => "command",
+        }
+    }
+}
+
+/// Which namespaces may use a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    All,
+    These(Vec<String>),
+}
+
+impl Reach {
+    pub fn covers(&self, namespace: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(names) => names.iter().any(|name| name == namespace),
+        }
+    }
+}
+
+/// A secret as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub source: Source,
+    /// The variable that programs find it in.
+    pub variable: String,
+    pub reach: Reach,
+}
+
+/// All secrets of one bridge. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets(Arc<BTreeMap<String, Entry>>);
+
+/// What a sandbox gets: a variable of the environment with its value.
+pub type Variable = (String, Secret);
+
+impl Secrets {
+    pub fn new(entries: BTreeMap<String, Entry>) -> Self {
+        Self(Arc::new(entries))
+    }
+
+    /// The variables under which a sandbox of this namespace will find these secrets, or the first
+    /// that it may not have. Reads nothing.
+    pub fn variables(&self, namespace: &str, names: &[String]) -> Result<Vec<String>, SecretError> {
+        if names.len() > SECRETS_PER_SANDBOX_MAX {
+            return Err(SecretError::TooMany { count: names.len() });
+        }
+        let mut variables: Vec<String> = Vec::new();
+        for name in names {
+            let variable = self.entry(namespace, name)?.variable.clone();
+            if variables.contains(&variable) {
+                return Err(SecretError::Twice { variable });
+            }
+            variables.push(variable);
+        }
+        Ok(variables)
+    }
+
+    /// The values, in the order of their names. The first that cannot be had is the answer.
+    pub async fn resolve(
+        &self,
+        namespace: &str,
+        names: &[String],
+    ) -> Result<Vec<Variable>, SecretError> {
+        let mut values = Vec::with_capacity(names.len());
+        for name in names {
+            let entry = self.entry(namespace, name)?;
+            let value = provider::read(&entry.source, &self.hidden()).await;
+            let failed = |source| {
+                let kind = entry.source.kind();
+                SecretError::Provider { name: name.clone(), kind, source }
+            };
+            values.push((entry.variable.clone(), value.map_err(failed)?));
+        }
+        Ok(values)
+    }
+
+    /// One of another namespace is as unknown as one that is not there: whoever asks learns nothing
+    /// of what others have.
+    fn entry(&self, namespace: &str, name: &str) -> Result<&Entry, SecretError> {
+        let entry = self.0.get(name).filter(|entry| entry.reach.covers(namespace));
+        entry.ok_or_else(|| SecretError::Unknown {
+            name: name.chars().take(NAME_CHARS_MAX).collect(),
+            namespace: namespace.to_owned(),
+        })
+    }
+
+    /// Variables of our environment that are secrets, and not for the programs that give others.
+    fn hidden(&self) -> Vec<String> {
+        let sources = self.0.values().map(|entry| &entry.source);
+        let hidden = sources.filter_map(|source| match source {
+            Source::Environment(variable) => Some(variable.clone()),
+            _ => None,
+        });
+        hidden.collect()
+    }
+}
+
+/// Keeps this process out of core dumps and from other programs of its user, as far as the kernel
+/// lets it: a dump of a process that hands out secrets has them in it. Best effort, because a host
+/// that refuses is no reason not to serve.
+pub fn guard_process() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    // The hard limit stays: programs in sandboxes may want dumps of their own.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CORE) {
+        let _ = setrlimit(Resource::RLIMIT_CORE, 0, hard);
+    }
+    // A host that pipes dumps to a program does not heed the limit, but heeds this.
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
+/// Whether a secret may be called that: a letter, then letters, digits, `_`, `-` and `.`.
+pub fn is_name(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.len() <= NAME_CHARS_MAX
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(good)
+}
+
+/// Whether a variable of an environment may be called that.
+pub fn is_variable(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.len() <= NAME_CHARS_MAX
+        && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(good)
+}
+
+/// The variable of a secret that names none: its own name in capitals.
+pub fn usual_variable(name: &str) -> String {
+    name.to_ascii_uppercase().replace(['-', '.'], "_")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! `[secrets.NAME]`: where a secret is, and who may use it. Pure.
+
+use std::path::PathBuf;
+
+use super::limits::ENTRIES_MAX;
+use super::shown::{quote, quote_all};
+use super::value::{Given, Wrong};
+use crate::secret::{self, Entry, Reach, Source};
+use crate::similar::nearest;
+
+/// All keys of such a table.
+const KEYS: [&str; 6] = ["env", "file", "credential", "command", "as", "namespaces"];
+/// What stands for all namespaces.
+const ALL: &str = "*";
+
+/// Reads the table of one secret.
+pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
+    let (mut source, mut reach) = (None, None);
+    let mut variable = secret::usual_variable(name);
+    for (key, value) in given.table()? {
+        let inside = |wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) };
+        let read = match key.as_str() {
+            "as" => {
+                variable = read_variable(value).map_err(inside)?;
+                continue;
+            }
+            "namespaces" => {
+                reach = Some(read_reach(value).map_err(inside)?);
+                continue;
+            }
+            "env" => read_variable(value).map(Source::Environment),
+            "file" => read_path(value).map(Source::File),
+            "credential" => read_credential(value).map(Source::Credential),
+            "command" => read_command(value).map(Source::Command),
+            _ => {
+                let meant = nearest(key, KEYS);
+                return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
+            }
+        };
+        if source.replace(read.map_err(inside)?).is_some() {
+            return Err(Wrong::SecretSource);
+        }
+    }
+    let source = source.ok_or(Wrong::SecretSource)?;
+    let reach = reach.ok_or(Wrong::SecretNamespaces)?;
+    Ok(Entry { source, variable, reach })
+}
+
+/// The lines of such a table.
+pub fn show(entry: &Entry) -> Vec<String> {
+    let source = match &entry.source {
+        Source::Environment(variable) => format!("env = {}", quote(variable)),
+        Source::File(path) => format!("file = {}", quote(path.to_string_lossy())),
+        Source::Credential(name) => format!("credential = {}", quote(name)),
+        Source::Command(words) => format!("command = {}", quote_all(words)),
+    };
+    let reach = match &entry.reach {
+        Reach::All => quote(ALL),
+        Reach::These(names) => quote_all(names),
+    };
+    vec![source, format!("as = {}", quote(&entry.variable)), format!("namespaces = {reach}")]
+}
+
+fn read_variable(value: &Given) -> Result<String, Wrong> {
+    let text = value.text()?;
+    let is_good = secret::is_variable(text);
+    is_good.then(|| text.to_owned()).ok_or_else(|| Wrong::Variable(text.to_owned()))
+}
+
+fn read_path(value: &Given) -> Result<PathBuf, Wrong> {
+    let path = PathBuf::from(value.text()?);
+    if path.is_absolute() { Ok(path) } else { Err(Wrong::Path(path.display().to_string())) }
+}
+
+fn read_credential(value: &Given) -> Result<String, Wrong> {
+    let text = value.text()?;
+    let is_good = !text.is_empty() && !text.contains(['/', '\0']) && text != "." && text != "..";
+    is_good.then(|| text.to_owned()).ok_or_else(|| Wrong::Credential(text.to_owned()))
+}
+
+/// A list alone: a text would be in want of a shell.
+fn read_command(value: &Given) -> Result<Vec<String>, Wrong> {
+    let Given::List(words) = value else { return Err(Wrong::Command) };
+    let words: Vec<_> = words.iter().map(Given::text).collect::<Result<_, _>>()?;
+    let is_good = words.first().is_some_and(|program| program.starts_with('/'))
+        && words.len() <= ENTRIES_MAX
+        && !words.iter().any(|word| word.contains('\0'));
+    is_good.then(|| words.into_iter().map(str::to_owned).collect()).ok_or(Wrong::Command)
+}
+
+fn read_reach(value: &Given) -> Result<Reach, Wrong> {
+    let names = value.texts()?;
+    if names == [ALL] {
+        return Ok(Reach::All);
+    }
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match names.iter().find(|name| name.is_empty() || !name.chars().all(good)) {
+        Some(bad) => Err(Wrong::Namespace((*bad).to_owned())),
+        None => Ok(Reach::These(names.into_iter().map(str::to_owned).collect())),
+    }
+}

@@ -1,0 +1,517 @@
+//! Images as the root of sandboxes: made by hand in all their forms, and by the programs that others
+//! make theirs with.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tests::http::Client;
+use tests::server::Server;
+use tests::{Burrow, registry, skip};
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+/// What a command that works prints.
+fn said(burrow: &Burrow, arguments: &[&str]) -> String {
+    let output = burrow.run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout).trim_end().to_owned()
+}
+
+/// The message of one that does not.
+fn refused(burrow: &Burrow, arguments: &[&str]) -> String {
+    let output = burrow.run(arguments);
+    assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
+    text(&output.stderr).to_owned()
+}
+
+/// A program that needs nothing else, with the tools of a small system in it.
+fn busybox() -> Option<PathBuf> {
+    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
+    let found = found.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        skip("there is no static busybox here");
+    }
+    found
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A root with busybox, and nothing else that is not named.
+fn write_root(root: &Path, busybox: &Path, links: &[&str]) {
+    fs::create_dir_all(root.join("bin")).expect("a root");
+    fs::copy(busybox, root.join("bin/busybox")).expect("busybox");
+    for link in links {
+        symlink("busybox", root.join("bin").join(link)).expect("a link");
+    }
+}
+
+/// The archive of a directory.
+fn tar(directory: &Path, to: &Path, more: &[&str]) {
+    let mut command = Command::new("tar");
+    command.args(["--numeric-owner", "--owner=0", "--group=0"]).args(more);
+    command.arg("-C").arg(directory).arg("-cf").arg(to).arg(".");
+    assert!(command.status().expect("tar runs").success());
+}
+
+fn sha256(path: &Path) -> String {
+    let output = Command::new("sha256sum").arg(path).output().expect("sha256sum runs");
+    text(&output.stdout).split(' ').next().expect("a digest").to_owned()
+}
+
+/// What docker would save of one image: layers, the lowest first, and what it says of programs.
+fn write_saved(to: &Path, name: &str, layers: &[PathBuf], config: &Value) -> PathBuf {
+    let directory = to.join("saved");
+    fs::create_dir_all(&directory).expect("a directory");
+    let mut names = Vec::new();
+    let mut diff_ids = Vec::new();
+    for (number, layer) in layers.iter().enumerate() {
+        let name = format!("{number}.tar");
+        fs::copy(layer, directory.join(&name)).expect("a layer");
+        diff_ids.push(format!("sha256:{}", sha256(layer)));
+        names.push(name);
+    }
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let document = serde_json::json!({
+        "architecture": architecture, "os": "linux", "config": config,
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+    });
+    fs::write(directory.join("config.json"), document.to_string()).expect("a configuration");
+    let list = serde_json::json!([
+        {"Config": "config.json", "RepoTags": [name], "Layers": names}
+    ]);
+    fs::write(directory.join("manifest.json"), list.to_string()).expect("a list");
+    let archive = to.join("saved.tar");
+    tar(&directory, &archive, &[]);
+    archive
+}
+
+/// An image of busybox under `small:1`.
+fn small(burrow: &Burrow, busybox: &Path) -> String {
+    let root = burrow.scratch().join("small");
+    write_root(&root, busybox, &["sh", "cat", "ls", "id", "pwd", "env", "sleep", "touch", "stat"]);
+    fs::create_dir_all(root.join("etc")).expect("etc");
+    fs::write(root.join("etc/motd"), "from the image\n").expect("a file");
+    let root = root.display().to_string();
+    said(burrow, &["image", "import", &root, "--name", "small:1"])
+}
+
+#[test]
+fn a_directory_becomes_an_image_and_the_root_of_a_box() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::new();
+    let digest = small(&burrow, &busybox);
+    for image in ["small:1", "docker.io/library/small:1", &digest, &digest[7..19]] {
+        let script = "cat /etc/motd; touch /etc/new && ls /etc";
+        let output = said(&burrow, &["run", "--image", image, "--", "sh", "-c", script]);
+        assert!(output.starts_with("from the image\n"), "{image}: {output}");
+        assert!(output.contains("new"), "{image}: {output}");
+    }
+    // What one box wrote is not in the next.
+    let again = said(&burrow, &["run", "--image", "small:1", "--", "ls", "/etc"]);
+    assert!(!again.contains("new"), "{again}");
+}
+
+#[test]
+fn an_image_may_have_no_shell_no_users_and_no_directories() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::new();
+    let root = burrow.scratch().join("bare");
+    fs::create_dir_all(&root).expect("a root");
+    fs::copy(&busybox, root.join("cat")).expect("one program");
+    let root = root.display().to_string();
+    said(&burrow, &["image", "import", &root, "--name", "bare"]);
+    let output = said(&burrow, &["run", "--image", "bare", "--", "/cat", "/proc/self/comm"]);
+    assert_eq!(output, "cat");
+    let output =
+        said(&burrow, &["run", "--image", "bare", "-u", "7:8", "--", "/cat", "/proc/self/status"]);
+    if is_root() {
+        assert!(output.contains("Uid:\t7\t7\t7\t7"), "{output}");
+    }
+    let message = refused(&burrow, &["run", "--image", "bare"]);
+    assert!(message.contains("no command"), "{message}");
+}
+
+#[test]
+fn what_an_image_says_of_programs_holds_unless_the_person_says_otherwise() {
+    let Some(busybox) = busybox() else { return };
+    if !is_root() {
+        return skip("other users can be had by root alone");
+    }
+    let burrow = Burrow::new();
+    let (root, place) = (burrow.scratch().join("root"), burrow.scratch());
+    write_root(&root, &busybox, &["sh", "id", "pwd"]);
+    fs::create_dir_all(root.join("srv/app")).expect("a directory");
+    let layer = place.join("layer.tar");
+    tar(&root, &layer, &[]);
+    let config = serde_json::json!({
+        "Env": ["FROM_IMAGE=yes", "BOTH=image", "PATH=/bin"], "WorkingDir": "/srv/app", "User": "1000:1001",
+        "Entrypoint": ["sh", "-c"], "Cmd": ["echo $FROM_IMAGE $BOTH $(pwd) $(id -u):$(id -g)"],
+    });
+    let archive = write_saved(place, "app:2", &[layer], &config).display().to_string();
+    said(&burrow, &["image", "import", &archive]);
+    assert_eq!(said(&burrow, &["run", "--image", "app:2"]), "yes image /srv/app 1000:1001");
+    let own = [
+        "run",
+        "--image",
+        "app:2",
+        "-e",
+        "BOTH=mine",
+        "-w",
+        "/",
+        "-u",
+        "0",
+        "--",
+        "sh",
+        "-c",
+        "echo $BOTH $(pwd) $(id -u)",
+    ];
+    assert_eq!(said(&burrow, &own), "mine / 0");
+}
+
+#[test]
+fn layers_take_away_replace_and_keep_what_is_below() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::new();
+    let place = burrow.scratch();
+    let (below, above) = (place.join("below"), place.join("above"));
+    write_root(&below, &busybox, &["sh", "cat", "ls"]);
+    fs::create_dir_all(below.join("data/sub")).expect("data");
+    for (file, content) in [("data/a", "old"), ("data/b", "b"), ("data/sub/c", "c")] {
+        fs::write(below.join(file), content).expect("a file");
+    }
+    fs::create_dir_all(above.join("data/sub")).expect("data");
+    for (file, content) in
+        [("data/a", "new"), ("data/.wh.b", ""), ("data/sub/.wh..wh..opq", ""), ("data/sub/d", "d")]
+    {
+        fs::write(above.join(file), content).expect("a file");
+    }
+    fs::set_permissions(above.join("data"), fs::Permissions::from_mode(0o711)).expect("a mode");
+    let (lower, upper) = (place.join("lower.tar"), place.join("upper.tar.gz"));
+    tar(&below, &lower, &[]);
+    let plain = place.join("upper.tar");
+    tar(&above, &plain, &[]);
+    // The layers of such archives are named by what is in them.
+    fs::rename(&plain, &upper).expect("a name");
+    let archive = write_saved(place, "layers", &[lower, upper], &Value::Null).display().to_string();
+    said(&burrow, &["image", "import", &archive]);
+    let script = "cat /data/a; echo; ls /data /data/sub";
+    let output = said(&burrow, &["run", "--image", "layers", "--", "sh", "-c", script]);
+    assert_eq!(output, "new\n/data:\na\nsub\n\n/data/sub:\nd");
+}
+
+#[test]
+fn a_box_that_stays_holds_its_image_and_says_which() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::serving();
+    let digest = small(&burrow, &busybox);
+    said(&burrow, &["start", "--name", "web", "--image", "small:1"]);
+    assert_eq!(said(&burrow, &["exec", "web", "--", "cat", "/etc/motd"]), "from the image");
+    let record: Value =
+        serde_json::from_str(&said(&burrow, &["inspect", "web", "--json"])).expect("JSON");
+    let found = record.to_string();
+    assert!(found.contains(&digest) && found.contains("small:1"), "{found}");
+
+    let message = refused(&burrow, &["image", "rm", "small:1"]);
+    assert!(message.contains("in use by web"), "{message}");
+    said(&burrow, &["image", "prune"]);
+    assert_eq!(said(&burrow, &["exec", "web", "--", "cat", "/etc/motd"]), "from the image");
+
+    said(&burrow, &["stop", "web"]);
+    assert!(said(&burrow, &["image", "rm", "small:1"]).contains(&digest));
+    let left = fs::read_dir(burrow.state().join("images/layers")).expect("the store").count();
+    assert_eq!(left, 0);
+    let message = refused(&burrow, &["start", "--image", "small:1"]);
+    assert!(message.contains("small:1") && message.contains("image ls"), "{message}");
+}
+
+#[test]
+fn a_box_whose_image_has_another_user_says_that_it_runs_as_root() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::serving();
+    let root = burrow.scratch().join("root");
+    write_root(&root, &busybox, &["id"]);
+    let layer = burrow.scratch().join("layer.tar");
+    tar(&root, &layer, &[]);
+    let config = serde_json::json!({"User": "app", "WorkingDir": "bin"});
+    let archive = write_saved(burrow.scratch(), "app", &[layer], &config).display().to_string();
+    said(&burrow, &["image", "import", &archive]);
+    let record: Value =
+        serde_json::from_str(&said(&burrow, &["start", "--image", "app", "--json"])).expect("JSON");
+    assert!(record["warnings"].to_string().contains("app"), "{record}");
+    assert_eq!(record["workdir"], "/bin");
+}
+
+#[test]
+fn names_are_listed_moved_and_removed() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::new();
+    let digest = small(&burrow, &busybox);
+    let root = burrow.scratch().join("small").display().to_string();
+    said(&burrow, &["image", "import", &root, "--name", "registry.example:5000/team/x:v1"]);
+    let listed = said(&burrow, &["image", "ls"]);
+    assert!(
+        listed.contains("small:1") && listed.contains("registry.example:5000/team/x:v1"),
+        "{listed}"
+    );
+    let listed: Value =
+        serde_json::from_str(&said(&burrow, &["image", "ls", "--json"])).expect("JSON");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(listed[0]["digest"], digest.as_str());
+    assert_eq!(said(&burrow, &["image", "rm", "small:1"]), "docker.io/library/small:1");
+    let inspected = said(&burrow, &["image", "inspect", &digest]);
+    assert!(!inspected.contains("small:1"), "{inspected}");
+    assert!(refused(&burrow, &["image", "inspect", "small:1"]).contains("small:1"));
+}
+
+#[test]
+fn a_hostile_archive_is_refused_and_leaves_nothing() {
+    let burrow = Burrow::new();
+    let place = burrow.scratch();
+    let root = place.join("evil");
+    fs::create_dir_all(&root).expect("a directory");
+    fs::write(root.join("f"), "evil").expect("a file");
+    for (name, transform) in [("climb", "s,^./f,../../../f,"), ("absolute", "s,^./f,/tmp/f,")] {
+        let archive = place.join(format!("{name}.tar"));
+        tar(&root, &archive, &["-P", "--transform", transform]);
+        let archive = write_saved(place, name, &[archive], &Value::Null).display().to_string();
+        let message = refused(&burrow, &["image", "import", &archive]);
+        assert!(message.contains("path"), "{name}: {message}");
+    }
+    if is_root() {
+        nix::sys::stat::mknod(
+            &root.join("null"),
+            nix::sys::stat::SFlag::S_IFCHR,
+            nix::sys::stat::Mode::from_bits_truncate(0o666),
+            nix::sys::stat::makedev(1, 3),
+        )
+        .expect("a device");
+        let archive = place.join("device.tar");
+        tar(&root, &archive, &[]);
+        let archive = write_saved(place, "device", &[archive], &Value::Null).display().to_string();
+        let message = refused(&burrow, &["image", "import", &archive]);
+        assert!(message.contains("device"), "{message}");
+    }
+    for kind in ["layers", "roots", "known", "sha256", "partial", "imports"] {
+        let path = burrow.state().join("images").join(kind);
+        let left: Vec<_> = fs::read_dir(&path).expect(kind).flatten().collect();
+        assert!(left.is_empty(), "{kind}: {left:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing() {
+    let Some(busybox) = busybox() else { return };
+    if !is_root() {
+        return skip("only root can mount a small disk");
+    }
+    let burrow = Burrow::new();
+    let root = burrow.scratch().join("small");
+    write_root(&root, &busybox, &["sh"]);
+    fs::write(root.join("big"), vec![7; 6 << 20]).expect("a file");
+    // Too little for the content, and too little for what is unpacked of it.
+    for size in ["12m", "20m"] {
+        import_into(&burrow, &root, size);
+    }
+}
+
+/// Imports a root into a store on a disk of this size, in a mount namespace that goes with it.
+fn import_into(burrow: &Burrow, root: &Path, size: &str) {
+    let script = format!(
+        "mkdir -p {state}/images && mount -t tmpfs -o size={size} none {state}/images && \
+         {bridge} image import {root} --name small; code=$?; \
+         find {state}/images -type f -o -name '*.new' | grep -v -e lock; exit $code",
+        state = burrow.state().display(),
+        bridge = tests::bridge_path().display(),
+        root = root.display(),
+    );
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env("BURROW_STATE_DIR", burrow.state())
+        .env("BURROW_RUNTIME_DIR", burrow.runtime())
+        .output()
+        .expect("unshare runs");
+    let message = text(&output.stderr);
+    let is_full = message.contains("space") || message.contains("disk is full");
+    assert!(!output.status.success() && is_full, "{size}: {message}");
+    assert_eq!(text(&output.stdout), "", "{size}: something was left");
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+fn ran(command: &mut Command) -> Output {
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+    output
+}
+
+#[test]
+fn layouts_and_archives_of_others_are_taken() {
+    let Some(busybox) = busybox() else { return };
+    if !has("umoci") || !has("skopeo") {
+        return;
+    }
+    let burrow = Burrow::new();
+    let layout = burrow.scratch().join("layout");
+    let image = format!("{}:one", layout.display());
+    let bundle = burrow.scratch().join("bundle");
+    ran(Command::new("umoci").arg("init").arg("--layout").arg(&layout));
+    ran(Command::new("umoci").args(["new", "--image", &image]));
+    // Two layers, the upper one with a whiteout that umoci itself has made.
+    ran(Command::new("umoci").args(["unpack", "--rootless", "--image", &image]).arg(&bundle));
+    write_root(&bundle.join("rootfs"), &busybox, &["sh", "cat", "ls"]);
+    fs::write(bundle.join("rootfs/gone"), "x").expect("a file");
+    ran(Command::new("umoci").args(["repack", "--image", &image]).arg(&bundle));
+    fs::remove_dir_all(&bundle).expect("the bundle");
+    ran(Command::new("umoci").args(["unpack", "--rootless", "--image", &image]).arg(&bundle));
+    fs::remove_file(bundle.join("rootfs/gone")).expect("a file");
+    fs::write(bundle.join("rootfs/here"), "here").expect("a file");
+    ran(Command::new("umoci").args(["repack", "--image", &image]).arg(&bundle));
+    ran(Command::new("umoci").args([
+        "config",
+        "--image",
+        &image,
+        "--config.cmd",
+        "cat",
+        "--config.cmd",
+        "/here",
+    ]));
+
+    let from = format!("oci:{image}");
+    let insecure = ["--insecure-policy", "copy", "-q", &from];
+    let docker =
+        format!("docker-archive:{}:other:1", burrow.scratch().join("docker.tar").display());
+    ran(Command::new("skopeo").args(insecure).arg(&docker));
+    let archive = format!("oci-archive:{}:one", burrow.scratch().join("oci.tar").display());
+    ran(Command::new("skopeo").args(insecure).arg(&archive));
+    for (file, name) in [("layout", "first"), ("docker.tar", "other:1"), ("oci.tar", "third")] {
+        let path = burrow.scratch().join(file).display().to_string();
+        said(&burrow, &["image", "import", &path, "--name", name]);
+        assert_eq!(said(&burrow, &["run", "--image", name]), "here", "{name}");
+        let listed = said(&burrow, &["run", "--image", name, "--", "ls", "/"]);
+        assert!(!listed.contains("gone"), "{listed}");
+    }
+}
+
+#[test]
+fn an_image_of_a_registry_is_pulled_and_runs() {
+    let Some(busybox) = busybox() else { return };
+    if !registry::is_here() {
+        return;
+    }
+    let burrow = Burrow::new();
+    let (tree, layer) = (burrow.scratch().join("tree"), burrow.scratch().join("layer.tar"));
+    write_root(&tree, &busybox, &["sh", "echo"]);
+    tar(&tree, &layer, &[]);
+    let config = serde_json::json!({"Cmd": ["sh", "-c", "echo $WORD"], "Env": ["WORD=pulled"]});
+    let saved = write_saved(burrow.scratch(), "app:1", &[layer], &config);
+    let registry = registry::Registry::start("");
+    let name = format!("{}/team/app", registry.host());
+    ran(Command::new("skopeo")
+        .args(["--insecure-policy", "copy", "-q", "--dest-tls-verify=false"])
+        .arg(format!("docker-archive:{}", saved.display()))
+        .arg(format!("docker://{name}:1")));
+
+    let digest = said(&burrow, &["image", "pull", "--quiet", &format!("{name}:1")]);
+    assert_eq!(said(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
+    let pinned = format!("{name}@{digest}");
+    assert_eq!(said(&burrow, &["image", "pull", "--quiet", &pinned]), digest);
+    assert_eq!(said(&burrow, &["run", "--image", &pinned]), "pulled");
+    let unknown = refused(&burrow, &["image", "pull", &format!("{name}:2")]);
+    assert!(unknown.contains("no manifest \"2\" of team/app"), "{unknown}");
+    // What is here needs no registry.
+    drop(registry);
+    assert_eq!(said(&burrow, &["run", "--image", &format!("{name}:1")]), "pulled");
+    let away = refused(&burrow, &["image", "pull", &format!("{name}:1")]);
+    assert!(away.contains("localhost"), "{away}");
+}
+
+#[test]
+fn an_image_becomes_the_disk_of_a_virtual_machine() {
+    let Some(busybox) = busybox() else { return };
+    if !tests::machines::machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::new();
+    small(&burrow, &busybox);
+    let line = ["run", "--machine", "qemu", "--image", "small:1", "--", "sh", "-c"];
+    let script = "cat /etc/motd; id -u; touch /etc/new && ls -l /bin/sh";
+    let output = said(&burrow, &[&line[..], &[script]].concat());
+    assert!(output.starts_with("from the image\n0\n") && output.contains("busybox"), "{output}");
+    // The second machine has the same disk.
+    let disks = || {
+        let listed = fs::read_dir(burrow.state().join("images/erofs")).expect("the store");
+        listed.flatten().map(|one| fs::metadata(one.path()).expect("a disk").ino()).collect()
+    };
+    let before: Vec<u64> = disks();
+    said(&burrow, &[&line[..], &["true"]].concat());
+    assert_eq!((before.len(), disks()), (1, before));
+}
+
+#[test]
+fn the_api_lists_images_and_makes_sandboxes_of_them() {
+    let Some(busybox) = busybox() else { return };
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    assert_eq!(client.get("/v1/images").expect(200).json(), serde_json::json!({"images": []}));
+    let digest = small(&server, &busybox);
+    let listed = client.get("/v1/images").expect(200).json();
+    assert_eq!(listed["images"][0]["digest"], digest.as_str());
+    assert_eq!(listed["images"][0]["names"][0], "docker.io/library/small:1");
+    let one = format!("/v1/images/{digest}");
+    assert_eq!(client.get(&one).expect(200).json(), listed["images"][0]);
+
+    let asked = serde_json::json!({"name": "web", "image": "small:1"});
+    let made = client.post("/v1/sandboxes", &asked).expect(201).json();
+    assert_eq!(
+        (made["image"].as_str(), made["image_digest"].as_str()),
+        (Some("small:1"), Some(&*digest))
+    );
+    let asked = serde_json::json!({"argv": ["cat", "/etc/motd"]});
+    let ran = client.post("/v1/sandboxes/default/web/exec", &asked).expect(200).text();
+    assert!(ran.contains("from the image"), "{ran}");
+    assert!(client.delete(&one).expect(409).text().contains("in use by web"));
+    client.post("/v1/sandboxes/default/web/kill", &serde_json::json!({})).expect(200);
+    let _ = client.delete(&one).expect(200);
+    let _ = client.get(&one).expect(404);
+    let unknown =
+        client.post("/v1/sandboxes", &serde_json::json!({"name": "x", "image": "small:1"}));
+    assert!(unknown.text().contains("small:1"), "{}", unknown.text());
+}
+
+#[test]
+fn an_operator_decides_which_images_there_may_be() {
+    let Some(busybox) = busybox() else { return };
+    let set = ["--dev", "--set", "image_policy.allow=docker.io/library/other*,registry.example/*"];
+    let server = Server::start(&set);
+    let digest = small(&server, &busybox);
+    let client = Client::new(server.url());
+    let create = |name: &str, image: &str| {
+        client.post("/v1/sandboxes", &serde_json::json!({"name": name, "image": image}))
+    };
+    for image in ["small:1", digest.as_str()] {
+        let answer = create("refused", image);
+        assert!(
+            answer.status >= 400 && answer.text().contains("image_policy"),
+            "{}",
+            answer.text()
+        );
+        let message = refused(&server, &["start", "--image", image]);
+        assert!(message.contains("image_policy"), "{message}");
+    }
+    let root = server.scratch().join("small").display().to_string();
+    said(&server, &["image", "import", &root, "--name", "registry.example/team/x"]);
+    let _ = create("allowed", "registry.example/team/x").expect(201);
+}
