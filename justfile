@@ -30,6 +30,8 @@ _agent: _target
         # The toolchain's own linker, which folds equal functions.
         -Z unstable-options -C linker-features=+lld -C link-self-contained=+linker
         -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs
+        # Nobody looks the build up by a number, and strings that end alike are there once.
+        -C link-arg=-Wl,--build-id=none -C link-arg=-Wl,-O2
         # A call is inlined when that costs no more than this; 5 is what "z" takes, and larger.
         -C llvm-args=-inline-threshold=10
         # Panics say where they come from, not where this machine keeps its sources.

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::freeze::{self, Freezer};
 use crate::metrics::Metrics;
 use crate::pid1::reaper::Reaper;
+use crate::port::Gates;
 use crate::repl::Contexts;
 use crate::serve::Peers;
 use crate::session::Sessions;
@@ -36,6 +37,8 @@ pub struct Agent {
     pub peers: Peers,
     pub metrics: Metrics,
     pub freezer: Freezer,
+    /// Where programs find the host.
+    pub gates: Rc<Gates>,
     /// The environment of every program, under what a start adds.
     env: RefCell<Vec<(Text, Text)>>,
     /// PID 1, which is another process, has told the agent to end.
@@ -80,6 +83,7 @@ impl Agent {
         Ok(Rc::new(Self {
             metrics: Metrics::new(config.init || config.machine),
             freezer: Freezer::default(),
+            gates: Rc::default(),
             env: RefCell::new(env),
             config,
             id: Cell::new(AgentId(id)),

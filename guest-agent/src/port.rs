@@ -1,7 +1,7 @@
 //! TCP connections to ports inside the sandbox, each carried by one two-way stream.
 //!
-//! `router` calls it. It never listens, and it never resolves names: whoever wants a port knows
-//! the address.
+//! `router` calls it. It never resolves names: whoever wants a port knows the address. The other way
+//! round it takes what programs send to addresses that stand for the host: see [`gates`].
 //!
 //! ```text
 //!             ┌── Fin ─────► shut down for writing ──┐
@@ -17,6 +17,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use nix::sys::socket::{Shutdown, shutdown};
@@ -29,8 +30,11 @@ use tokio::time::timeout;
 use crate::flow::{Inlet, Outlet};
 use crate::task;
 
+mod gates;
 #[cfg(test)]
 mod tests;
+
+pub use gates::Gates;
 
 /// How long a connection may take to come about. Within a sandbox it is at once or, when the
 /// listener's queue is full, after the kernel's first repetitions.
@@ -40,20 +44,33 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// had said, before the stream is reset.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Answers when the connection stands; its bytes then flow until both directions have ended.
-pub async fn forward(ask: Forward, inlet: Inlet, outlet: Outlet) -> Result<Reply, Fault> {
+/// Answers when the connection stands, or has arrived; its bytes then flow until both directions have
+/// ended.
+pub async fn forward(
+    gates: Rc<Gates>,
+    ask: Forward,
+    inlet: Inlet,
+    outlet: Outlet,
+) -> Result<Reply, Fault> {
     let address = address(&ask)?;
-    let refuse = |error: &io::Error| refused(&format!("cannot connect to {address}"), error);
-    let connecting = timeout(CONNECT_DEADLINE, TcpStream::connect(address));
+    let connecting = async {
+        match ask.accept {
+            Some(arrival) => gates.turn(address, arrival)?.next().await,
+            None => match timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
+                Ok(connected) => connected,
+                Err(_) => Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
+            },
+        }
+    };
     let connection = tokio::select! {
-        connected = connecting => match connected {
-            Ok(connected) => connected.map_err(|error| refuse(&error))?,
-            Err(_) => return Err(refuse(&io::Error::from_raw_os_error(libc::ETIMEDOUT))),
-        },
+        connected = connecting => {
+            connected.map_err(|error| refused(&format!("cannot connect to {address}"), &error))?
+        }
         () = inlet.failed() => return Err(Fault::new(FaultCode::Gone, "the stream was closed")),
     };
-    // What the client sends in one piece must not wait for the acknowledgement of the last.
-    connection.set_nodelay(true).map_err(|error| refuse(&error))?;
+    // What is sent in one piece must not wait for the acknowledgement of the last. Where that cannot
+    // be had the connection is gone, as will show.
+    connection.set_nodelay(true).ok();
     task::spawn(async move {
         let carried = tokio::select! {
             biased;

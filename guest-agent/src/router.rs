@@ -95,7 +95,8 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::Forward(ask) => {
             let stream = ask.stream;
             let opened = both(agent, peer, id, stream);
-            let work = opened.map(|(inlet, outlet)| boxed(port::forward(ask, inlet, outlet)));
+            let gates = agent.gates.clone();
+            let work = opened.map(|opened| boxed(port::forward(gates, ask, opened.0, opened.1)));
             transfer(agent, peer, id, stream, work);
         }
         Request::Stat { path, follow } => later(peer, id, boxed(file::stat(path, follow))),

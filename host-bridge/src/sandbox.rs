@@ -56,6 +56,7 @@ pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
 pub use stored::image_users;
 
+use crate::egress::{EgressError, RuleError};
 use crate::image::ImageError;
 use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_BYTES_MAX};
 use crate::machine::MachineError;
@@ -95,6 +96,10 @@ pub enum SandboxError {
     OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
     #[error(transparent)]
     Label(#[from] InvalidLabel),
+    #[error("egress: {0}")]
+    Rule(#[from] RuleError),
+    #[error("it cannot be given what it may reach: {0}")]
+    Egress(#[from] EgressError),
     #[error("{what} cannot be had: {why}")]
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
     #[error(transparent)]

@@ -28,6 +28,7 @@ mod table;
 mod value;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub struct Settings {
     pub audit: Audit,
     pub defaults: Defaults,
     pub pool: Pool,
+    pub egress: Egress,
     pub image_policy: ImagePolicy,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
@@ -144,6 +146,21 @@ impl LogLevel {
     pub fn as_str(self) -> &'static str {
         Self::NAMES[self as usize]
     }
+}
+
+/// `[egress]`: the bounds of what sandboxes may reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// The name server that is asked; the host's own resolver when absent.
+    pub dns: Option<SocketAddr>,
+    /// Ranges of addresses.
+    pub allow_private: Vec<String>,
+    pub connections_max: usize,
+    pub connections_per_second: u32,
+    /// Zero for no limit.
+    pub bytes_per_second: u64,
+    pub bytes_max: u64,
+    pub idle: Duration,
 }
 
 /// `[audit]`: who did what.

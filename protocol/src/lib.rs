@@ -11,6 +11,7 @@ pub mod boot;
 pub mod calls;
 pub mod codec;
 pub mod data;
+pub mod egress;
 pub mod exit;
 pub mod fault;
 pub mod frame;

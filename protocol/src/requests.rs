@@ -356,7 +356,7 @@ pub struct Watch {
 
 decode_struct!(Watch: path, stream; recursive);
 
-/// Opens a two-way stream to a TCP port inside the sandbox.
+/// Opens a two-way stream to a TCP port inside the sandbox, or from what arrives at one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forward {
     pub stream: StreamId,
@@ -364,9 +364,27 @@ pub struct Forward {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     pub port: u16,
+    /// Instead of connecting, take what arrives at the address, which becomes the sandbox's own: one of
+    /// [`crate::egress::EGRESS_ADDRESS`]'s range. Whoever asks last has it, and where nobody asks any
+    /// more nobody listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept: Option<Arrival>,
 }
 
-decode_struct!(Forward: stream, port; address);
+decode_struct!(Forward: stream, port; address, accept);
+
+/// What is taken where it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrival {
+    /// The next connection.
+    Connection,
+    /// Questions for names that come as datagrams, for as long as this is asked: each is told to come as
+    /// a connection. Nothing is ever taken.
+    Question,
+}
+
+decode_enum!(Arrival: Connection, Question);
 
 /// Stops the agent and all that it runs: TERM, a grace, KILL, reap, sync, end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,6 +22,7 @@ mod encode;
 mod header;
 mod path;
 mod pax;
+mod xattr;
 
 #[cfg(test)]
 mod tests;

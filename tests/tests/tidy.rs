@@ -47,7 +47,10 @@ const AGENT: &[Imports] = &[
     // One value that all parts share, by design.
     (
         "agent",
-        &["freeze", "sys", "config", "cgroup", "metrics", "pid1", "session", "repl", "serve"],
+        &[
+            "freeze", "sys", "config", "cgroup", "metrics", "pid1", "session", "repl", "serve",
+            "port",
+        ],
     ),
     (
         "router",
@@ -80,7 +83,8 @@ const BRIDGE: &[Imports] = &[
     ("guest", &["link", "limits"]),
     ("machine", &["secret", "guest", "link", "config", "limits"]),
     ("image", &["settings", "config"]),
-    ("sandbox", &["machine", "image", "secret", "guest", "link", "config", "limits"]),
+    ("egress", &["guest"]),
+    ("sandbox", &["egress", "machine", "image", "secret", "guest", "link", "config", "limits"]),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
@@ -100,7 +104,7 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "audit", "notebook", "artifact", "store", "api", "keys", "notify", "settings",
-            "sandbox", "image", "secret", "machine", "guest", "link", "config", "limits",
+            "egress", "sandbox", "image", "secret", "machine", "guest", "link", "config", "limits",
         ],
     ),
     (

@@ -3,7 +3,7 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{BootError, Outcome, Stage};
-use crate::sys::prctl;
+use crate::sys::{prctl, seccomp};
 
 /// Capabilities that programs may have, by their numbers in `linux/capability.h`: docker's default
 /// set. What they reach is the sandbox's own: devices are void on its file systems, and its network
@@ -49,5 +49,11 @@ pub(super) fn bound_capabilities(_: &mut Stage) -> Result<Outcome, BootError> {
             break;
         }
     }
+    Ok(Outcome::Done)
+}
+
+/// The kernel is the host's too: a socket to the host's own kind must not be opened in here.
+pub(super) fn filter_calls(_: &mut Stage) -> Result<Outcome, BootError> {
+    seccomp::close_doors().map_err(BootError::call("filtering system calls"))?;
     Ok(Outcome::Done)
 }

@@ -31,4 +31,6 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "name-files", need: BestEffort, run: network::write_name_files },
     Step { name: "limits", need: BestEffort, run: privileges::raise_limits },
     Step { name: "capabilities", need: Fatal, run: privileges::bound_capabilities },
+    // A sandbox of which nobody knows what it may reach is none.
+    Step { name: "system-calls", need: Fatal, run: privileges::filter_calls },
 ];

@@ -33,12 +33,12 @@ async fn joined<T>(server: JoinHandle<T>) -> T {
 }
 
 fn ask(port: u16) -> Forward {
-    Forward { stream: StreamId(1), address: None, port }
+    Forward { stream: StreamId(1), address: None, port, accept: None }
 }
 
 async fn connect(port: u16) -> (Inlet, Download) {
     let (inlet, download) = two_way();
-    forward(ask(port), inlet.clone(), download.outlet.clone()).await.unwrap();
+    forward(Rc::default(), ask(port), inlet.clone(), download.outlet.clone()).await.unwrap();
     (inlet, download)
 }
 
@@ -192,7 +192,9 @@ fn a_server_that_is_gone_takes_the_rest_of_an_upload_for_nothing() {
 
 async fn refused(ask: Forward) -> Fault {
     let (inlet, download) = two_way();
-    forward(ask, inlet, download.outlet).await.expect_err("there is nothing to connect to")
+    forward(Rc::default(), ask, inlet, download.outlet)
+        .await
+        .expect_err("there is nothing to connect to")
 }
 
 #[test]

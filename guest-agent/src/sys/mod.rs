@@ -24,6 +24,7 @@ pub mod pty;
 pub mod ready;
 pub mod rename;
 pub mod resource;
+pub mod seccomp;
 pub mod signal;
 pub mod spawn;
 #[cfg(all(target_env = "musl", not(test)))]

@@ -1,12 +1,24 @@
 //! Network interfaces, as far as an agent without a netlink library needs them.
 //!
-//! `boot` calls it once for each interface.
+//! `boot` calls it once for each interface, and `port` for addresses that stand for the host.
 
 use std::io;
-use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::sockopt::ReuseAddr;
+use nix::sys::socket::{
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, SockaddrIn, accept4, bind, recvfrom,
+    sendto, setsockopt, socket,
+};
+use protocol::egress::{DATAGRAM_BYTES_MAX, EGRESS_ADDRESS, EGRESS_PREFIX_BITS};
+
+/// An alias of the loopback: its addresses are the sandbox's own, and lead nowhere else.
+const ALIAS: &str = "lo:0";
+const ALIAS_MASK: Ipv4Addr = Ipv4Addr::from_bits(u32::MAX << (u32::BITS - EGRESS_PREFIX_BITS));
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// Brings the loopback interface up; the kernel then gives it its addresses by itself.
 pub fn raise_loopback() -> io::Result<()> {
@@ -31,6 +43,46 @@ pub fn raise(
         Some(gateway) => interface.lead_through(gateway),
         None => Ok(()),
     }
+}
+
+/// Listens at an address of the range that stands for the host, which is the sandbox's own from then on.
+pub fn listen(at: SocketAddr, datagrams: bool) -> io::Result<OwnedFd> {
+    let SocketAddr::V4(at) = at else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
+    raise(ALIAS, EGRESS_ADDRESS, ALIAS_MASK, None)?;
+    let kind = if datagrams { SockType::Datagram } else { SockType::Stream };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Inet, kind, flags, None)?;
+    setsockopt(&socket, ReuseAddr, &true)?;
+    bind(socket.as_raw_fd(), &SockaddrIn::from(at))?;
+    if !datagrams {
+        nix::sys::socket::listen(&socket, Backlog::new(BACKLOG)?)?;
+    }
+    Ok(socket)
+}
+
+/// Takes the next connection.
+pub fn accept(listener: &impl AsRawFd) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let number = accept4(listener.as_raw_fd(), flags)?;
+    // SAFETY: the kernel has just made the descriptor and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Answers the next question for a name that came as a datagram: it is to be asked over a connection.
+pub fn turn_away(socket: &impl AsRawFd) -> io::Result<()> {
+    /// In the third byte of a message: it is an answer, and there is more than fits.
+    const ANSWER_IS_CUT: u8 = 0b1000_0010;
+    /// In the fourth: the server asks others. One that does not and knows nothing is passed over.
+    const ASKS_OTHERS: u8 = 0b1000_0000;
+    let mut bytes = [0; DATAGRAM_BYTES_MAX];
+    let (count, from) = recvfrom::<SockaddrIn>(socket.as_raw_fd(), &mut bytes)?;
+    bytes[2] |= ANSWER_IS_CUT;
+    bytes[3] |= ASKS_OTHERS;
+    if let Some(from) = from {
+        // What is lost on its way is asked again.
+        sendto(socket.as_raw_fd(), &bytes[..count], &from, MsgFlags::empty()).ok();
+    }
+    Ok(())
 }
 
 /// What the kernel is asked with, about one interface.

@@ -70,10 +70,12 @@ impl From<SandboxError> for Problem {
             },
             SandboxError::WillNotDie { .. }
             | SandboxError::Files { .. }
+            | SandboxError::Egress(_)
             | SandboxError::Draw(_) => with(Code::Internal),
             SandboxError::Stopping => with(Code::Unavailable).retry_after(BUSY_PAUSE),
             SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
+            | SandboxError::Rule(_)
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Label(_) => with(Code::Invalid),

@@ -137,6 +137,9 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     if !record.labels.is_empty() {
         facts.push(("labels", human_labels(&record.labels)));
     }
+    if !record.egress.is_empty() {
+        facts.push(("may reach", record.egress.join(", ")));
+    }
     if let Some(at_ms) = record.expires_at_ms {
         facts.push(("expires", instant::format(at_ms)));
     }

@@ -47,6 +47,10 @@ pub struct BoxArguments {
     #[arg(long, value_name = "N", value_parser = parse_cpu_millis)]
     cpus: Option<u32>,
 
+    /// What it may reach: a host, *.HOST for all below it, HOST:PORT, or public for all of the
+    /// internet; may be given several times (default: nothing)
+    #[arg(long, value_name = "HOST")]
+    egress: Vec<String>,
     /// Give it a secret of the configuration, as a variable; may be given several times
     #[arg(long = "secret", value_name = "NAME")]
     secrets: Vec<String>,
@@ -70,6 +74,7 @@ impl BoxArguments {
         spec.scratch_bytes = self.scratch;
         spec.memory_mib = self.memory;
         spec.cpu_millis = self.cpus;
+        spec.egress.clone_from(&self.egress);
         spec.secrets.clone_from(&self.secrets);
         Ok(spec)
     }
@@ -97,6 +102,7 @@ fn absolute(path: &Path) -> Result<String, CliError> {
   host-bridge start --name work                        prints the box's name
   host-bridge start --name ci/job-7 --image ./rootfs --scratch 4G -e CI=1
   host-bridge start --memory 512 --cpus 0.5 --label team=a --label ci=
+  host-bridge start --egress pypi.org --egress '*.pythonhosted.org'
   host-bridge start --secret npm-token                 a value that only the daemon knows
   host-bridge start --ttl 8h --idle 15m --keep 1d      gone by itself, and forgotten a day later
   host-bridge start --name vm --machine external --address vsock:3:1024

@@ -5,6 +5,7 @@ use nix::unistd::{Uid, User};
 
 use super::message::{Code, Refusal, Reply, Request};
 use crate::audit::{Audit, Door, Entry, OnFailure, Options, Outcome, Verdict, Who};
+use crate::egress::{self, EgressEvent, What};
 use crate::sandbox::{Event, EventSink, Record, Registry, SandboxRef, State, Why};
 use crate::settings;
 
@@ -54,9 +55,47 @@ fn of_event(event: &Event) -> Option<Entry> {
             Entry { outcome: Outcome::Failed, ..entry }
         }
         Event::Pool(event) => Entry::of_bridge("pool").fact("what", event.to_string()),
+        Event::Egress { event, .. } => of_egress(event),
         Event::State { .. } | Event::Trouble { .. } => return None,
     };
     Some(about(entry, event.which()))
+}
+
+/// A decision on what a sandbox may reach, or the end of what was allowed.
+fn of_egress(event: &EgressEvent) -> Entry {
+    let operation = match (event.what, &event.verdict) {
+        (What::Name, _) => "egress.name",
+        (What::Connection, egress::Verdict::Ended { .. }) => "egress.ended",
+        (What::Connection, _) => "egress.connection",
+    };
+    let mut entry = Entry::of_bridge(operation).fact("host", event.host.as_str());
+    entry.policy = Some(Verdict::Egress);
+    if let Some(port) = event.port {
+        entry = entry.fact("port", port);
+    }
+    if event.untold > 0 {
+        entry = entry.fact("untold", event.untold);
+    }
+    match &event.verdict {
+        egress::Verdict::Allowed { rule, address } => {
+            let entry = entry.fact("rule", rule.as_str());
+            match address {
+                Some(address) => entry.fact("address", address.to_string()),
+                None => entry,
+            }
+        }
+        egress::Verdict::Refused { why } => {
+            Entry { outcome: Outcome::Refused, ..entry.fact("why", why.as_str()) }
+        }
+        egress::Verdict::Ended { sent_bytes, received_bytes, why } => {
+            let entry =
+                entry.fact("sent_bytes", *sent_bytes).fact("received_bytes", *received_bytes);
+            match why {
+                Some(why) => entry.fact("why", why.as_str()),
+                None => entry,
+            }
+        }
+    }
 }
 
 fn about(mut entry: Entry, which: Option<&SandboxRef>) -> Entry {

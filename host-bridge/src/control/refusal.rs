@@ -49,6 +49,7 @@ impl From<SandboxError> for Refusal {
                 (Code::NotRunning, Some(hint))
             }
             SandboxError::WillNotDie { .. } => (Code::Stuck, None),
+            SandboxError::Egress(_) => (Code::StartFailed, None),
             SandboxError::Paused { which } => {
                 (Code::Paused, Some(format!("`host-bridge resume {which}` lets it go on")))
             }
@@ -74,6 +75,7 @@ impl From<SandboxError> for Refusal {
             SandboxError::SnapshotFixes { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
+            | SandboxError::Rule(_)
             | SandboxError::Workdir { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Secret(_)

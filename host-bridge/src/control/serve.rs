@@ -20,6 +20,7 @@ use super::server::Server;
 use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::audit::{Audit, AuditError};
 use crate::config::{Paths, PathsError};
+use crate::egress;
 use crate::image::{ImageError, Images, Policy, PolicyError};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
@@ -27,7 +28,7 @@ use crate::notebook::Notebooks;
 use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
 use crate::secret::{self, Secrets};
-use crate::settings::{BoxesAtEnd, Settings};
+use crate::settings::{self, BoxesAtEnd, Settings};
 use crate::store::{Store, StoreError};
 
 /// How a bridge shall serve.
@@ -91,9 +92,10 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let images = Some(Images::open(&paths)?);
     let allowed = &settings.image_policy;
     let image_policy = Policy::new(&allowed.allow, allowed.require_digest)?;
+    let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
-    let means = Means { pool, secrets, images, image_policy };
+    let means = Means { pool, secrets, images, image_policy, egress };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
@@ -141,6 +143,21 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     audit.close().await;
     drop(locks);
     Ok(())
+}
+
+/// What the operator has set for egress, as it is used.
+fn egress_settings(set: &settings::Egress) -> egress::Settings {
+    let limit = |bytes: u64| (bytes > 0).then_some(bytes);
+    egress::Settings {
+        dns: set.dns,
+        // They were looked at when they were set.
+        allow_private: set.allow_private.iter().filter_map(|text| text.parse().ok()).collect(),
+        connections_max: set.connections_max,
+        connections_per_second: set.connections_per_second,
+        bytes_per_second: limit(set.bytes_per_second),
+        bytes_max: limit(set.bytes_max),
+        idle: set.idle,
+    }
 }
 
 /// Takes as many descriptors as the host lets this process have: each connection is one, and each

@@ -142,10 +142,15 @@ async fn refusals_name_the_sandbox_and_what_to_do() {
     assert_eq!(refusal.code, Code::Invalid);
     assert!(refusal.message.contains("/nowhere/at/all"), "{refusal:?}");
     let mut spec = Spec::new("web".parse().unwrap());
-    spec.egress = vec!["example.org".to_owned()];
+    spec.secrets = vec!["TOKEN".to_owned()];
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
     assert_eq!(refusal.code, Code::Unsupported);
-    assert!(refusal.message.contains("egress") && refusal.hint.is_some(), "{refusal:?}");
+    assert!(refusal.message.contains("secrets") && refusal.hint.is_some(), "{refusal:?}");
+    let mut spec = Spec::new("web".parse().unwrap());
+    spec.egress = vec!["127.0.0.1".to_owned()];
+    let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
+    assert_eq!(refusal.code, Code::Invalid);
+    assert!(refusal.message.contains("egress"), "{refusal:?}");
 }
 
 #[test]

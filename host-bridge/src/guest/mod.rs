@@ -33,7 +33,7 @@ pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
 pub use output::{Output, Piece};
 pub use pending::Pending;
-pub use streams::FileTarget;
+pub use streams::{Awaited, FileTarget};
 pub use watcher::Watcher;
 pub use writer::{Upload, Writer, Written};
 

@@ -1,10 +1,13 @@
 //! Requests that open a stream.
 
+use std::net::Ipv4Addr;
+
 use protocol::limits::TEXT_BYTES_MAX;
 use protocol::message::{Channel, FileInfo, InputOpened, Reply, Request, Subscribed};
 use protocol::mux::Direction;
 use protocol::requests::{
-    Forward, Input, Origin, ReadFile, Role, Subscribe, TarGet, TarPut, Watch, WriteFile, WriteMode,
+    Arrival, Forward, Input, Origin, ReadFile, Role, Subscribe, TarGet, TarPut, Watch, WriteFile,
+    WriteMode,
 };
 use protocol::{SessionId, StreamId, Text};
 
@@ -30,6 +33,23 @@ impl FileTarget {
     pub fn replace(path: impl Into<Text>) -> Self {
         let mode = WriteMode::Replace {};
         Self { path: path.into(), mode, permissions: None, uid: None, gid: None, parents: false }
+    }
+}
+
+/// What will arrive in the guest. Dropping it gives up listening for it.
+#[derive(Debug)]
+pub struct Awaited {
+    writer: Writer,
+    output: Output,
+    arrived: Pending<()>,
+}
+
+impl Awaited {
+    /// Resolves when it has arrived.
+    pub async fn arrived(self) -> Result<(Writer, Output), GuestError> {
+        let Self { writer, output, arrived } = self;
+        arrived.await?;
+        Ok((writer, output))
     }
 }
 
@@ -157,12 +177,27 @@ impl Guest {
         port: u16,
     ) -> Result<(Writer, Output), GuestError> {
         check("the bytes of the address", address.as_ref().map_or(0, String::len), TEXT_BYTES_MAX)?;
-        let make = |stream| Request::Forward(Forward { stream, address, port });
+        let make = |stream| Request::Forward(Forward { stream, address, port, accept: None });
         let pick = pick!(Reply::Done {} => ());
         let (stream, pending) = self.open(Direction::Both, Begins::At(0), make, "done", pick)?;
         let halves = (self.writer(stream), self.output(stream));
         pending.await?;
         Ok(halves)
+    }
+
+    /// Asks for what arrives next at an address of the sandbox that stands for the host. The agent listens
+    /// there from now on, for as long as this is asked again each time.
+    pub fn accept_now(
+        &self,
+        address: Ipv4Addr,
+        port: u16,
+        arrival: Arrival,
+    ) -> Result<Awaited, GuestError> {
+        let (address, accept) = (Some(address.to_string()), Some(arrival));
+        let make = |stream| Request::Forward(Forward { stream, address, port, accept });
+        let pick = pick!(Reply::Done {} => ());
+        let (stream, arrived) = self.open(Direction::Both, Begins::At(0), make, "done", pick)?;
+        Ok(Awaited { writer: self.writer(stream), output: self.output(stream), arrived })
     }
 
     pub(super) async fn download(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::pool::PoolEvent;
 use super::{SandboxRef, State};
+use crate::egress::EgressEvent;
 
 /// Takes events as they happen. It must not block: the task that owns the sandbox calls it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -24,6 +25,8 @@ pub enum Event {
     Removed { which: SandboxRef },
     /// Something did not work and the bridge went on without it.
     Trouble { which: Option<SandboxRef>, what: String },
+    /// Something was decided about what a sandbox may reach.
+    Egress { which: SandboxRef, event: EgressEvent },
     /// Something happened to a machine that nobody has.
     Pool(PoolEvent),
     /// The bridge ends; so many sandboxes run on.
@@ -40,6 +43,7 @@ impl fmt::Display for Event {
             Self::Removed { which } => write!(f, "{which}: removed"),
             Self::Trouble { which: Some(which), what } => write!(f, "{which}: {what}"),
             Self::Trouble { which: None, what } => f.write_str(what),
+            Self::Egress { which, event } => write!(f, "{which}: egress: {event}"),
             Self::Pool(event) => event.fmt(f),
             Self::Ending { running } => write!(f, "ending; {running} sandboxes run on"),
         }
@@ -59,9 +63,10 @@ impl Event {
     /// The sandbox that it happens to.
     pub fn which(&self) -> Option<&SandboxRef> {
         match self {
-            Self::State { which, .. } | Self::Adopted { which } | Self::Removed { which } => {
-                Some(which)
-            }
+            Self::State { which, .. }
+            | Self::Adopted { which }
+            | Self::Removed { which }
+            | Self::Egress { which, .. } => Some(which),
             Self::Trouble { which, .. } => which.as_ref(),
             Self::Listening { .. } | Self::Cleaned { .. } | Self::Pool(_) | Self::Ending { .. } => {
                 None

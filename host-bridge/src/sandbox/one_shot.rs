@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::stored::{Held, Wanted};
 use super::{SandboxError, Spec, event, secrets};
 use crate::config::Paths;
+use crate::egress::{EgressEvent, Serving, Settings};
 use crate::guest::Guest;
 use crate::image::document::Process;
 use crate::image::store::describe_lost;
@@ -20,6 +21,8 @@ use crate::secret::Secrets;
 /// also waits until it is gone.
 pub struct OneShot {
     guest: Guest,
+    /// The way out, for as long as the sandbox lives.
+    _egress: Option<Serving>,
     // The machine goes before what it has as its root.
     alive: KillOnDrop,
     image: Option<Held>,
@@ -57,7 +60,16 @@ pub async fn one_shot_with(
         orphan.forsake();
     });
     let alive = KillOnDrop { running, machine, id, ended: false };
-    Ok(OneShot { guest, alive, image })
+    let rules = spec.rules()?;
+    let egress = if rules.is_empty() {
+        None
+    } else {
+        // Nobody keeps account of a sandbox without a name; its own log tells what was decided.
+        let sink = Arc::new(|event: EgressEvent| tracing::info!("egress: {event}"));
+        let (guest, settings) = (guest.clone(), Settings::default());
+        Some(Serving::open(guest, rules, &settings, None, sink).await?)
+    };
+    Ok(OneShot { guest, _egress: egress, alive, image })
 }
 
 impl OneShot {

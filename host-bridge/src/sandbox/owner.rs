@@ -32,6 +32,7 @@ use super::registry::Occupied;
 use super::snapshot::Draft;
 use super::stored::Held;
 use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
+use crate::egress::{self, Serving};
 use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX, SET_RIGHT_MAX};
 use crate::link::LinkError;
 use crate::machine::{BoxFuture, Directories, Machine, MachineExit, Running};
@@ -90,6 +91,7 @@ pub(super) struct Place {
     pub directories: Directories,
     pub machine: Arc<dyn Machine>,
     pub events: EventSink,
+    pub egress: Arc<egress::Settings>,
     pub presence: Arc<Presence>,
     /// Dropped with the owner: then the name is free.
     pub _occupied: Occupied,
@@ -150,6 +152,8 @@ struct Life {
     exited: BoxFuture<'static, MachineExit>,
     lost: Option<Pin<Box<dyn Future<Output = LinkError> + Send>>>,
     recorder: Option<JoinHandle<()>>,
+    /// The way out, for as long as this is kept; none where nothing may be reached.
+    egress: Option<Serving>,
     /// The question to the agent whether something is at work.
     look: Option<BoxFuture<'static, Option<Vec<ContextInfo>>>>,
     /// A pause, a resumption or a snapshot under way.
@@ -376,6 +380,7 @@ impl Owner {
     /// for us to come back for our streams.
     async fn let_go(&mut self) {
         let Some(life) = self.life.take() else { return };
+        drop(life.egress);
         self.place.presence.leave();
         if let Some(recorder) = life.recorder {
             recorder.abort();

@@ -77,6 +77,9 @@ pub struct Record {
     /// How long record and logs are kept when it has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_stopped_ms: Option<u64>,
+    /// What it may reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<String>,
     /// What was asked for and does not hold on this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -109,6 +112,7 @@ impl Record {
             idle_since_ms: None,
             idle_expires_at_ms: None,
             keep_stopped_ms: spec.keep_stopped_ms,
+            egress: spec.egress.clone(),
             warnings: Vec::new(),
         }
     }

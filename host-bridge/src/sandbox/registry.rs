@@ -27,6 +27,7 @@ use super::spec::check_lifetime;
 use super::stored::{Wanted, image_users};
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::Paths;
+use crate::egress;
 use crate::image::store::User;
 use crate::image::{Images, Policy};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
@@ -41,6 +42,8 @@ pub struct Registry(Arc<Inner>);
 pub struct Means {
     /// Machines that are kept ready for those who will ask.
     pub pool: pool::Options,
+    /// What holds for whatever sandboxes may reach.
+    pub egress: egress::Settings,
     /// What they may ask for by name.
     pub secrets: Secrets,
     /// The images of this host; opened when one is asked for, where they are not given.
@@ -56,6 +59,7 @@ impl Default for Means {
             secrets: Secrets::default(),
             images: None,
             image_policy: Policy::default(),
+            egress: egress::Settings::default(),
         }
     }
 }
@@ -68,6 +72,7 @@ struct Inner {
     machines: Machines,
     events: EventSink,
     pool: Arc<Pool>,
+    egress: Arc<egress::Settings>,
     snapshots: Snapshots,
     secrets: Secrets,
     images: Option<Images>,
@@ -176,7 +181,7 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, images, image_policy, .. } = means;
+        let Means { secrets, images, image_policy, egress, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -184,6 +189,7 @@ impl Registry {
             events,
             pool,
             snapshots,
+            egress: Arc::new(egress),
             secrets,
             images,
             image_policy,
@@ -419,6 +425,7 @@ impl Registry {
             directories: self.0.directories(&kept.record.id),
             machine: Arc::clone(self.0.machines.get(kept.record.machine)),
             events: Arc::clone(&self.0.events),
+            egress: Arc::clone(&self.0.egress),
             presence,
             _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
         };

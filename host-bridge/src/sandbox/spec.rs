@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::label::{self, Labels};
 use super::{Name, SandboxError, SandboxRef};
 use crate::config::Paths;
+use crate::egress::Rules;
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
     SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, VIRTUAL_MEMORY_BYTES_DEFAULT,
@@ -80,7 +81,7 @@ pub struct Spec {
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_stopped_ms: Option<u64>,
-    /// Host names that it may reach. None means none, which is what a process machine has.
+    /// What it may reach, as rules of [`crate::egress::Rules`]. None means nothing at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<String>,
     /// What no machine can do yet is refused with the reason, instead of being forgotten: a
@@ -186,7 +187,13 @@ impl Spec {
         check_lifetime("idle_ttl_ms", self.idle_ttl_ms)?;
         // A record may go in the moment in which its sandbox has stopped.
         check_range("keep_stopped_ms", self.keep_stopped_ms, 0, LIFETIME_MAX.as_millis() as u64)?;
-        unsupported::check(self)
+        unsupported::check(self)?;
+        self.rules().map(drop)
+    }
+
+    /// What it may reach.
+    pub(super) fn rules(&self) -> Result<Rules, SandboxError> {
+        Ok(Rules::parse(&self.egress)?)
     }
 
     /// The machine for this sandbox. Looks at the host's files, but changes none.

@@ -10,8 +10,8 @@ use super::limits::{
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, ImagePolicy, Log, LogFormat, LogLevel, Origins, Pool, Server,
-    Settings,
+    Audit, BoxesAtEnd, Defaults, Egress, ImagePolicy, Log, LogFormat, LogLevel, Origins, Pool,
+    Server, Settings,
 };
 
 /// The names that the published clients send, until there are images of their own.
@@ -72,6 +72,15 @@ impl Default for Settings {
                 age_max: Some(POOL_AGE_DEFAULT),
                 check_every: Duration::from_secs(10),
                 starts_at_once: 2,
+            },
+            egress: Egress {
+                dns: None,
+                allow_private: Vec::new(),
+                connections_max: 256,
+                connections_per_second: 50,
+                bytes_per_second: 0,
+                bytes_max: 0,
+                idle: Duration::from_secs(600),
             },
             image_policy: ImagePolicy::default(),
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),

@@ -43,6 +43,10 @@ pub enum Wrong {
     Size(String),
     #[error("{0:?} is not an address and port as in \"127.0.0.1:5555\", nor \"unix:/path\"")]
     Listen(String),
+    #[error("{0:?} is not an address and port as in \"127.0.0.1:53\"")]
+    Address(String),
+    #[error("{0:?} is not a range of addresses as in \"10.1.2.0/24\"")]
+    AddressRange(String),
     #[error("{0:?} is not an absolute path")]
     Path(String),
     #[error("{0:?} is not a host name or address, without a port, as in \"burrow.example.org\"")]

@@ -6,7 +6,8 @@
 
 use super::header::{BLOCK_BYTES, Block, Header};
 use super::path::{check_name, without_final_slashes};
-use super::pax::{Attributes, Overrides, Xattrs};
+use super::pax::{Attributes, Overrides};
+use super::xattr::Xattrs;
 use super::{DEVICE_NUMBER_MAX, Entry, FILE_BYTES_MAX, Kind, MODE_MASK, PAX_BYTES_MAX, TarError};
 use crate::limits::PATH_BYTES_MAX;
 
@@ -41,9 +42,7 @@ pub struct Decoder {
     global: Attributes,
     /// What extensions said about the next entry, once there was one.
     overrides: Option<Overrides>,
-    /// Whether extended attributes are kept; most readers have no use for them.
-    wants_xattrs: bool,
-    /// Those of the entry that came last.
+    /// The extended attributes of the entry that came last, where they are wanted.
     xattrs: Xattrs,
     /// Why reading has ended for good: after a bad byte nothing that follows can be trusted.
     failure: Option<TarError>,
@@ -84,13 +83,15 @@ impl Decoder {
     }
 
     /// A decoder that also tells the extended attributes of entries.
+    #[cfg(feature = "xattrs")]
     pub fn with_xattrs() -> Self {
-        Self { wants_xattrs: true, ..Self::default() }
+        Self { xattrs: Xattrs::wanted(), ..Self::default() }
     }
 
     /// Names and values of the extended attributes of the entry that came last, once.
+    #[cfg(feature = "xattrs")]
     pub fn take_xattrs(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        std::mem::take(&mut self.xattrs)
+        self.xattrs.take()
     }
 
     /// The next event in `input`, which is moved past what was read. `None` means that all of it
@@ -183,9 +184,10 @@ impl Decoder {
             b'L' => Extension::LongPath,
             b'K' => Extension::LongLink,
             _ => {
+                let overrides = self.overrides.take();
                 let mut overrides =
-                    self.overrides.take().unwrap_or_else(|| Overrides::new(self.global, false));
-                self.xattrs = overrides.xattrs.take().unwrap_or_default();
+                    overrides.unwrap_or_else(|| Overrides::new(self.global, self.xattrs.of_next()));
+                self.xattrs = std::mem::take(&mut overrides.xattrs);
                 let entry = read_entry(header, overrides)?;
                 let bytes_left = entry.kind.content_bytes();
                 self.state = State::Content { bytes_left, padding: padding_bytes(bytes_left) };
@@ -210,8 +212,9 @@ impl Decoder {
             return self.global.read(body);
         }
         // What is said about the next entry begins with what global headers said.
-        let (global, wants_xattrs) = (self.global, self.wants_xattrs);
-        let next = self.overrides.get_or_insert_with(|| Overrides::new(global, wants_xattrs));
+        let next = self
+            .overrides
+            .get_or_insert_with(|| Overrides::new(self.global, self.xattrs.of_next()));
         match extension {
             Extension::Pax | Extension::PaxGlobal => next.read(body)?,
             Extension::LongPath => next.path = Some(until_nul(body)),

@@ -3,8 +3,9 @@
 //! Only the encoder and the decoder of this module use it. What comes out of a body is at most two
 //! names and a few numbers, whatever was in it; and extended attributes for readers who want them.
 
+use super::TarError;
 use super::path::{check_name, without_final_slashes};
-use super::{PAX_BYTES_MAX, TarError};
+use super::xattr::Xattrs;
 
 pub(super) const PATH: &str = "path";
 pub(super) const LINK: &str = "linkpath";
@@ -16,9 +17,6 @@ pub(super) const CHARSET: &str = "hdrcharset";
 
 /// The value of [`CHARSET`] that says: names are bytes, not UTF-8.
 pub(super) const CHARSET_BINARY: &[u8] = b"BINARY";
-
-/// Keys of extended attributes begin with this, as all writers that keep any spell it.
-const XATTR_PREFIX: &[u8] = b"SCHILY.xattr.";
 
 /// Keys of sparse files begin with this; to ignore them would give files of the wrong content.
 const SPARSE_PREFIX: &[u8] = b"GNU.sparse.";
@@ -67,31 +65,12 @@ pub(super) struct Overrides {
     pub(super) link: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
     pub(super) attributes: Attributes,
-    /// Names and values of extended attributes, where somebody wants them.
-    pub(super) xattrs: Option<Xattrs>,
+    pub(super) xattrs: Xattrs,
 }
 
-/// Extended attributes of one entry, in the order in which they were said.
-pub(super) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
-
 impl Overrides {
-    pub(super) fn new(attributes: Attributes, wants_xattrs: bool) -> Self {
-        let xattrs = wants_xattrs.then(Vec::new);
+    pub(super) fn new(attributes: Attributes, xattrs: Xattrs) -> Self {
         Self { attributes, xattrs, ..Self::default() }
-    }
-
-    /// Keeps an extended attribute, if anybody wants it; a second word on one replaces the first.
-    /// Headers may follow each other without end, so the bound is on what they say together.
-    fn set_xattr(&mut self, name: &[u8], value: &[u8]) -> Result<(), TarError> {
-        let Some(xattrs) = &mut self.xattrs else { return Ok(()) };
-        xattrs.retain(|(known, _)| known != name);
-        xattrs.push((name.to_vec(), value.to_vec()));
-        let bytes: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if bytes > PAX_BYTES_MAX {
-            let (field, bytes) = ("extended attributes", bytes as u64);
-            return Err(TarError::TooLong { field, bytes, limit: PAX_BYTES_MAX });
-        }
-        Ok(())
     }
 
     pub(super) fn read(&mut self, body: &[u8]) -> Result<(), TarError> {
@@ -101,10 +80,10 @@ impl Overrides {
                 Ok(PATH) => self.path = unless_empty(value, |value| parse_name(PATH, value))?,
                 Ok(LINK) => self.link = unless_empty(value, |value| parse_name(LINK, value))?,
                 Ok(SIZE) => self.size = unless_empty(value, parse_size)?,
-                _ if key.starts_with(XATTR_PREFIX) => {
-                    self.set_xattr(&key[XATTR_PREFIX.len()..], value)?;
+                _ => {
+                    self.attributes.set(key, value)?;
+                    self.xattrs.read(key, value)?;
                 }
-                _ => self.attributes.set(key, value)?,
             }
             Ok(())
         })

@@ -5,6 +5,8 @@ mod paths;
 mod peers;
 mod properties;
 mod refusals;
+#[cfg(feature = "xattrs")]
+mod xattrs;
 
 use super::header::{BLOCK_BYTES, Block, seal};
 use super::{

@@ -316,6 +316,7 @@ pub fn requests() -> Vec<Request> {
             stream: stream(),
             address: Some(text()),
             port: u16::MAX,
+            accept: Some(ask::Arrival::Connection),
         }),
         Request::OpenContext(_) => Request::OpenContext(repl::open_context()),
         Request::Contexts {} => Request::Contexts {},

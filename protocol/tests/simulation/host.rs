@@ -390,7 +390,7 @@ impl Host {
                 let down = &forward.down;
                 let reader = Some(Reader::new(down.key, 0, down.patience, false));
                 self.open(stream, Direction::Both, 0, Flow::new(down, writer, reader));
-                let request = Forward { stream, address: None, port: index as u16 };
+                let request = Forward { stream, address: None, port: index as u16, accept: None };
                 self.ask(Request::Forward(request), Some(stream), Asked::Forward);
             }
             Wish::Stat(number) => {

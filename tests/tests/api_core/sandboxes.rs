@@ -107,7 +107,6 @@ fn what_cannot_be_had_is_refused_with_what_to_do_instead() {
     let server = Server::dev();
     let client = Client::new(server.url());
     for (field, value, code, word) in [
-        ("egress", json!(["example.org"]), "unsupported", "egress"),
         ("workspace", json!("/srv/project"), "unsupported", "workspace"),
         ("secrets", json!(["GITHUB_TOKEN"]), "unknown_secret", "GITHUB_TOKEN"),
         ("machine", json!("external"), "unsupported", "machine"),
@@ -120,6 +119,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do_instead() {
         assert!(refused["hint"].as_str().is_some_and(|hint| hint.len() > 10), "{refused}");
     }
     for (field, value) in [
+        ("egress", json!(["127.0.0.1"])),
         ("memory_mib", json!(0)),
         ("memory_mib", json!(-1)),
         ("cpus", json!(2000)),

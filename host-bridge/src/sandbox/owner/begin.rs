@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Ahead, Life, Owner, Reply};
 use crate::config::make_private_directory;
+use crate::egress::{EgressSink, Rules, Serving};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::{Adoption, Directories, MachineSpec, Running};
 use crate::sandbox::log::{Writer, log_directory};
@@ -54,13 +55,20 @@ impl Owner {
         self.open_log();
         self.know(&running);
         self.kept.record.warnings.extend(warnings);
+        let egress = match self.open_egress(&running).await {
+            Ok(egress) => egress,
+            Err(error) => {
+                running.kill();
+                return Err(error);
+            }
+        };
         self.kept.record.state = State::Running;
         if let Err(source) = self.kept.save(&state).await {
             running.kill();
             return Err(SandboxError::Files { action: "write", path: state, source });
         }
         pool::record::forget(&state);
-        self.enliven(running);
+        self.enliven(running, egress);
         self.show(self.kept.record.which(), State::Running);
         Ok(())
     }
@@ -84,7 +92,15 @@ impl Owner {
         }
         let running = self.place.machine.start(spec).await?;
         self.know(&running);
-        self.enliven(running);
+        let egress = match self.open_egress(&running).await {
+            Ok(egress) => egress,
+            Err(error) => {
+                running.kill();
+                running.exited().await;
+                return Err(error);
+            }
+        };
+        self.enliven(running, egress);
         self.enter(State::Running).await;
         Ok(())
     }
@@ -128,7 +144,8 @@ impl Owner {
                 match self.place.machine.adopt(id, kept, trace).await {
                     Adoption::Alive(running) => {
                         self.trace(&running);
-                        self.enliven(running);
+                        let egress = self.reopen_egress(&running);
+                        self.enliven(running, egress);
                         (self.place.events)(&Event::Adopted { which });
                         self.resume(&before).await;
                     }
@@ -170,8 +187,51 @@ impl Owner {
         self.kept.record.address = self.kept.trace.address.clone();
     }
 
+    /// Gives a new machine the way to what it may reach. Without rules there is none at all.
+    async fn open_egress(
+        &mut self,
+        running: &Arc<dyn Running>,
+    ) -> Result<Option<Serving>, SandboxError> {
+        let rules = Rules::parse(&self.kept.record.egress)?;
+        let Some(guest) = running.guest().filter(|_| !rules.is_empty()) else { return Ok(None) };
+        let directory = &self.place.directories.state;
+        let sink = self.egress_sink();
+        let opened = Serving::open(guest, rules, &self.place.egress, Some(directory), sink).await;
+        Ok(Some(opened?))
+    }
+
+    /// The same for a machine that an earlier bridge had. It lives without, if that cannot be: then it
+    /// reaches nothing.
+    pub(super) fn reopen_egress(&self, running: &Arc<dyn Running>) -> Option<Serving> {
+        let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+        let trouble = move |what: String| {
+            events(&Event::Trouble {
+                which: Some(which),
+                what: format!("it reaches nothing: {what}"),
+            });
+        };
+        let rules = match Rules::parse(&self.kept.record.egress) {
+            Ok(rules) => rules,
+            Err(error) => {
+                trouble(error.to_string());
+                return None;
+            }
+        };
+        let guest = running.guest().filter(|_| !rules.is_empty())?;
+        let (settings, sink) = (Arc::clone(&self.place.egress), self.egress_sink());
+        let directory = self.place.directories.state.clone();
+        let opening =
+            async move { Serving::open(guest, rules, &settings, Some(&directory), sink).await };
+        Some(Serving::later(opening, move |error| trouble(error.to_string())))
+    }
+
+    fn egress_sink(&self) -> EgressSink {
+        let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+        Arc::new(move |event| events(&Event::Egress { which: which.clone(), event }))
+    }
+
     /// Begins to watch and to record a machine that lives.
-    pub(super) fn enliven(&mut self, running: Arc<dyn Running>) {
+    pub(super) fn enliven(&mut self, running: Arc<dyn Running>, egress: Option<Serving>) {
         let guest = running.guest();
         self.place.presence.open(guest.clone());
         self.expire_as_recorded();
@@ -182,7 +242,8 @@ impl Owner {
         });
         let exited = running.exited();
         let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
-        self.life = Some(Life { running, exited, lost, recorder, look: None, errand: None });
+        self.life =
+            Some(Life { running, exited, lost, recorder, egress, look: None, errand: None });
     }
 
     fn open_log(&mut self) {

@@ -138,7 +138,8 @@ impl Owner {
         let unknown = unknown.map(|life| Arc::clone(&life.running));
         if let Some(running) = unknown {
             // The bridge that paused it is no more: its agent is met only now.
-            self.enliven(running);
+            let egress = self.reopen_egress(&running);
+            self.enliven(running, egress);
         } else {
             self.place.presence.touch();
             self.expire_as_recorded();

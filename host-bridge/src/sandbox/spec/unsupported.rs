@@ -32,11 +32,6 @@ const PORTS: Missing = Missing {
     why: "a sandbox's ports are not published on the host",
     hint: "`host-bridge port-forward` or the ports of the API reach them",
 };
-const EGRESS: Missing = Missing {
-    what: "egress",
-    why: "a sandbox has a loopback interface and no other network, so nothing can be reached",
-    hint: "leave it out: then the sandbox reaches nothing, which is what it will do",
-};
 const EGRESS_ELSEWHERE: Missing = Missing {
     what: "egress",
     why: "the network of an external machine is up to whoever runs it",
@@ -60,7 +55,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
         (spec.workspace.is_some(), WORKSPACE),
         (!spec.volumes.is_empty(), VOLUMES),
         (!spec.ports.is_empty(), PORTS),
-        (!spec.egress.is_empty(), if elsewhere { EGRESS_ELSEWHERE } else { EGRESS }),
+        (elsewhere && !spec.egress.is_empty(), EGRESS_ELSEWHERE),
         (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
         (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
         (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
@@ -84,7 +79,6 @@ mod tests {
             (r#""volumes":["/a:/b"]"#, "volumes"),
             (r#""machine":"external","secrets":["TOKEN"]"#, "secrets"),
             (r#""ports":["80:80"]"#, "ports"),
-            (r#""egress":["public"]"#, "egress"),
             (r#""machine":"external","egress":["example.org"]"#, "egress"),
             (r#""machine":"external","memory_mib":512"#, "memory_mib"),
             (r#""machine":"external","cpu_millis":0"#, "cpus"),

@@ -419,6 +419,9 @@ impl Draw<'_> {
                 stream: self.stream(),
                 address: self.maybe(Self::string),
                 port: self.number() as u16,
+                accept: self.maybe(|draw| {
+                    if draw.yes() { ask::Arrival::Connection } else { ask::Arrival::Question }
+                }),
             }),
             20..30 => self.context_request_number(number - 20),
             30 => Request::Metrics(self.ask_metrics()),

@@ -1,0 +1,219 @@
+//! What a sandbox may reach of the internet, and the way there.
+//!
+//! ```text
+//!  guest: a name ──▶ resolver ──allowed──▶ an address of a range that leads nowhere, and listeners there
+//!         a connection to it ──▶ which name? ─▶ first bytes ─▶ addresses ─▶ the host's connection
+//!                                     │              │             │
+//!                                     └── refused ◀──┴─────────────┘   each decision is told
+//! ```
+//!
+//! There is no network in the guest. Its agent only hands over what is sent to the addresses that are
+//! asked for here; every decision is made on this side, from what the operator and the creator of the
+//! sandbox have said. `sandbox` begins it for each sandbox that has rules. It knows nothing of
+//! machines, and keeps one file: which address stands for which name.
+
+mod address;
+mod carry;
+mod connect;
+mod connection;
+mod dns;
+mod event;
+mod gates;
+mod hello;
+mod host;
+mod http;
+mod limits;
+mod lookup;
+mod meter;
+mod names;
+mod proxy;
+mod resolver;
+mod rule;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::egress::EGRESS_ADDRESS;
+use protocol::requests::Arrival;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+pub use address::{NotARange, Range};
+pub use event::{EgressEvent, EgressSink, Verdict, What};
+pub use host::Host;
+pub use limits::{
+    CONNECTIONS_DEFAULT, CONNECTIONS_MAX, CONNECTIONS_PER_SECOND_DEFAULT, IDLE_DEFAULT,
+};
+pub use rule::{RuleError, Rules};
+
+use crate::guest::{FileTarget, Guest, GuestError};
+use gates::{Gate, Gates};
+use lookup::Lookup;
+use meter::{Bucket, Meter};
+use names::Names;
+
+/// Where programs look for a name server.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const NAME_SERVER_PORT: u16 = 53;
+/// Where programs that are told so find a proxy.
+const PROXY_PORT: u16 = 3128;
+
+/// What the operator allows to every sandbox that has rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The name server that is asked; the host's own resolver when absent.
+    pub dns: Option<SocketAddr>,
+    /// Addresses that may be reached although they are not of the internet.
+    pub allow_private: Vec<Range>,
+    /// Connections of one sandbox at once.
+    pub connections_max: usize,
+    pub connections_per_second: u32,
+    /// Bytes of one sandbox, both ways together.
+    pub bytes_per_second: Option<u64>,
+    pub bytes_max: Option<u64>,
+    /// A connection on which nothing moves for so long is ended.
+    pub idle: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            dns: None,
+            allow_private: Vec::new(),
+            connections_max: CONNECTIONS_DEFAULT,
+            connections_per_second: CONNECTIONS_PER_SECOND_DEFAULT,
+            bytes_per_second: None,
+            bytes_max: None,
+            idle: IDLE_DEFAULT,
+        }
+    }
+}
+
+/// Why a sandbox cannot be given what it may reach.
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    #[error("its agent has not made the way out: {0}")]
+    Guest(#[from] GuestError),
+    #[error("the names that it had could not be read: {0}")]
+    Names(io::Error),
+}
+
+/// What all of one sandbox's connections share.
+struct Shared {
+    guest: Guest,
+    rules: Rules,
+    allow_private: Vec<Range>,
+    idle: Duration,
+    lookup: Lookup,
+    names: Mutex<Names>,
+    teller: event::Teller,
+    meter: Arc<Meter>,
+    places: Arc<tokio::sync::Semaphore>,
+    rate: Bucket,
+    askers: Arc<tokio::sync::Semaphore>,
+    questions: Bucket,
+    gates: Gates,
+}
+
+/// Egress that is served for as long as this is kept.
+#[derive(Debug)]
+pub struct Serving {
+    gates: Gates,
+    opening: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(opening) = &self.opening {
+            opening.abort();
+        }
+        self.gates.close();
+    }
+}
+
+impl Serving {
+    /// Makes the way out in the guest, and serves it. Names that the sandbox has had are read from
+    /// `directory`, and kept there.
+    pub async fn open(
+        guest: Guest,
+        rules: Rules,
+        settings: &Settings,
+        directory: Option<&Path>,
+        sink: EgressSink,
+    ) -> Result<Self, EgressError> {
+        let names_max = limits::GATES_MAX / rules.ports_max();
+        let names = Names::open(directory, names_max).await.map_err(EgressError::Names)?;
+        let per_second = f64::from(settings.connections_per_second);
+        let (questions, burst) = (limits::QUESTIONS_PER_SECOND, limits::QUESTIONS_BURST);
+        let shared = Shared {
+            guest,
+            rules,
+            allow_private: settings.allow_private.clone(),
+            idle: settings.idle,
+            lookup: Lookup::new(settings.dns),
+            names: Mutex::new(names),
+            teller: event::Teller::new(sink),
+            meter: Arc::new(Meter::new(settings.bytes_per_second, settings.bytes_max)),
+            places: Arc::new(tokio::sync::Semaphore::new(settings.connections_max)),
+            rate: Bucket::new(per_second, per_second * f64::from(limits::BURST_SECONDS)),
+            askers: Arc::new(tokio::sync::Semaphore::new(limits::ASKERS_MAX)),
+            questions: Bucket::new(questions.into(), burst.into()),
+            gates: Gates::default(),
+        };
+        let shared = Arc::new(shared);
+        let doors = [
+            (NAME_SERVER_PORT, Arrival::Question),
+            (NAME_SERVER_PORT, Arrival::Connection),
+            (PROXY_PORT, Arrival::Connection),
+        ];
+        for (port, arrival) in doors {
+            gates::open(&shared, Gate { address: EGRESS_ADDRESS, port, arrival })?;
+        }
+        let known = shared.names.lock().await.all();
+        for host in known {
+            // One that cannot be had again is made anew when it is asked for.
+            let _ = shared.address_of(&host).await;
+        }
+        shared.write_resolv_conf().await?;
+        Ok(Serving { gates: shared.gates.clone(), opening: None })
+    }
+}
+
+impl Serving {
+    /// Does so beside everything else, and tells what goes wrong.
+    pub fn later(
+        opening: impl Future<Output = Result<Self, EgressError>> + Send + 'static,
+        trouble: impl FnOnce(EgressError) + Send + 'static,
+    ) -> Self {
+        let gates = Gates::default();
+        let kept = gates.clone();
+        let opening = tokio::spawn(async move {
+            match opening.await {
+                // It goes on until this task is ended.
+                Ok(_serving) => kept.closed().await,
+                Err(error) => trouble(error),
+            }
+        });
+        Self { gates, opening: Some(opening) }
+    }
+}
+
+impl Shared {
+    async fn write_resolv_conf(&self) -> Result<(), GuestError> {
+        let text = format!(
+            "# The host answers for the names that this sandbox may reach.\n\
+             nameserver {EGRESS_ADDRESS}\noptions use-vc timeout:15 attempts:1\n"
+        );
+        let mut upload = self.guest.write_file(FileTarget {
+            permissions: Some(0o644),
+            parents: true,
+            ..FileTarget::replace(RESOLV_CONF)
+        })?;
+        upload.write(text.as_bytes()).await?;
+        upload.finish().await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Which addresses are of the internet, and which lead to somebody's own network. Pure.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A range of addresses, as in `10.1.2.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    address: IpAddr,
+    bits: u8,
+}
+
+/// A text that is no range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a range of addresses as in 10.1.2.0/24 or fd00::/8")]
+pub struct NotARange;
+
+impl Range {
+    const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
+        Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
+    }
+
+    const fn v6(a: u16, b: u16, bits: u8) -> Self {
+        Self { address: IpAddr::V6(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0)), bits }
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differs = own.to_bits() ^ other.to_bits();
+                differs.leading_zeros() >= u32::from(self.bits)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differs = own.to_bits() ^ other.to_bits();
+                differs.leading_zeros() >= u32::from(self.bits)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Range {
+    type Err = NotARange;
+
+    fn from_str(text: &str) -> Result<Self, NotARange> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NotARange)?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(bits_max), |bits| bits.parse().map_err(|_| NotARange))?;
+        if bits > bits_max {
+            return Err(NotARange);
+        }
+        Ok(Self { address, bits })
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// Addresses of the first kind that are not the internet's, and what they are. The registry of the
+/// IANA has them; where clouds answer their machines is added.
+const V4: &[(Range, &str)] = &[
+    (Range::v4(0, 0, 0, 0, 8), "this network"),
+    (Range::v4(10, 0, 0, 0, 8), "private"),
+    (Range::v4(100, 64, 0, 0, 10), "a carrier's own"),
+    (Range::v4(127, 0, 0, 0, 8), "loopback"),
+    (Range::v4(169, 254, 0, 0, 16), "link-local, where clouds keep their metadata"),
+    (Range::v4(168, 63, 129, 16, 32), "a cloud's own service"),
+    (Range::v4(172, 16, 0, 0, 12), "private"),
+    (Range::v4(192, 0, 0, 0, 24), "reserved"),
+    (Range::v4(192, 0, 2, 0, 24), "for documentation"),
+    (Range::v4(192, 88, 99, 0, 24), "a relay's"),
+    (Range::v4(192, 168, 0, 0, 16), "private"),
+    (Range::v4(198, 18, 0, 0, 15), "for measurements"),
+    (Range::v4(198, 51, 100, 0, 24), "for documentation"),
+    (Range::v4(203, 0, 113, 0, 24), "for documentation"),
+    (Range::v4(224, 0, 0, 0, 4), "multicast"),
+    (Range::v4(240, 0, 0, 0, 4), "reserved"),
+];
+
+/// All that the second kind has given to the internet so far.
+const V6_GLOBAL: Range = Range::v6(0x2000, 0, 3);
+
+/// What of it is not.
+const V6: &[(Range, &str)] = &[
+    // Tunnels that carry an address of the first kind within, and more of that sort.
+    (Range::v6(0x2001, 0, 23), "reserved or a tunnel's"),
+    (Range::v6(0x2001, 0x0db8, 32), "for documentation"),
+    (Range::v6(0x2002, 0, 16), "a tunnel's"),
+    (Range::v6(0x3fff, 0, 20), "for documentation"),
+];
+
+/// What an address is that is not the internet's; `None` for one that is.
+pub fn special(address: IpAddr) -> Option<&'static str> {
+    let within = |ranges: &[(Range, &'static str)]| {
+        ranges.iter().find(|(range, _)| range.contains(address)).map(|(_, what)| *what)
+    };
+    match address {
+        IpAddr::V4(_) => within(V4),
+        IpAddr::V6(_) if !V6_GLOBAL.contains(address) => {
+            Some("loopback, link-local, private, reserved or another form of an IPv4 address")
+        }
+        IpAddr::V6(_) => within(V6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_internet_are_not_special() {
+        for text in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "93.184.216.34",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.17.255.255",
+            "198.20.0.0",
+            "223.255.255.255",
+            "2606:4700:4700::1111",
+            "2a00:1450:4001:81b::200e",
+            "2001:4860:4860::8888",
+        ] {
+            assert_eq!(special(text.parse().unwrap()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_other_address_is_in_whatever_form() {
+        for text in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.100.100.200",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "168.63.129.16",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.192",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.9",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::7f00:1",
+            "::ffff:127.0.0.1",
+            "::ffff:8.8.8.8",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:0:4136:e378::1",
+            "2001:db8::1",
+            "2002:7f00:1::1",
+            "3fff::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+            "5f00::1",
+        ] {
+            assert!(special(text.parse().unwrap()).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_has_its_own_kind_of_addresses_alone() {
+        let range: Range = "10.1.2.0/24".parse().unwrap();
+        assert!(range.contains("10.1.2.255".parse().unwrap()));
+        assert!(!range.contains("10.1.3.0".parse().unwrap()));
+        assert!(!range.contains("::ffff:10.1.2.3".parse().unwrap()), "it is another form");
+        let all: Range = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains("255.1.1.1".parse().unwrap()));
+        assert!("fd00::/8".parse::<Range>().unwrap().contains("fd12::1".parse().unwrap()));
+        assert_eq!("127.0.0.1".parse::<Range>().unwrap().to_string(), "127.0.0.1/32");
+        for text in ["", "10.0.0.0/33", "10/8", "10.0.0.0/", "::/129", "a.org", "1.2.3.4/-1"] {
+            assert_eq!(text.parse::<Range>(), Err(NotARange), "{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! One connection of the guest to an address that stands for a name: whether it may be, and what it
+//! must be.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::carry::{Broken, Plan, Stream, Tally, carry};
+use super::connect::{ConnectError, connect, permitted};
+use super::event::{Verdict, What};
+use super::hello::{self, Hello};
+use super::host::Host;
+use super::http::{Requests, Wrong, is_request};
+use super::limits::FIRST_BYTES_DEADLINE;
+use super::rule::WEB_PORTS;
+
+/// What a TLS client is told that means another host: fatal, and no such name.
+const NO_SUCH_HOST: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// Why a connection is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("no rule allows it")]
+    NoRule,
+    #[error("it greets {named}, and its address is that of {host}")]
+    AnotherHost { named: Host, host: Host },
+    #[error("its greeting names no host")]
+    Nameless,
+    #[error("{0}")]
+    Greeting(&'static str),
+    #[error("{0}")]
+    Request(#[from] Wrong),
+    #[error("it is neither TLS nor HTTP/1, which are all that may go to this port")]
+    Unknown,
+    #[error("it has said nothing in time")]
+    Silent,
+    #[error("it has ended before it was known what it is")]
+    Ended,
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, stream: Stream) {
+    let host = shared.names.lock().await.host(address);
+    match host {
+        Some(host) => lead(shared, &host, port, stream).await,
+        None => {
+            let why = "its address stands for no name";
+            shared.teller.refuse(What::Connection, &address.to_string(), Some(port), why);
+        }
+    }
+}
+
+/// Leads a stream of the guest to a host, if that may be.
+pub(super) async fn lead(shared: &Arc<Shared>, host: &Host, port: u16, mut stream: Stream) {
+    let looked = look(shared, host, port, &mut stream).await;
+    let reached = match looked {
+        Ok(plan) => reach(shared, host, port).await.map(|way| (plan, way)),
+        Err(refused) => Err(refused),
+    };
+    match reached {
+        Ok((plan, way)) => run(shared, host, port, stream, plan, way).await,
+        Err(refused) => refuse(shared, host, port, stream, &refused).await,
+    }
+}
+
+async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused: &Refused) {
+    shared.teller.refuse(What::Connection, host.as_str(), Some(port), refused);
+    match refused {
+        Refused::Request(_) => stream.part(&told(403, "Forbidden", refused)).await,
+        Refused::AnotherHost { .. } | Refused::Nameless => stream.part(&NO_SUCH_HOST).await,
+        // It is reset.
+        _ => {}
+    }
+}
+
+/// An answer of HTTP for a client whose request goes nowhere.
+pub(super) fn told(status: u16, phrase: &str, why: &dyn std::fmt::Display) -> Vec<u8> {
+    let body = format!("The sandbox's host does not carry this: {why}.\n");
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} {phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// Looks at the first bytes, where it matters whom they mean. At the other ports it does not: a rule
+/// names them, and a server there may be the first to speak.
+async fn look(
+    shared: &Shared,
+    host: &Host,
+    port: u16,
+    stream: &mut Stream,
+) -> Result<Plan, Refused> {
+    shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+    if !WEB_PORTS.contains(&port) {
+        return Ok(Plan::default());
+    }
+    timeout(FIRST_BYTES_DEADLINE, look_into(host, port, stream))
+        .await
+        .unwrap_or(Err(Refused::Silent))
+}
+
+async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, Refused> {
+    loop {
+        match hello::read(stream.held()) {
+            Hello::More => {}
+            Hello::Names(named) if named == *host => {
+                return Ok(Plan { first: stream.take_held(), requests: None });
+            }
+            Hello::Names(named) => {
+                return Err(Refused::AnotherHost { named, host: host.clone() });
+            }
+            Hello::Nameless => return Err(Refused::Nameless),
+            Hello::Bad(why) => return Err(Refused::Greeting(why)),
+            Hello::Other => match is_request(stream.held()) {
+                Some(true) => break,
+                Some(false) => return Err(Refused::Unknown),
+                None => {}
+            },
+        }
+        if !stream.fill().await? {
+            return Err(Refused::Ended);
+        }
+    }
+    let (mut requests, mut first) = (Requests::new(host.clone(), port), Vec::new());
+    loop {
+        requests.push(&stream.take_held(), &mut first)?;
+        if !first.is_empty() {
+            return Ok(Plan { first, requests: Some(requests) });
+        }
+        if !stream.fill().await? {
+            return Err(Refused::Ended);
+        }
+    }
+}
+
+/// The way to a host: the rule that allows it, and the connection.
+pub(super) type Way = (String, TcpStream);
+
+/// Connects to a host, if that may be.
+pub(super) async fn reach(shared: &Shared, host: &Host, port: u16) -> Result<Way, Refused> {
+    let rule = shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+    let addresses = permitted(&shared.lookup, &shared.allow_private, host).await?;
+    Ok((rule, connect(&addresses, port).await?))
+}
+
+/// Carries a connection, and tells of its beginning and its end.
+pub(super) async fn run(
+    shared: &Arc<Shared>,
+    host: &Host,
+    port: u16,
+    stream: Stream,
+    plan: Plan,
+    (rule, connection): Way,
+) {
+    let tell = |verdict| shared.teller.tell(What::Connection, host.as_str(), Some(port), verdict);
+    tell(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
+    shared.names.lock().await.count(host, true);
+    let tally = Tally::default();
+    let carried = carry(stream, connection, plan, &shared.meter, shared.idle, &tally).await;
+    shared.names.lock().await.count(host, false);
+    tell(Verdict::Ended {
+        sent_bytes: tally.sent_bytes(),
+        received_bytes: tally.received_bytes(),
+        why: carried.err().map(|broken| broken.to_string()),
+    });
+}

@@ -1,0 +1,133 @@
+//! What a sandbox's egress decides, for whoever keeps account of it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::limits::{EVENTS_BURST, EVENTS_PER_SECOND};
+use super::meter::Bucket;
+
+/// A decision, or how something ended that was allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressEvent {
+    pub what: What,
+    /// The name that the guest means, as far as it can be told; nothing it says is longer than a name
+    /// may be.
+    pub host: String,
+    /// The port; none for a question for a name.
+    pub port: Option<u16>,
+    pub verdict: Verdict,
+    /// So many events before this one were too many to be told.
+    pub untold: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The address of a name was asked for.
+    Name,
+    /// A connection was begun.
+    Connection,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// By this rule; a connection with this address.
+    Allowed {
+        rule: String,
+        address: Option<SocketAddr>,
+    },
+    Refused {
+        why: String,
+    },
+    /// A connection that was allowed is over.
+    Ended {
+        sent_bytes: u64,
+        received_bytes: u64,
+        why: Option<String>,
+    },
+}
+
+impl fmt::Display for EgressEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.what {
+            What::Name => f.write_str("the name ")?,
+            What::Connection => f.write_str("a connection to ")?,
+        }
+        f.write_str(&self.host)?;
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        match &self.verdict {
+            Verdict::Allowed { rule, address } => {
+                write!(f, " is allowed by {rule:?}")?;
+                address.map_or(Ok(()), |address| write!(f, ", with {address}"))?;
+            }
+            Verdict::Refused { why } => write!(f, " is refused: {why}")?,
+            Verdict::Ended { sent_bytes, received_bytes, why } => {
+                write!(f, " is over: {sent_bytes} bytes sent, {received_bytes} received")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, "; {why}"))?;
+            }
+        }
+        if self.untold > 0 {
+            write!(f, " ({} events before this were too many to be told)", self.untold)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes events as they happen. It must not block.
+pub type EgressSink = Arc<dyn Fn(EgressEvent) + Send + Sync>;
+
+/// Tells events of one sandbox, and no more of them than anybody would read.
+pub struct Teller {
+    sink: EgressSink,
+    bucket: Bucket,
+    untold: AtomicU64,
+}
+
+impl Teller {
+    pub fn new(sink: EgressSink) -> Self {
+        let bucket = Bucket::new(EVENTS_PER_SECOND.into(), EVENTS_BURST.into());
+        Self { sink, bucket, untold: AtomicU64::new(0) }
+    }
+
+    pub fn tell(&self, what: What, host: &str, port: Option<u16>, verdict: Verdict) {
+        if !self.bucket.try_take() {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let untold = self.untold.swap(0, Ordering::Relaxed);
+        let host = host.chars().filter(char::is_ascii_graphic).take(253).collect();
+        (self.sink)(EgressEvent { what, host, port, verdict, untold });
+    }
+
+    pub fn refuse(&self, what: What, host: &str, port: Option<u16>, why: impl fmt::Display) {
+        self.tell(what, host, port, Verdict::Refused { why: why.to_string() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_cut_and_its_rest_is_counted() {
+        let told: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
+        let kept = Arc::clone(&told);
+        let teller = Teller::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
+        for _ in 0..10_000 {
+            teller.refuse(What::Name, "evil\u{1b}.org", None, "no rule allows it");
+        }
+        assert_eq!(told.lock().unwrap().len(), EVENTS_BURST as usize);
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        teller.refuse(What::Connection, "a.org", Some(443), "no rule allows it");
+        let told = told.lock().unwrap();
+        let last = told.last().unwrap();
+        assert_eq!(last.untold, 10_000 - u64::from(EVENTS_BURST));
+        assert!(last.to_string().starts_with("a connection to a.org:443 is refused: no rule"));
+        assert_eq!(told[0].host, "evil.org");
+    }
+}

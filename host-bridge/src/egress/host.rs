@@ -1,0 +1,132 @@
+//! The name of a host as it is compared: in lower case, without the dot at its end.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The longest name that the name system carries, as text.
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
+/// A name of the name system. Never an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Host(String);
+
+/// Why a text is no such name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAHost {
+    #[error("it is empty")]
+    Empty,
+    #[error("it is an address, and only names can be allowed")]
+    Address,
+    #[error("write a name with letters beyond ASCII in its ASCII form, which begins with xn--")]
+    NotAscii,
+    #[error("it has more than {NAME_BYTES_MAX} characters")]
+    TooLong,
+    #[error("a part of it is empty or longer than {LABEL_BYTES_MAX} characters")]
+    Label,
+    #[error("it has a character that no host name has")]
+    Character,
+}
+
+impl Host {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is below `suffix`, and not that itself.
+    pub fn is_below(&self, suffix: &Self) -> bool {
+        self.0.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.ends_with('.'))
+    }
+
+    /// Whether it can be a name of the internet at all: one of a single part is the local network's.
+    pub fn is_qualified(&self) -> bool {
+        self.0.contains('.')
+    }
+}
+
+impl FromStr for Host {
+    type Err = NotAHost;
+
+    fn from_str(text: &str) -> Result<Self, NotAHost> {
+        let name = text.strip_suffix('.').unwrap_or(text);
+        if name.is_empty() {
+            return Err(NotAHost::Empty);
+        }
+        if !name.is_ascii() {
+            return Err(NotAHost::NotAscii);
+        }
+        if name.contains(':') || name.starts_with('[') {
+            return Err(NotAHost::Address);
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(NotAHost::TooLong);
+        }
+        let labels = || name.split('.');
+        if labels().any(|label| label.is_empty() || label.len() > LABEL_BYTES_MAX) {
+            return Err(NotAHost::Label);
+        }
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if !labels().all(|label| label.bytes().all(is_good)) {
+            return Err(NotAHost::Character);
+        }
+        // What ends in a number is an address to one program or another: 127.1, 0x7f.0.0.1, 1.
+        if labels().next_back().is_some_and(is_number) {
+            return Err(NotAHost::Address);
+        }
+        Ok(Self(name.to_ascii_lowercase()))
+    }
+}
+
+fn is_number(label: &str) -> bool {
+    let hex = label.strip_prefix("0x").or_else(|| label.strip_prefix("0X"));
+    match hex {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => label.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_without_case_and_without_the_last_dot() {
+        let host: Host = "WWW.Example.ORG.".parse().unwrap();
+        assert_eq!(host, "www.example.org".parse().unwrap());
+        assert!(host.is_below(&"example.org".parse().unwrap()));
+        assert!(host.is_below(&"org".parse().unwrap()));
+        assert!(!host.is_below(&"www.example.org".parse().unwrap()), "not below itself");
+        assert!(!host.is_below(&"ample.org".parse().unwrap()), "not in the midst of a part");
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("", NotAHost::Empty),
+            (".", NotAHost::Empty),
+            ("127.0.0.1", NotAHost::Address),
+            ("2130706433", NotAHost::Address),
+            ("0x7f.1", NotAHost::Address),
+            ("example.0x7f", NotAHost::Address),
+            ("::1", NotAHost::Address),
+            ("[::1]", NotAHost::Address),
+            ("exämple.org", NotAHost::NotAscii),
+            ("a..b", NotAHost::Label),
+            (".a", NotAHost::Label),
+            ("a b", NotAHost::Character),
+            ("a/b", NotAHost::Character),
+            ("*.a", NotAHost::Character),
+            ("a\0b", NotAHost::Character),
+        ] {
+            assert_eq!(text.parse::<Host>(), Err(why), "{text:?}");
+        }
+        assert_eq!(format!("{}.org", "a".repeat(64)).parse::<Host>(), Err(NotAHost::Label));
+        assert_eq!("a.".repeat(140).parse::<Host>(), Err(NotAHost::TooLong));
+    }
+}

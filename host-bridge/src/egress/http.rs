@@ -1,0 +1,287 @@
+//! The client's side of an HTTP/1 connection: each request is held against the host that the
+//! connection is for, before a byte of it goes on. Pure; what it reads comes from strangers, in
+//! whatever pieces.
+//!
+//! ```text
+//!            ┌───────────── the next request ──────────────┐
+//!            ▼                                             │
+//!  head ─▶ judged ─┬─▶ body of so many bytes ──────────────┤
+//!                  ├─▶ pieces, each with its size, a tail ─┤
+//!                  └─▶ upgrade: nothing more, until the server has agreed; then anything
+//! ```
+//!
+//! A server and this must agree on where each request ends, or a second one could hide in the first.
+//! So what is not perfectly plain is refused: two lengths, a length beside pieces, folded lines, ends
+//! of lines that are half.
+
+mod head;
+
+pub use head::{Head, authority};
+
+use super::host::Host;
+use super::limits::{HEAD_BYTES_MAX, PIECE_LINE_BYTES_MAX};
+
+/// Why a request does not go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    #[error("it is no plain HTTP/1 request: {0}")]
+    Malformed(&'static str),
+    #[error("its head has more than {HEAD_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("it is for the host {asked:?}, and the connection for {host}")]
+    AnotherHost { asked: String, host: Host },
+    #[error("it asks for a tunnel through the server")]
+    Tunnel,
+    #[error("it asks to go on with {protocol:?}")]
+    Upgrade { protocol: String },
+}
+
+/// What may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    /// So many bytes.
+    Body {
+        left: u64,
+    },
+    /// The line with the size of a piece.
+    Size,
+    Piece {
+        left: u64,
+    },
+    /// The end of a piece's line.
+    PieceEnd,
+    /// What trails the last piece, up to an empty line.
+    Tail {
+        bytes: usize,
+    },
+    /// A request to go on otherwise has been sent.
+    Upgrade,
+    /// The only request that there may be has been sent.
+    Over,
+}
+
+/// The requests of one connection.
+#[derive(Debug)]
+pub struct Requests {
+    host: Host,
+    port: u16,
+    state: State,
+    /// What cannot be judged yet.
+    held: Vec<u8>,
+    /// Requests whose head has gone on.
+    count: u64,
+    only_one: bool,
+}
+
+impl Requests {
+    pub fn new(host: Host, port: u16) -> Self {
+        Self { host, port, state: State::Head, held: Vec::new(), count: 0, only_one: false }
+    }
+
+    /// For the rest of a request whose head is judged already, and for nothing behind it.
+    pub fn rest_of(host: Host, port: u16, head: &Head) -> Result<Self, Wrong> {
+        let mut requests = Self::new(host, port);
+        requests.only_one = true;
+        requests.state = requests.body_of(head)?;
+        if requests.state == State::Upgrade {
+            let protocol = head.one("upgrade")?.unwrap_or_default().to_owned();
+            return Err(Wrong::Upgrade { protocol });
+        }
+        Ok(requests)
+    }
+
+    /// Whether the server must agree before anything more goes on.
+    pub fn awaits_agreement(&self) -> bool {
+        self.state == State::Upgrade
+    }
+
+    /// Whether the only request has been sent.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// Takes bytes of the client, and puts what may go on into `out`.
+    pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Wrong> {
+        while !bytes.is_empty() {
+            match self.state {
+                State::Head => {
+                    let Some(line_end) = self.hold_to(&mut bytes, b"\r\n\r\n", HEAD_BYTES_MAX)?
+                    else {
+                        break;
+                    };
+                    let head = std::mem::take(&mut self.held);
+                    debug_assert_eq!(line_end, head.len(), "the head is all that is held");
+                    self.judge(&head)?;
+                    out.extend_from_slice(&head);
+                }
+                State::Body { left } => {
+                    let left = pass(&mut bytes, left, out);
+                    self.state = if left == 0 { self.next() } else { State::Body { left } };
+                }
+                State::Size => {
+                    let held = self.hold_to(&mut bytes, b"\r\n", PIECE_LINE_BYTES_MAX)?;
+                    if held.is_none() {
+                        break;
+                    }
+                    let line = std::mem::take(&mut self.held);
+                    let size = piece_size(&line)?;
+                    out.extend_from_slice(&line);
+                    self.state = if size == 0 {
+                        State::Tail { bytes: 0 }
+                    } else {
+                        State::Piece { left: size }
+                    };
+                }
+                State::Piece { left } => {
+                    let left = pass(&mut bytes, left, out);
+                    self.state = if left == 0 { State::PieceEnd } else { State::Piece { left } };
+                }
+                State::PieceEnd => {
+                    let held = self.hold_to(&mut bytes, b"\r\n", 2)?;
+                    if held.is_none() {
+                        break;
+                    }
+                    out.append(&mut self.held);
+                    self.state = State::Size;
+                }
+                State::Tail { bytes: before } => {
+                    let held = self.hold_to(&mut bytes, b"\r\n", PIECE_LINE_BYTES_MAX)?;
+                    let Some(length) = held else { break };
+                    let total = before + length;
+                    if total > HEAD_BYTES_MAX {
+                        return Err(Wrong::TooLong);
+                    }
+                    head::check_line(&self.held)?;
+                    out.append(&mut self.held);
+                    self.state =
+                        if length == 2 { self.next() } else { State::Tail { bytes: total } };
+                }
+                State::Upgrade => {
+                    return Err(Wrong::Malformed("it goes on before the server has agreed"));
+                }
+                State::Over => return Err(Wrong::Malformed("it sends more than one request")),
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&self) -> State {
+        if self.only_one { State::Over } else { State::Head }
+    }
+
+    /// Holds bytes up to and with `end`, and says how many they are; `None` while it is not there.
+    fn hold_to(
+        &mut self,
+        bytes: &mut &[u8],
+        end: &[u8],
+        max: usize,
+    ) -> Result<Option<usize>, Wrong> {
+        // The end may have begun in what is held.
+        let from = self.held.len().saturating_sub(end.len() - 1);
+        let before = self.held.len();
+        let room = (max + 1).saturating_sub(before).min(bytes.len());
+        self.held.extend_from_slice(&bytes[..room]);
+        let found = self.held[from..].windows(end.len()).position(|window| window == end);
+        let found = found.filter(|at| from + at + end.len() <= max);
+        let Some(at) = found else {
+            if self.held.len() > max {
+                return Err(if end.len() == 4 {
+                    Wrong::TooLong
+                } else {
+                    Wrong::Malformed("a piece of its body has no good size")
+                });
+            }
+            *bytes = &bytes[room..];
+            return Ok(None);
+        };
+        let length = from + at + end.len();
+        self.held.truncate(length);
+        *bytes = &bytes[length - before..];
+        Ok(Some(length))
+    }
+
+    fn judge(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+        let head = Head::parse(bytes)?;
+        if head.method == "CONNECT" {
+            return Err(Wrong::Tunnel);
+        }
+        head.check_host(&self.host, self.port)?;
+        self.state = self.body_of(&head)?;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// What follows a head.
+    fn body_of(&self, head: &Head) -> Result<State, Wrong> {
+        let length = head.length()?;
+        if let Some(protocol) = head.one("upgrade")?
+            && head.lists("connection", "upgrade")
+        {
+            // Other protocols carry requests of their own, which nobody would look into.
+            let is_plain = length == head::Length::Bytes(0) && self.count == 0;
+            if !protocol.eq_ignore_ascii_case("websocket") || !is_plain {
+                return Err(Wrong::Upgrade { protocol: protocol.to_owned() });
+            }
+            return Ok(State::Upgrade);
+        }
+        Ok(match length {
+            head::Length::Bytes(0) => self.next(),
+            head::Length::Bytes(left) => State::Body { left },
+            head::Length::Pieces => State::Size,
+        })
+    }
+}
+
+/// Passes on up to `left` bytes, and says how many are left.
+fn pass(bytes: &mut &[u8], left: u64, out: &mut Vec<u8>) -> u64 {
+    let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+    out.extend_from_slice(&bytes[..count]);
+    *bytes = &bytes[count..];
+    left - count as u64
+}
+
+fn piece_size(line: &[u8]) -> Result<u64, Wrong> {
+    /// Sixteen digits are all that a `u64` has.
+    const DIGITS_MAX: usize = 15;
+    let wrong = Wrong::Malformed("a piece of its body has no good size");
+    head::check_line(line)?;
+    let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
+    let text = std::str::from_utf8(digits).map_err(|_| wrong.clone())?;
+    let is_plain = text.len() <= DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_plain {
+        return Err(wrong);
+    }
+    u64::from_str_radix(text, 16).map_err(|_| wrong)
+}
+
+/// Whether a server's answer agrees to go on otherwise; `None` while too little of it is there.
+pub fn agrees(answer: &[u8]) -> Option<bool> {
+    const AGREES: &[u8] = b"HTTP/1.1 101 ";
+    let length = answer.len().min(AGREES.len());
+    if answer[..length] != AGREES[..length] {
+        return Some(false);
+    }
+    (length == AGREES.len()).then_some(true)
+}
+
+/// Whether the first bytes of a connection can be those of an HTTP/1 request; `None` while too few
+/// are there.
+pub fn is_request(bytes: &[u8]) -> Option<bool> {
+    /// No method that is in use has more letters.
+    const METHOD_BYTES_MAX: usize = 32;
+    let method = bytes.iter().position(|byte| !(byte.is_ascii_uppercase() || *byte == b'-'));
+    match method {
+        // The second version begins so, and hides what follows.
+        Some(_) if bytes.starts_with(b"PRI * HTTP/2") => Some(false),
+        Some(0) => Some(false),
+        Some(3) if bytes.starts_with(b"PRI ") && bytes.len() < 12 => None,
+        Some(end) => Some(bytes[end] == b' ' && end <= METHOD_BYTES_MAX),
+        None if bytes.len() > METHOD_BYTES_MAX => Some(false),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

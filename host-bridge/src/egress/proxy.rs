@@ -1,0 +1,103 @@
+//! The proxy for programs that are told of one: `CONNECT`, and requests with whole addresses, under the
+//! same rules. It takes one request for each connection, and then is over or a tunnel.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::Shared;
+use super::carry::{Plan, Stream};
+use super::connection::{Refused, lead, reach, run, told};
+use super::event::What;
+use super::host::Host;
+use super::http::{Head, Requests, Wrong, authority};
+use super::limits::{FIRST_BYTES_DEADLINE, HEAD_BYTES_MAX};
+
+const HTTP_PORT: u16 = 80;
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+
+/// Serves one client to its end.
+pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
+    let head = timeout(FIRST_BYTES_DEADLINE, read_head(&mut stream)).await;
+    let head = head.unwrap_or(Err(Refused::Silent));
+    let asked = head.and_then(|head| Ok((whom(&head)?, head)));
+    let ((host, port), head) = match asked {
+        Ok(asked) => asked,
+        Err(refused) => return refuse(shared, "the proxy", None, stream, &refused).await,
+    };
+    let refused = if head.method == "CONNECT" {
+        match tunnel(shared, &host, port, &mut stream).await {
+            Ok(()) => return lead(shared, &host, port, stream).await,
+            Err(refused) => refused,
+        }
+    } else {
+        match request(&host, port, &head, &mut stream) {
+            Ok(plan) => match reach(shared, &host, port).await {
+                Ok(way) => return run(shared, &host, port, stream, plan, way).await,
+                Err(refused) => refused,
+            },
+            Err(refused) => refused,
+        }
+    };
+    refuse(shared, host.as_str(), Some(port), stream, &refused).await;
+}
+
+async fn refuse(shared: &Shared, host: &str, port: Option<u16>, stream: Stream, refused: &Refused) {
+    shared.teller.refuse(What::Connection, host, port, refused);
+    let word = match refused {
+        Refused::Connect(_) => told(502, "Bad Gateway", refused),
+        _ => told(403, "Forbidden", refused),
+    };
+    stream.part(&word).await;
+}
+
+async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
+    loop {
+        let held = stream.held();
+        let end = held.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);
+        if let Some(end) = end.map(|at| at + END_OF_HEAD.len()) {
+            let head = Head::parse(&held[..end])?;
+            stream.skip(end);
+            return Ok(head);
+        }
+        if held.len() > HEAD_BYTES_MAX {
+            return Err(Wrong::TooLong.into());
+        }
+        if !stream.fill().await? {
+            return Err(Refused::Ended);
+        }
+    }
+}
+
+/// Whom a request is for. Only the target says so: the field beside it may be anybody's.
+fn whom(head: &Head) -> Result<(Host, u16), Refused> {
+    let wrong = Wrong::Malformed("a proxy is asked for the name of a host, and its port");
+    let asked = if head.method == "CONNECT" {
+        authority(&head.target, 0).filter(|(_, port)| *port != 0)
+    } else {
+        head.absolute().and_then(|(asked, _)| authority(asked, HTTP_PORT))
+    };
+    Ok(asked.ok_or(wrong)?)
+}
+
+/// Answers that the tunnel is there, if it leads to somebody. What goes through it is looked at as on
+/// any other connection.
+async fn tunnel(
+    shared: &Shared,
+    host: &Host,
+    port: u16,
+    stream: &mut Stream,
+) -> Result<(), Refused> {
+    shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+    super::connect::permitted(&shared.lookup, &shared.allow_private, host).await?;
+    Ok(stream.write(b"HTTP/1.1 200 Connection established\r\n\r\n").await?)
+}
+
+/// What is sent of a request, and what may follow it.
+fn request(host: &Host, port: u16, head: &Head, stream: &mut Stream) -> Result<Plan, Refused> {
+    let mut requests = Requests::rest_of(host.clone(), port, head)?;
+    let (asked, path) = head.absolute().unwrap_or_default();
+    let mut first = head.for_server(asked, path);
+    requests.push(&stream.take_held(), &mut first)?;
+    Ok(Plan { first, requests: Some(requests) })
+}

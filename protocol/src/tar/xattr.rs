@@ -1,0 +1,64 @@
+//! Extended attributes of entries, for readers who want them.
+//!
+//! The agent is counted in bytes and has no use for them: without the feature `xattrs` this is
+//! empty, and the records are read past like those of any unknown key.
+
+#[cfg(feature = "xattrs")]
+use super::PAX_BYTES_MAX;
+use super::TarError;
+
+/// Keys of extended attributes begin with this, as all writers that keep any spell it.
+#[cfg(feature = "xattrs")]
+const PREFIX: &[u8] = b"SCHILY.xattr.";
+
+/// Names and values of one entry, in the order in which they were said.
+#[derive(Default)]
+pub(super) struct Xattrs {
+    #[cfg(feature = "xattrs")]
+    are_wanted: bool,
+    #[cfg(feature = "xattrs")]
+    pairs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+#[cfg(not(feature = "xattrs"))]
+impl Xattrs {
+    pub(super) fn of_next(&self) -> Self {
+        Self {}
+    }
+
+    pub(super) fn read(&mut self, _: &[u8], _: &[u8]) -> Result<(), TarError> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "xattrs")]
+impl Xattrs {
+    pub(super) fn wanted() -> Self {
+        Self { are_wanted: true, pairs: Vec::new() }
+    }
+
+    /// None yet, and wanted if these are.
+    pub(super) fn of_next(&self) -> Self {
+        Self { are_wanted: self.are_wanted, pairs: Vec::new() }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        std::mem::take(&mut self.pairs)
+    }
+
+    /// Keeps what a record says, if it is about an attribute; a second word on one replaces the
+    /// first. Headers may follow each other without end, so the bound is on what they say together.
+    pub(super) fn read(&mut self, key: &[u8], value: &[u8]) -> Result<(), TarError> {
+        let Some(name) = key.strip_prefix(PREFIX).filter(|_| self.are_wanted) else {
+            return Ok(());
+        };
+        self.pairs.retain(|(known, _)| known != name);
+        self.pairs.push((name.to_vec(), value.to_vec()));
+        let bytes: usize = self.pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > PAX_BYTES_MAX {
+            let (field, bytes) = ("extended attributes", bytes as u64);
+            return Err(TarError::TooLong { field, bytes, limit: PAX_BYTES_MAX });
+        }
+        Ok(())
+    }
+}
