@@ -1,0 +1,38 @@
+//! `[image_policy]`: which images may be used.
+
+use super::{Choice, Section, put};
+use crate::settings::shown::{quote, quote_all};
+use crate::settings::value::OFF;
+
+pub const SECTION: Section = Section {
+    name: "image_policy",
+    about: "Which images of this host's store sandboxes may have. What `[images]` names, and the \
+            images of the kit, are the operator's own and always allowed.",
+    options: &[
+        Choice {
+            key: "allow",
+            values: "a list of names, in which `*` stands for any characters, with a digest \
+                     behind an `@` or without; or `\"off\"` for all",
+            about: "The images that may be used: `\"docker.io/library/*\"`, \
+                    `\"team/app@sha256:…\"`. A pattern with a digest allows that content, \
+                    whatever it is called here.",
+            set: |settings, given| {
+                let texts = given.texts()?.into_iter().map(str::to_owned).collect();
+                settings.image_policy.allow = texts;
+                Ok(())
+            },
+            show: |settings| {
+                let allow = &settings.image_policy.allow;
+                if allow.is_empty() { quote(OFF) } else { quote_all(allow) }
+            },
+        },
+        Choice {
+            key: "require_digest",
+            values: "`true` or `false`",
+            about: "Refuse an image that is not asked for by its digest: a name may mean \
+                    another content tomorrow.",
+            set: |settings, given| put(&mut settings.image_policy.require_digest, given.truth()),
+            show: |settings| settings.image_policy.require_digest.to_string(),
+        },
+    ],
+};
