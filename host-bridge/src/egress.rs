@@ -13,6 +13,8 @@
 //! machines, and keeps one file: which address stands for which name.
 
 mod address;
+mod authority;
+mod broker;
 mod carry;
 mod connect;
 mod connection;
@@ -22,6 +24,7 @@ mod gates;
 mod hello;
 mod host;
 mod http;
+mod inject;
 mod limits;
 mod lookup;
 mod meter;
@@ -29,10 +32,11 @@ mod names;
 mod proxy;
 mod resolver;
 mod rule;
+mod trusted;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,14 +46,22 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 pub use address::{NotARange, Range};
+pub use broker::TLS_PORT;
 pub use event::{EgressEvent, EgressSink, Verdict, What};
 pub use host::Host;
+pub use inject::{Injected, Injections, Missing, fits_a_field, placeholder};
 pub use limits::{
     CONNECTIONS_DEFAULT, CONNECTIONS_MAX, CONNECTIONS_PER_SECOND_DEFAULT, IDLE_DEFAULT,
+    SECRET_HOSTS_MAX,
 };
 pub use rule::{RuleError, Rules};
+pub use trusted::{BUNDLE, BUNDLE_VARIABLES};
 
 use crate::guest::{FileTarget, Guest, GuestError};
+use crate::trust::TrustError;
+use authority::AuthorityError;
+use broker::Broker;
+use carry::Plan;
 use gates::{Gate, Gates};
 use lookup::Lookup;
 use meter::{Bucket, Meter};
@@ -68,6 +80,9 @@ pub struct Settings {
     pub dns: Option<SocketAddr>,
     /// Addresses that may be reached although they are not of the internet.
     pub allow_private: Vec<Range>,
+    /// A file of authorities that are believed besides the host's own, where a secret is put into
+    /// what is sent.
+    pub authorities: Option<PathBuf>,
     /// Connections of one sandbox at once.
     pub connections_max: usize,
     pub connections_per_second: u32,
@@ -83,6 +98,7 @@ impl Default for Settings {
         Self {
             dns: None,
             allow_private: Vec::new(),
+            authorities: None,
             connections_max: CONNECTIONS_DEFAULT,
             connections_per_second: CONNECTIONS_PER_SECOND_DEFAULT,
             bytes_per_second: None,
@@ -99,6 +115,10 @@ pub enum EgressError {
     Guest(#[from] GuestError),
     #[error("the names that it had could not be read: {0}")]
     Names(io::Error),
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 /// What all of one sandbox's connections share.
@@ -116,6 +136,15 @@ struct Shared {
     askers: Arc<tokio::sync::Semaphore>,
     questions: Bucket,
     gates: Gates,
+    /// Where secrets are put into what is sent.
+    broker: Option<Broker>,
+}
+
+/// What one sandbox may reach, and what goes there with it.
+#[derive(Debug, Default)]
+pub struct Allowed {
+    pub rules: Rules,
+    pub secrets: Injections,
 }
 
 /// Egress that is served for as long as this is kept.
@@ -139,11 +168,16 @@ impl Serving {
     /// `directory`, and kept there.
     pub async fn open(
         guest: Guest,
-        rules: Rules,
+        allowed: Allowed,
         settings: &Settings,
         directory: Option<&Path>,
         sink: EgressSink,
     ) -> Result<Self, EgressError> {
+        let Allowed { rules, secrets } = allowed;
+        let broker = match secrets.is_empty() {
+            true => None,
+            false => Some(Broker::open(&guest, secrets, settings, directory).await?),
+        };
         let names_max = limits::GATES_MAX / rules.ports_max();
         let names = Names::open(directory, names_max).await.map_err(EgressError::Names)?;
         let per_second = f64::from(settings.connections_per_second);
@@ -162,6 +196,7 @@ impl Serving {
             askers: Arc::new(tokio::sync::Semaphore::new(limits::ASKERS_MAX)),
             questions: Bucket::new(questions.into(), burst.into()),
             gates: Gates::default(),
+            broker,
         };
         let shared = Arc::new(shared);
         let doors = [
@@ -202,18 +237,29 @@ impl Serving {
 }
 
 impl Shared {
+    /// Whether a connection is read on its way.
+    fn is_read(&self, host: &Host, plan: &Plan) -> Result<bool, Missing> {
+        let Some(broker) = self.broker.as_ref().filter(|_| plan.is_tls) else { return Ok(false) };
+        broker.secrets.are_for(host)
+    }
+
     async fn write_resolv_conf(&self) -> Result<(), GuestError> {
         let text = format!(
             "# The host answers for the names that this sandbox may reach.\n\
              nameserver {EGRESS_ADDRESS}\noptions use-vc timeout:15 attempts:1\n"
         );
-        let mut upload = self.guest.write_file(FileTarget {
-            permissions: Some(0o644),
-            parents: true,
-            ..FileTarget::replace(RESOLV_CONF)
-        })?;
-        upload.write(text.as_bytes()).await?;
-        upload.finish().await?;
-        Ok(())
+        write_file(&self.guest, RESOLV_CONF, text.as_bytes()).await
     }
+}
+
+/// Puts a file into the guest that everybody there may read.
+async fn write_file(guest: &Guest, path: &str, bytes: &[u8]) -> Result<(), GuestError> {
+    let mut upload = guest.write_file(FileTarget {
+        permissions: Some(0o644),
+        parents: true,
+        ..FileTarget::replace(path)
+    })?;
+    upload.write(bytes).await?;
+    upload.finish().await?;
+    Ok(())
 }

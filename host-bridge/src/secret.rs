@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use error::{ProviderError, SecretError};
-pub use value::{Secret, Wiped, wipe_text};
+pub use value::{Secret, Wiped, wipe, wipe_text};
 
 use limits::{NAME_CHARS_MAX, SECRETS_PER_SANDBOX_MAX};
 
@@ -71,6 +71,17 @@ pub struct Entry {
     /// The variable that programs find it in.
     pub variable: String,
     pub reach: Reach,
+    /// Hosts whose requests it is put into, instead of being given to the sandbox.
+    pub hosts: Vec<String>,
+}
+
+/// A secret with its value.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    pub name: String,
+    pub variable: String,
+    pub value: Secret,
+    pub hosts: Vec<String>,
 }
 
 /// All secrets of one bridge. Clones are the same.
@@ -107,7 +118,7 @@ impl Secrets {
         &self,
         namespace: &str,
         names: &[String],
-    ) -> Result<Vec<Variable>, SecretError> {
+    ) -> Result<Vec<Resolved>, SecretError> {
         let mut values = Vec::with_capacity(names.len());
         for name in names {
             let entry = self.entry(namespace, name)?;
@@ -116,9 +127,19 @@ impl Secrets {
                 let kind = entry.source.kind();
                 SecretError::Provider { name: name.clone(), kind, source }
             };
-            values.push((entry.variable.clone(), value.map_err(failed)?));
+            values.push(Resolved {
+                name: name.clone(),
+                variable: entry.variable.clone(),
+                value: value.map_err(failed)?,
+                hosts: entry.hosts.clone(),
+            });
         }
         Ok(values)
+    }
+
+    /// The hosts that a secret is kept for on this side; none if the sandbox is to have it itself.
+    pub fn hosts(&self, namespace: &str, name: &str) -> Result<&[String], SecretError> {
+        Ok(&self.entry(namespace, name)?.hosts)
     }
 
     /// One of another namespace is as unknown as one that is not there: whoever asks learns nothing

@@ -155,6 +155,8 @@ pub struct Egress {
     pub dns: Option<SocketAddr>,
     /// Ranges of addresses.
     pub allow_private: Vec<String>,
+    /// A file of certificates that are believed besides the host's own.
+    pub authorities: Option<PathBuf>,
     pub connections_max: usize,
     pub connections_per_second: u32,
     /// Zero for no limit.

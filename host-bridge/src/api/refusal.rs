@@ -91,9 +91,13 @@ fn refused_secret(error: &SecretError, with: impl FnOnce(Code) -> Problem) -> Pr
         SecretError::Provider { name, kind, .. } => with(Code::SecretFailed)
             .hint("the server's log says why")
             .details(json!({ "secret": name, "provider": kind })),
-        SecretError::TooMany { .. } | SecretError::Twice { .. } | SecretError::AlsoPlain { .. } => {
-            with(Code::Invalid).details(json!({ "field": "secrets" }))
-        }
+        SecretError::OutOfReach { name, host } => with(Code::Invalid)
+            .hint(format!("add {host:?} to egress"))
+            .details(json!({ "field": "secrets", "secret": name })),
+        SecretError::TooMany { .. }
+        | SecretError::Twice { .. }
+        | SecretError::AlsoPlain { .. }
+        | SecretError::NoField { .. } => with(Code::Invalid).details(json!({ "field": "secrets" })),
     }
 }
 

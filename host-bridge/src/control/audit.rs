@@ -66,6 +66,7 @@ fn of_egress(event: &EgressEvent) -> Entry {
     let operation = match (event.what, &event.verdict) {
         (What::Name, _) => "egress.name",
         (What::Connection, egress::Verdict::Ended { .. }) => "egress.ended",
+        (What::Connection, egress::Verdict::Filled { .. }) => "egress.secret",
         (What::Connection, _) => "egress.connection",
     };
     let mut entry = Entry::of_bridge(operation).fact("host", event.host.as_str());
@@ -87,6 +88,7 @@ fn of_egress(event: &EgressEvent) -> Entry {
         egress::Verdict::Refused { why } => {
             Entry { outcome: Outcome::Refused, ..entry.fact("why", why.as_str()) }
         }
+        egress::Verdict::Filled { secrets } => Entry { secrets: secrets.clone(), ..entry },
         egress::Verdict::Ended { sent_bytes, received_bytes, why } => {
             let entry =
                 entry.fact("sent_bytes", *sent_bytes).fact("received_bytes", *received_bytes);

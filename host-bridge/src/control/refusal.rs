@@ -72,6 +72,9 @@ impl From<SandboxError> for Refusal {
             SandboxError::Secret(SecretError::Provider { .. }) => {
                 (Code::SecretFailed, Some("the daemon's log says why".to_owned()))
             }
+            SandboxError::Secret(SecretError::OutOfReach { host, .. }) => {
+                (Code::Invalid, Some(format!("add `--egress {host}`")))
+            }
             SandboxError::SnapshotFixes { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }

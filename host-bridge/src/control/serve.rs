@@ -152,6 +152,7 @@ fn egress_settings(set: &settings::Egress) -> egress::Settings {
         dns: set.dns,
         // They were looked at when they were set.
         allow_private: set.allow_private.iter().filter_map(|text| text.parse().ok()).collect(),
+        authorities: set.authorities.clone(),
         connections_max: set.connections_max,
         connections_per_second: set.connections_per_second,
         bytes_per_second: limit(set.bytes_per_second),

@@ -7,9 +7,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -34,6 +33,8 @@ pub enum Broken {
     Request(#[from] Wrong),
     #[error(transparent)]
     Spent(#[from] Spent),
+    #[error("TLS with {with}: {source}")]
+    Tls { with: &'static str, source: io::Error },
     #[error("nothing has moved for {} s", idle.as_secs())]
     Idle { idle: Duration },
 }
@@ -145,32 +146,64 @@ pub struct Plan {
     pub first: Vec<u8>,
     /// Absent where nothing is looked at any more.
     pub requests: Option<Requests>,
+    /// It is a greeting of TLS.
+    pub is_tls: bool,
+}
+
+/// The other end of a connection: the host's, or what reads it on the way there.
+pub trait Far {
+    fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send);
+
+    /// Lets its end be one that broke off.
+    fn reset(&self);
+}
+
+impl Far for TcpStream {
+    fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send) {
+        self.split()
+    }
+
+    fn reset(&self) {
+        // If it cannot be, the connection is gone already.
+        let _ = self.set_zero_linger();
+    }
+}
+
+impl Far for DuplexStream {
+    fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send) {
+        tokio::io::split(self)
+    }
+
+    // Whoever has the other end of it goes with this one.
+    fn reset(&self) {}
 }
 
 /// Carries a connection to its end.
 pub async fn carry(
     stream: Stream,
-    mut connection: TcpStream,
+    mut connection: impl Far,
     plan: Plan,
     meter: &Meter,
     idle: Duration,
     tally: &Tally,
 ) -> Result<(), Broken> {
-    let (reader, sink) = connection.split();
+    let (reader, sink) = connection.halves();
     let awaits = plan.requests.as_ref().is_some_and(Requests::awaits_agreement);
     let (agreed, agreement) = oneshot::channel();
     let agreed = awaits.then_some(agreed);
     let Stream { writer, output, ended, .. } = stream;
     // Both are kept until both are over: an end that is dropped before is given up.
-    let mut up = Up { output, ended, sink, meter, tally };
-    let mut down = Down { reader, writer: Some(writer), meter, tally, agreed };
-    let carried = tokio::select! {
-        carried = async { tokio::try_join!(up.run(plan, agreement), down.run()) } => carried.map(drop),
-        () = stands_still(tally, idle) => Err(Broken::Idle { idle }),
+    let carried = {
+        let mut up = Up { output, ended, sink, meter, tally };
+        let mut down = Down { reader, writer: Some(writer), meter, tally, agreed };
+        let both = async { tokio::try_join!(up.run(plan, agreement), down.run()) };
+        tokio::select! {
+            carried = both => carried.map(drop),
+            () = stands_still(tally, idle) => Err(Broken::Idle { idle }),
+        }
     };
     if carried.is_err() {
-        // Makes the close a reset. If it cannot be, the connection is gone already.
-        let _ = connection.set_zero_linger();
+        connection.reset();
     }
     carried
 }
@@ -186,17 +219,17 @@ async fn stands_still(tally: &Tally, idle: Duration) {
     }
 }
 
-struct Up<'a> {
+struct Up<'a, W> {
     output: Output,
     ended: bool,
-    sink: WriteHalf<'a>,
+    sink: W,
     meter: &'a Meter,
     tally: &'a Tally,
 }
 
-impl Up<'_> {
+impl<W: AsyncWrite + Unpin> Up<'_, W> {
     async fn run(&mut self, plan: Plan, agreement: oneshot::Receiver<bool>) -> Result<(), Broken> {
-        let Plan { first, mut requests } = plan;
+        let Plan { first, mut requests, .. } = plan;
         self.send(&first).await?;
         if requests.as_ref().is_some_and(Requests::awaits_agreement) {
             if !agreement.await.unwrap_or(false) {
@@ -235,8 +268,8 @@ impl Up<'_> {
     }
 }
 
-struct Down<'a> {
-    reader: ReadHalf<'a>,
+struct Down<'a, R> {
+    reader: R,
     /// Until it has said all.
     writer: Option<Writer>,
     meter: &'a Meter,
@@ -245,7 +278,7 @@ struct Down<'a> {
     agreed: Option<oneshot::Sender<bool>>,
 }
 
-impl Down<'_> {
+impl<R: AsyncRead + Unpin> Down<'_, R> {
     async fn run(&mut self) -> Result<(), Broken> {
         let mut buffer = vec![0; READ_BYTES];
         let mut begun = Vec::new();

@@ -14,6 +14,7 @@ use super::event::{Verdict, What};
 use super::hello::{self, Hello};
 use super::host::Host;
 use super::http::{Requests, Wrong, is_request};
+use super::inject::Missing;
 use super::limits::FIRST_BYTES_DEADLINE;
 use super::rule::WEB_PORTS;
 
@@ -40,6 +41,8 @@ pub(super) enum Refused {
     #[error("it has ended before it was known what it is")]
     Ended,
     #[error(transparent)]
+    Missing(#[from] Missing),
+    #[error(transparent)]
     Broken(#[from] Broken),
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -61,7 +64,10 @@ pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, st
 pub(super) async fn lead(shared: &Arc<Shared>, host: &Host, port: u16, mut stream: Stream) {
     let looked = look(shared, host, port, &mut stream).await;
     let reached = match looked {
-        Ok(plan) => reach(shared, host, port).await.map(|way| (plan, way)),
+        Ok(plan) => match shared.is_read(host, &plan) {
+            Ok(_) => reach(shared, host, port).await.map(|way| (plan, way)),
+            Err(missing) => Err(missing.into()),
+        },
         Err(refused) => Err(refused),
     };
     match reached {
@@ -113,7 +119,7 @@ async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, 
         match hello::read(stream.held()) {
             Hello::More => {}
             Hello::Names(named) if named == *host => {
-                return Ok(Plan { first: stream.take_held(), requests: None });
+                return Ok(Plan { first: stream.take_held(), requests: None, is_tls: true });
             }
             Hello::Names(named) => {
                 return Err(Refused::AnotherHost { named, host: host.clone() });
@@ -134,7 +140,7 @@ async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, 
     loop {
         requests.push(&stream.take_held(), &mut first)?;
         if !first.is_empty() {
-            return Ok(Plan { first, requests: Some(requests) });
+            return Ok(Plan { first, requests: Some(requests), is_tls: false });
         }
         if !stream.fill().await? {
             return Err(Refused::Ended);
@@ -165,7 +171,14 @@ pub(super) async fn run(
     tell(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
     shared.names.lock().await.count(host, true);
     let tally = Tally::default();
-    let carried = carry(stream, connection, plan, &shared.meter, shared.idle, &tally).await;
+    let (meter, idle) = (&shared.meter, shared.idle);
+    let carried = match shared.broker.as_ref().filter(|_| plan.is_tls) {
+        Some(broker) if broker.is_for(host) => {
+            let used = |secrets| tell(Verdict::Filled { secrets });
+            broker.carry(host, stream, connection, plan, meter, idle, &tally, used).await
+        }
+        _ => carry(stream, connection, plan, meter, idle, &tally).await,
+    };
     shared.names.lock().await.count(host, false);
     tell(Verdict::Ended {
         sent_bytes: tally.sent_bytes(),

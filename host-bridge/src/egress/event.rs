@@ -40,6 +40,10 @@ pub enum Verdict {
     Refused {
         why: String,
     },
+    /// A request of a connection that was allowed had these secrets put into it, by name.
+    Filled {
+        secrets: Vec<String>,
+    },
     /// A connection that was allowed is over.
     Ended {
         sent_bytes: u64,
@@ -64,6 +68,7 @@ impl fmt::Display for EgressEvent {
                 address.map_or(Ok(()), |address| write!(f, ", with {address}"))?;
             }
             Verdict::Refused { why } => write!(f, " is refused: {why}")?,
+            Verdict::Filled { secrets } => write!(f, " was given the secrets {secrets:?}")?,
             Verdict::Ended { sent_bytes, received_bytes, why } => {
                 write!(f, " is over: {sent_bytes} bytes sent, {received_bytes} received")?;
                 why.as_ref().map_or(Ok(()), |why| write!(f, "; {why}"))?;

@@ -18,7 +18,10 @@ mod head;
 
 pub use head::{Head, authority};
 
+use std::sync::Arc;
+
 use super::host::Host;
+use super::inject::Injections;
 use super::limits::{HEAD_BYTES_MAX, PIECE_LINE_BYTES_MAX};
 
 /// Why a request does not go on.
@@ -32,6 +35,8 @@ pub enum Wrong {
     AnotherHost { asked: String, host: Host },
     #[error("it asks for a tunnel through the server")]
     Tunnel,
+    #[error("it asks for what it says itself, where secrets are put into it")]
+    Shown,
     #[error("it asks to go on with {protocol:?}")]
     Upgrade { protocol: String },
 }
@@ -72,11 +77,33 @@ pub struct Requests {
     /// Requests whose head has gone on.
     count: u64,
     only_one: bool,
+    /// What becomes of placeholders in heads.
+    secrets: Option<Arc<Injections>>,
+    used: Vec<String>,
 }
 
 impl Requests {
     pub fn new(host: Host, port: u16) -> Self {
-        Self { host, port, state: State::Head, held: Vec::new(), count: 0, only_one: false }
+        Self {
+            host,
+            port,
+            state: State::Head,
+            held: Vec::new(),
+            count: 0,
+            only_one: false,
+            secrets: None,
+            used: Vec::new(),
+        }
+    }
+
+    /// Those of a connection that is read here: placeholders in their heads become secrets.
+    pub fn with_secrets(host: Host, port: u16, secrets: Arc<Injections>) -> Self {
+        Self { secrets: Some(secrets), ..Self::new(host, port) }
+    }
+
+    /// The secrets that have gone out since this was last asked.
+    pub fn take_used(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.used)
     }
 
     /// For the rest of a request whose head is judged already, and for nothing behind it.
@@ -113,7 +140,14 @@ impl Requests {
                     let head = std::mem::take(&mut self.held);
                     debug_assert_eq!(line_end, head.len(), "the head is all that is held");
                     self.judge(&head)?;
-                    out.extend_from_slice(&head);
+                    match &self.secrets {
+                        None => out.extend_from_slice(&head),
+                        Some(secrets) => {
+                            let (filled, used) = secrets.fill(&self.host, &head)?;
+                            out.extend_from_slice(&filled);
+                            self.used.extend(used);
+                        }
+                    }
                 }
                 State::Body { left } => {
                     let left = pass(&mut bytes, left, out);
@@ -205,6 +239,10 @@ impl Requests {
         let head = Head::parse(bytes)?;
         if head.method == "CONNECT" {
             return Err(Wrong::Tunnel);
+        }
+        // Its answer is the request as it came, with what was put into it.
+        if head.method == "TRACE" && self.secrets.is_some() {
+            return Err(Wrong::Shown);
         }
         head.check_host(&self.host, self.port)?;
         self.state = self.body_of(&head)?;

@@ -68,6 +68,21 @@ pub const READ_BYTES: usize = protocol::limits::CHUNK_BYTES_MAX;
 /// How often it is looked whether a connection is idle.
 pub const IDLE_LOOKS: u32 = 8;
 
+/// Hosts that one secret is sent to: each is a name in the certificate that a sandbox is given.
+pub const SECRET_HOSTS_MAX: usize = 32;
+/// The key of a sandbox's authority has less than two hundred bytes.
+pub const AUTHORITY_KEY_BYTES_MAX: u64 = 4096;
+/// As every other writer of such texts has it.
+pub const PEM_LINE_CHARS: usize = 64;
+/// A guest's list of whom it trusts; Debian's has 220 KB.
+pub const TRUST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A greeting of TLS, with either side.
+pub const TLS_DEADLINE: Duration = Duration::from_secs(30);
+/// What lies between the guest's connection and the end of its TLS.
+pub const BETWEEN_BYTES: usize = 64 * 1024;
+/// A head with secrets in it: they may be as long as the heads themselves.
+pub const FILLED_HEAD_BYTES_MAX: usize = 256 * 1024;
+
 /// Events of one sandbox's egress; those beyond are counted in the next.
 pub const EVENTS_PER_SECOND: u32 = 20;
 pub const EVENTS_BURST: u32 = 200;

@@ -99,5 +99,5 @@ fn request(host: &Host, port: u16, head: &Head, stream: &mut Stream) -> Result<P
     let (asked, path) = head.absolute().unwrap_or_default();
     let mut first = head.for_server(asked, path);
     requests.push(&stream.take_held(), &mut first)?;
-    Ok(Plan { first, requests: Some(requests) })
+    Ok(Plan { first, requests: Some(requests), is_tls: false })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::stored::{Held, Wanted};
 use super::{SandboxError, Spec, event, secrets};
 use crate::config::Paths;
-use crate::egress::{EgressEvent, Serving, Settings};
+use crate::egress::{Allowed, EgressEvent, Serving, Settings};
 use crate::guest::Guest;
 use crate::image::document::Process;
 use crate::image::store::describe_lost;
@@ -41,12 +41,15 @@ pub async fn one_shot_with(
     known: &Secrets,
 ) -> Result<OneShot, SandboxError> {
     spec.check()?;
-    secrets::variables(known, spec)?;
+    let rules = spec.rules()?;
+    secrets::variables(known, spec, &rules)?;
     let machines = Machines::default();
     let id = BoxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
     let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
-    machine_spec.secrets = secrets::resolve(known, spec, &event::nobody()).await?;
+    let resolved = secrets::resolve(known, spec, &event::nobody()).await?;
+    machine_spec.secrets = resolved.variables;
+    let injections = resolved.injections;
     let image = match Wanted::of(spec, paths, None) {
         Some(wanted) => wanted.furnish(&mut machine_spec).await?,
         None => None,
@@ -60,14 +63,16 @@ pub async fn one_shot_with(
         orphan.forsake();
     });
     let alive = KillOnDrop { running, machine, id, ended: false };
-    let rules = spec.rules()?;
     let egress = if rules.is_empty() {
         None
     } else {
         // Nobody keeps account of a sandbox without a name; its own log tells what was decided.
         let sink = Arc::new(|event: EgressEvent| tracing::info!("egress: {event}"));
         let (guest, settings) = (guest.clone(), Settings::default());
-        Some(Serving::open(guest, rules, &settings, None, sink).await?)
+        Some(
+            Serving::open(guest, Allowed { rules, secrets: injections }, &settings, None, sink)
+                .await?,
+        )
     };
     Ok(OneShot { guest, _egress: egress, alive, image })
 }

@@ -32,10 +32,11 @@ use super::registry::Occupied;
 use super::snapshot::Draft;
 use super::stored::Held;
 use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
-use crate::egress::{self, Serving};
+use crate::egress::{self, Injections, Serving};
 use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX, SET_RIGHT_MAX};
 use crate::link::LinkError;
 use crate::machine::{BoxFuture, Directories, Machine, MachineExit, Running};
+use crate::secret::Secrets;
 
 use suspend::Errand;
 pub(super) use suspend::SnapshotReply;
@@ -92,6 +93,7 @@ pub(super) struct Place {
     pub machine: Arc<dyn Machine>,
     pub events: EventSink,
     pub egress: Arc<egress::Settings>,
+    pub secrets: Secrets,
     pub presence: Arc<Presence>,
     /// Dropped with the owner: then the name is free.
     pub _occupied: Occupied,
@@ -132,6 +134,8 @@ pub(super) struct Owner {
     log: Option<SharedLog>,
     /// The image that its machine has, as long as it has one.
     image: Option<Held>,
+    /// The secrets that stay on this side, until the way out is made.
+    injections: Injections,
     life: Option<Life>,
     /// Why the machine will have ended, when we end it.
     why: Option<Why>,
@@ -174,6 +178,7 @@ impl Owner {
             orders,
             log: None,
             image: None,
+            injections: Injections::default(),
             life: None,
             why: None,
             waiting: Vec::new(),
@@ -182,6 +187,11 @@ impl Owner {
             cleaned: false,
             expiry: Expiry::default(),
         }
+    }
+
+    /// Takes the secrets that stay on this side.
+    pub(super) fn inject(&mut self, injections: Injections) {
+        self.injections = injections;
     }
 
     async fn run(mut self) {

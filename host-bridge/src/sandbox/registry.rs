@@ -246,10 +246,13 @@ impl Registry {
         spec.check()?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
-        record.env_names.extend(secrets::variables(&self.0.secrets, &spec)?);
-        let owner = self.seat(Kept { record, trace: crate::machine::Trace::default() })?;
+        record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
+        let mut owner = self.seat(Kept { record, trace: crate::machine::Trace::default() })?;
         // Behind the name that is taken: a provider costs the host something.
-        let secrets = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
+        let given = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
+        let secrets = given.variables;
+        let is_injected = !given.injections.is_empty();
+        owner.inject(given.injections);
         let directories = self.0.directories(&id);
         let mut machine_spec = match &self.0.hidden_of_alone {
             Some(outer) => spec.machine_spec(id, outer, None),
@@ -260,6 +263,8 @@ impl Registry {
         let wanted = wanted.map(|wanted| wanted.allowed_by(&self.0.image_policy));
         // What is kept ready has roots that are directories or files.
         let shape = wanted.is_none().then(|| Shape::of(&spec, &machine_spec)).flatten();
+        // Interpreters that are kept ready have read whom they trust.
+        let shape = shape.filter(|_| !is_injected);
         let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();
             let (env, secrets, workdir) = (spec.env, secrets.clone(), spec.workdir);
@@ -426,6 +431,7 @@ impl Registry {
             machine: Arc::clone(self.0.machines.get(kept.record.machine)),
             events: Arc::clone(&self.0.events),
             egress: Arc::clone(&self.0.egress),
+            secrets: self.0.secrets.clone(),
             presence,
             _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
         };

@@ -17,6 +17,13 @@ pub enum SecretError {
     Twice { variable: String },
     #[error("{variable} is asked for as a variable of the environment and as a secret")]
     AlsoPlain { variable: String },
+    #[error(
+        "the secret {name:?} is sent to {host} alone, at port 443, and no egress rule of the sandbox \
+         allows that"
+    )]
+    OutOfReach { name: String, host: String },
+    #[error("the secret {name:?} is put into fields of requests, which cannot hold line breaks")]
+    NoField { name: String },
     #[error("the secret {name:?} could not be had from its {kind}: {}", source.told())]
     Provider { name: String, kind: &'static str, source: ProviderError },
 }

@@ -9,7 +9,10 @@ use super::*;
 fn secrets(entries: &[(&str, Source, Reach)]) -> Secrets {
     let entry = |(name, source, reach): &(&str, Source, Reach)| {
         let variable = usual_variable(name);
-        ((*name).to_owned(), Entry { source: source.clone(), variable, reach: reach.clone() })
+        (
+            (*name).to_owned(),
+            Entry { source: source.clone(), variable, reach: reach.clone(), hosts: Vec::new() },
+        )
     };
     Secrets::new(entries.iter().map(entry).collect())
 }
@@ -25,7 +28,7 @@ fn command(words: &[&str]) -> Source {
 async fn resolved(source: Source) -> Result<String, ProviderError> {
     let secrets = secrets(&[("x", source, Reach::All)]);
     match secrets.resolve("team", &names(&["x"])).await {
-        Ok(values) => Ok(values[0].1.expose().to_owned()),
+        Ok(values) => Ok(values[0].value.expose().to_owned()),
         Err(SecretError::Provider { source, .. }) => Err(source),
         Err(error) => panic!("{error}"),
     }
@@ -90,8 +93,8 @@ async fn a_command_does_not_see_the_secrets_of_our_environment() {
     let shown = ("shown", command(&["/usr/bin/env"]), Reach::All);
     let secrets = secrets(&[hidden, shown]);
     let values = secrets.resolve("team", &names(&["path", "shown"])).await.unwrap();
-    assert_eq!(values[0].1.expose(), std::env::var("PATH").unwrap());
-    assert!(!values[1].1.expose().lines().any(|line| line.starts_with("PATH=")));
+    assert_eq!(values[0].value.expose(), std::env::var("PATH").unwrap());
+    assert!(!values[1].value.expose().lines().any(|line| line.starts_with("PATH=")));
 }
 
 #[tokio::test]

@@ -76,6 +76,7 @@ impl Default for Settings {
             egress: Egress {
                 dns: None,
                 allow_private: Vec::new(),
+                authorities: None,
                 connections_max: 256,
                 connections_per_second: 50,
                 bytes_per_second: 0,

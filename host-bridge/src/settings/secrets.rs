@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use super::limits::ENTRIES_MAX;
 use super::shown::{quote, quote_all};
 use super::value::{Given, Wrong};
+use crate::egress::{Host, SECRET_HOSTS_MAX};
 use crate::secret::{self, Entry, Reach, Source};
 use crate::similar::nearest;
 
 /// All keys of such a table.
-const KEYS: [&str; 6] = ["env", "file", "credential", "command", "as", "namespaces"];
+const KEYS: [&str; 7] = ["env", "file", "credential", "command", "as", "namespaces", "hosts"];
 /// What stands for all namespaces.
 const ALL: &str = "*";
 
 /// Reads the table of one secret.
 pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
-    let (mut source, mut reach) = (None, None);
+    let (mut source, mut reach, mut hosts) = (None, None, Vec::new());
     let mut variable = secret::usual_variable(name);
     for (key, value) in given.table()? {
         let inside = |wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) };
@@ -26,6 +27,10 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
             }
             "namespaces" => {
                 reach = Some(read_reach(value).map_err(inside)?);
+                continue;
+            }
+            "hosts" => {
+                hosts = read_hosts(value).map_err(inside)?;
                 continue;
             }
             "env" => read_variable(value).map(Source::Environment),
@@ -43,7 +48,7 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
     }
     let source = source.ok_or(Wrong::SecretSource)?;
     let reach = reach.ok_or(Wrong::SecretNamespaces)?;
-    Ok(Entry { source, variable, reach })
+    Ok(Entry { source, variable, reach, hosts })
 }
 
 /// The lines of such a table.
@@ -58,7 +63,12 @@ pub fn show(entry: &Entry) -> Vec<String> {
         Reach::All => quote(ALL),
         Reach::These(names) => quote_all(names),
     };
-    vec![source, format!("as = {}", quote(&entry.variable)), format!("namespaces = {reach}")]
+    let variable = format!("as = {}", quote(&entry.variable));
+    let mut lines = vec![source, variable, format!("namespaces = {reach}")];
+    if !entry.hosts.is_empty() {
+        lines.push(format!("hosts = {}", quote_all(&entry.hosts)));
+    }
+    lines
 }
 
 fn read_variable(value: &Given) -> Result<String, Wrong> {
@@ -86,6 +96,19 @@ fn read_command(value: &Given) -> Result<Vec<String>, Wrong> {
         && words.len() <= ENTRIES_MAX
         && !words.iter().any(|word| word.contains('\0'));
     is_good.then(|| words.into_iter().map(str::to_owned).collect()).ok_or(Wrong::Command)
+}
+
+/// Whole names alone: whoever may answer for some host below a name could have the secret.
+fn read_hosts(value: &Given) -> Result<Vec<String>, Wrong> {
+    let hosts = value.texts()?;
+    if hosts.is_empty() || hosts.len() > SECRET_HOSTS_MAX {
+        return Err(Wrong::SecretHosts { max: SECRET_HOSTS_MAX });
+    }
+    let read = |text: &str| match text.parse::<Host>() {
+        Ok(host) if host.is_qualified() => Ok(host.to_string()),
+        _ => Err(Wrong::SecretHost(text.to_owned())),
+    };
+    hosts.into_iter().map(read).collect()
 }
 
 fn read_reach(value: &Given) -> Result<Reach, Wrong> {

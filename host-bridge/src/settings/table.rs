@@ -47,7 +47,8 @@ pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file
     `env = \"VARIABLE\"`, `file = \"/path\"`, `credential = \"name\"` (of systemd) and \
     `command = [\"/program\", \"argument\"]`, and `as = \"VARIABLE\"` for the variable that \
     programs find it in, which is the name in capitals otherwise. Values are read for each sandbox \
-    and kept nowhere.";
+    and kept nowhere. With `hosts = [\"api.example.org\"]` no sandbox has the value: it is put into \
+    the heads of requests that go to these hosts, at port 443.";
 
 /// The sections that have names of the user's choice.
 pub const NAMED: [&str; 3] = [IMAGES, SECRETS, REGISTRIES];

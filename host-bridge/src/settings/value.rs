@@ -70,6 +70,10 @@ pub enum Wrong {
     SecretSource,
     #[error("say with namespaces who may use it, as in [\"team\"], or \"*\" for all")]
     SecretNamespaces,
+    #[error("{0:?} is not the whole name of a host, such as api.example.org")]
+    SecretHost(String),
+    #[error("write 1 to {max} names of hosts, such as [\"api.example.org\"]")]
+    SecretHosts { max: usize },
     #[error("{0:?} is not a name of a variable: write letters, digits and '_'")]
     Variable(String),
     #[error("{0:?} is not a name of a namespace")]

@@ -1,7 +1,6 @@
 //! Why an image was not pulled. No variant has a password, a token or a signed address in it.
 
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::credentials::CredentialsError;
@@ -9,6 +8,7 @@ use super::platform::Platform;
 use crate::image::blobs::BlobError;
 use crate::image::digest::{Digest, InvalidDigest};
 use crate::image::reference::{InvalidReference, Reference};
+use crate::trust::TrustError;
 
 /// `at` is always an origin, as in `https://registry.example:5000`.
 #[derive(Debug, thiserror::Error)]
@@ -19,10 +19,8 @@ pub enum PullError {
     Slow { at: String, what: Waited, limit: Duration },
     #[error("{at} has no TLS that can be trusted: {source}")]
     Tls { at: String, source: io::Error },
-    #[error("{path:?} has no certificates: {why}")]
-    Authorities { path: PathBuf, why: String },
-    #[error("this host has no certificates to trust registries by: {why}")]
-    NoAuthorities { why: String },
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     #[error("{at} has cut the connection: {source}")]
     Cut { at: String, source: hyper::Error },
     #[error("{at} answers with {status}{said}")]
@@ -138,7 +136,7 @@ impl PullError {
     pub fn is_ours(&self) -> bool {
         match self {
             // The disk is the same for all.
-            Self::Blob(_) | Self::NoAuthorities { .. } => true,
+            Self::Blob(_) | Self::Trust(TrustError::Nobody { .. }) => true,
             _ => false,
         }
     }

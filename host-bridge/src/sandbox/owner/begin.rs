@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::{Ahead, Life, Owner, Reply};
 use crate::config::make_private_directory;
-use crate::egress::{EgressSink, Rules, Serving};
+use crate::egress::{Allowed, EgressSink, Rules, Serving};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::{Adoption, Directories, MachineSpec, Running};
 use crate::sandbox::log::{Writer, log_directory};
 use crate::sandbox::pool::{self, Claimed};
 use crate::sandbox::recorder::{Recorder, SharedLog};
+use crate::sandbox::secrets::again;
 use crate::sandbox::stored::{Held, Wanted};
 use crate::sandbox::{Event, SandboxError, State, Why};
 
@@ -196,7 +197,9 @@ impl Owner {
         let Some(guest) = running.guest().filter(|_| !rules.is_empty()) else { return Ok(None) };
         let directory = &self.place.directories.state;
         let sink = self.egress_sink();
-        let opened = Serving::open(guest, rules, &self.place.egress, Some(directory), sink).await;
+        let secrets = std::mem::take(&mut self.injections);
+        let allowed = Allowed { rules, secrets };
+        let opened = Serving::open(guest, allowed, &self.place.egress, Some(directory), sink).await;
         Ok(Some(opened?))
     }
 
@@ -204,25 +207,28 @@ impl Owner {
     /// reaches nothing.
     pub(super) fn reopen_egress(&self, running: &Arc<dyn Running>) -> Option<Serving> {
         let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
-        let trouble = move |what: String| {
-            events(&Event::Trouble {
-                which: Some(which),
-                what: format!("it reaches nothing: {what}"),
-            });
-        };
+        let trouble =
+            move |what: String| events(&Event::Trouble { which: Some(which.clone()), what });
         let rules = match Rules::parse(&self.kept.record.egress) {
             Ok(rules) => rules,
             Err(error) => {
-                trouble(error.to_string());
+                trouble(format!("it reaches nothing: {error}"));
                 return None;
             }
         };
         let guest = running.guest().filter(|_| !rules.is_empty())?;
         let (settings, sink) = (Arc::clone(&self.place.egress), self.egress_sink());
         let directory = self.place.directories.state.clone();
-        let opening =
-            async move { Serving::open(guest, rules, &settings, Some(&directory), sink).await };
-        Some(Serving::later(opening, move |error| trouble(error.to_string())))
+        let (known, record) = (self.place.secrets.clone(), &self.kept.record);
+        let (namespace, names) = (record.namespace.to_string(), record.secrets.clone());
+        let told = trouble.clone();
+        let opening = async move {
+            let secrets = again(&known, &namespace, &names, told).await;
+            let allowed = Allowed { rules, secrets };
+            Serving::open(guest, allowed, &settings, Some(&directory), sink).await
+        };
+        let lost = move |error| trouble(format!("it reaches nothing: {error}"));
+        Some(Serving::later(opening, lost))
     }
 
     fn egress_sink(&self) -> EgressSink {

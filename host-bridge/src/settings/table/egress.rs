@@ -1,7 +1,7 @@
 //! `[egress]`: what sandboxes with rules may do.
 
 use super::{Choice, SECOND, Section, checked, is_range, put, put_u32, put_usize};
-use crate::settings::shown::{quote, quote_all};
+use crate::settings::shown::{quote, quote_all, quote_path};
 use crate::settings::value::{OFF, Wrong, show_duration, show_size};
 
 pub const SECTION: Section = Section {
@@ -37,6 +37,14 @@ pub const SECTION: Section = Section {
                 put(&mut settings.egress.allow_private, ranges)
             },
             show: |settings| quote_all(&settings.egress.allow_private),
+        },
+        Choice {
+            key: "authorities",
+            values: "a path, or `\"off\"`",
+            about: "A file of certificates (PEM) that are believed besides this host's own, where \
+                    the bridge puts a secret into what is sent to a host.",
+            set: |settings, given| put(&mut settings.egress.authorities, given.path_or_off()),
+            show: |settings| quote_path(settings.egress.authorities.as_ref()),
         },
         Choice {
             key: "connections_max",

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::client::conn::http1;
@@ -12,14 +11,12 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::image::registry::error::{PullError, Waited};
 use crate::image::registry::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::image::registry::url::{Origin, Scheme};
+use crate::trust;
 
 /// A socket, with TLS or without.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -69,40 +66,9 @@ impl Dialler {
 
     async fn trust(&self) -> Result<TlsConnector, PullError> {
         let authorities = self.authorities.clone();
-        let reading = tokio::task::spawn_blocking(move || read_roots(authorities));
-        let roots = reading.await.expect("reading does not panic")?;
-        let provider = Arc::new(ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("ring has what the versions need")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(TlsConnector::from(Arc::new(config)))
+        let reading = tokio::task::spawn_blocking(move || trust::connector(authorities.as_deref()));
+        Ok(reading.await.expect("reading does not panic")?)
     }
-}
-
-/// Those of the host, and those that the configuration names.
-fn read_roots(authorities: Option<PathBuf>) -> Result<RootCertStore, PullError> {
-    let mut roots = RootCertStore::empty();
-    let native = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(native.certs);
-    if let Some(path) = authorities {
-        let refused = |why: String| PullError::Authorities { path: path.clone(), why };
-        let read = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect);
-        let certificates: Vec<_> = read.map_err(|error| refused(error.to_string()))?;
-        if roots.add_parsable_certificates(certificates).0 == 0 {
-            return Err(refused("there is none in it".to_owned()));
-        }
-    }
-    if roots.is_empty() {
-        let why = native
-            .errors
-            .first()
-            .map_or_else(|| "none are installed".to_owned(), ToString::to_string);
-        return Err(PullError::NoAuthorities { why });
-    }
-    Ok(roots)
 }
 
 /// The first address that answers.

@@ -1,0 +1,201 @@
+//! Connections that are read on their way, because secrets are put into their requests: TLS of the
+//! guest ends here, and another begins, to the host itself, whose certificate is checked as any client
+//! of this host checks it.
+//!
+//! What breaks off on one side breaks off on the other. A host that ends without the last word of TLS
+//! is let end so, for the guest to see.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::authority::Authority;
+use super::carry::{Broken, Plan, Stream, Tally, carry};
+use super::host::Host;
+use super::http::{Requests, agrees};
+use super::inject::Injections;
+use super::limits::{BETWEEN_BYTES, READ_BYTES, TLS_DEADLINE};
+use super::meter::Meter;
+use super::{EgressError, Settings, trusted};
+use crate::guest::Guest;
+use crate::secret::wipe;
+use crate::trust;
+
+/// Where secrets go, and nowhere else.
+pub const TLS_PORT: u16 = 443;
+
+const WITH_GUEST: &str = "the sandbox";
+const WITH_HOST: &str = "the host";
+
+/// What one sandbox's connections of that kind share.
+pub struct Broker {
+    pub secrets: Arc<Injections>,
+    pub authority: Authority,
+    pub connector: TlsConnector,
+}
+
+impl Broker {
+    /// Gives the sandbox an authority of its own to believe.
+    pub async fn open(
+        guest: &Guest,
+        secrets: Injections,
+        settings: &Settings,
+        directory: Option<&Path>,
+    ) -> Result<Self, EgressError> {
+        let authority = Authority::open(directory, &secrets.hosts()).await?;
+        let believed = settings.authorities.clone();
+        let reading = tokio::task::spawn_blocking(move || trust::connector(believed.as_deref()));
+        let connector = reading.await.expect("reading does not panic")?;
+        trusted::add(guest, &authority.pem()).await?;
+        Ok(Self { secrets: Arc::new(secrets), authority, connector })
+    }
+
+    pub fn is_for(&self, host: &Host) -> bool {
+        self.secrets.are_for(host) == Ok(true)
+    }
+
+    /// Carries a connection to its end. Tells of secrets that have gone out.
+    #[allow(clippy::too_many_arguments)] // as `carry`, and what differs
+    pub async fn carry(
+        &self,
+        host: &Host,
+        stream: Stream,
+        connection: TcpStream,
+        plan: Plan,
+        meter: &Meter,
+        idle: Duration,
+        tally: &Tally,
+        used: impl Fn(Vec<String>),
+    ) -> Result<(), Broken> {
+        let (near, far) = tokio::io::duplex(BETWEEN_BYTES);
+        let outer = carry(stream, near, plan, meter, idle, tally);
+        let inner = self.speak(host, far, connection, used);
+        tokio::try_join!(outer, inner).map(drop)
+    }
+
+    async fn speak(
+        &self,
+        host: &Host,
+        guest: DuplexStream,
+        server: TcpStream,
+        used: impl Fn(Vec<String>),
+    ) -> Result<(), Broken> {
+        let with_host = |source| Broken::Tls { with: WITH_HOST, source };
+        let with_guest = |source| Broken::Tls { with: WITH_GUEST, source };
+        let name = ServerName::try_from(host.as_str().to_owned());
+        let name = name.map_err(|error| with_host(io::Error::other(error)))?;
+        // The host first: a guest that is told of a connection finds it whole.
+        let server = within(self.connector.connect(name, server)).await.map_err(with_host)?;
+        let acceptor = self.authority.server(host);
+        let acceptor = acceptor.map_err(|error| with_guest(io::Error::other(error)))?;
+        let guest = within(acceptor.accept(guest)).await.map_err(with_guest)?;
+        let (guest_reader, guest_writer) = tokio::io::split(guest);
+        let (server_reader, server_writer) = tokio::io::split(server);
+        let secrets = Arc::clone(&self.secrets);
+        let requests = Requests::with_secrets(host.clone(), TLS_PORT, secrets);
+        let (agreed, agreement) = oneshot::channel();
+        let mut answers = std::pin::pin!(answer(server_reader, guest_writer, agreed));
+        tokio::select! {
+            // Whoever has answered all has no use for further requests.
+            answered = &mut answers => answered,
+            asked = ask(guest_reader, server_writer, requests, agreement, used) => {
+                asked?;
+                answers.await
+            }
+        }
+    }
+}
+
+async fn within<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "its greeting took too long");
+    timeout(TLS_DEADLINE, greeting).await.map_err(slow)?
+}
+
+/// Requests of the guest, each with what belongs into it.
+async fn ask(
+    mut guest: impl AsyncRead + Unpin,
+    mut server: impl AsyncWrite + Unpin,
+    mut requests: Requests,
+    agreement: oneshot::Receiver<bool>,
+    used: impl Fn(Vec<String>),
+) -> Result<(), Broken> {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut judged = Vec::new();
+    while !requests.awaits_agreement() {
+        let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
+        if count == 0 {
+            return Ok(server.shutdown().await?);
+        }
+        let pushed = requests.push(&buffer[..count], &mut judged);
+        let names = requests.take_used();
+        if !names.is_empty() {
+            used(names);
+        }
+        let written = server.write_all(&judged).await;
+        wipe(&mut judged);
+        written?;
+        server.flush().await?;
+        pushed?;
+    }
+    if !agreement.await.unwrap_or(false) {
+        return Ok(());
+    }
+    loop {
+        let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
+        if count == 0 {
+            return Ok(server.shutdown().await?);
+        }
+        server.write_all(&buffer[..count]).await?;
+        server.flush().await?;
+    }
+}
+
+/// What the host answers, as it comes.
+async fn answer(
+    mut server: impl AsyncRead + Unpin,
+    mut guest: impl AsyncWrite + Unpin,
+    agreed: oneshot::Sender<bool>,
+) -> Result<(), Broken> {
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut begun, mut agreed) = (Vec::new(), Some(agreed));
+    loop {
+        let Some(count) = read(&mut server, &mut buffer, WITH_HOST).await? else { return Ok(()) };
+        if count == 0 {
+            return Ok(guest.shutdown().await?);
+        }
+        let bytes = &buffer[..count];
+        if agreed.is_some() {
+            begun.extend_from_slice(bytes);
+            if let Some(agrees) = agrees(&begun)
+                && let Some(agreed) = agreed.take()
+            {
+                // Nobody waits where nothing was asked for.
+                let _ = agreed.send(agrees);
+                begun = Vec::new();
+            }
+        }
+        guest.write_all(bytes).await?;
+        guest.flush().await?;
+    }
+}
+
+/// Reads what there is; 0 at an orderly end, and none at one without the last word of TLS.
+async fn read(
+    from: &mut (impl AsyncRead + Unpin),
+    buffer: &mut [u8],
+    with: &'static str,
+) -> Result<Option<usize>, Broken> {
+    match from.read(buffer).await {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(source) => Err(Broken::Tls { with, source }),
+    }
+}

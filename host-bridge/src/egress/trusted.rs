@@ -1,0 +1,79 @@
+//! Whom programs in a sandbox trust: those that they trusted anyway, and the sandbox's own authority.
+//!
+//! It is a file of its own, which variables of the environment name: an image's list stays what it
+//! is, and goes into no image that is made of the sandbox.
+
+use super::authority::pem;
+use super::limits::TRUST_BYTES_MAX;
+use super::write_file;
+use crate::guest::{Guest, GuestError, Piece};
+
+/// Everybody who is trusted.
+pub const BUNDLE: &str = "/etc/ssl/burrow-authorities.pem";
+
+/// What common programs and libraries look at for it: OpenSSL and all that are built upon it, Node,
+/// Python's requests, pip, curl, git, and the AWS tools.
+pub const BUNDLE_VARIABLES: [&str; 7] = [
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "AWS_CA_BUNDLE",
+];
+
+/// Where distributions keep theirs.
+const LISTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Makes the file. A guest that trusts nobody is given whom its host trusts.
+pub(super) async fn add(guest: &Guest, authority: &str) -> Result<(), GuestError> {
+    let mut list = None;
+    for path in LISTS {
+        list = read(guest, path).await?;
+        if list.is_some() {
+            break;
+        }
+    }
+    let mut list = match list {
+        Some(list) => list,
+        None => hosts().await.into_bytes(),
+    };
+    if list.last().is_some_and(|last| *last != b'\n') {
+        list.push(b'\n');
+    }
+    list.extend_from_slice(authority.as_bytes());
+    write_file(guest, BUNDLE, &list).await
+}
+
+async fn hosts() -> String {
+    let reading = tokio::task::spawn_blocking(crate::trust::native);
+    let native = reading.await.unwrap_or_default();
+    native.iter().map(|certificate| pem(certificate)).collect()
+}
+
+/// A list of the guest; none if it is not there, or is no list.
+async fn read(guest: &Guest, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
+    let (mut output, _, _) = match guest.read_file(path, 0, Some(TRUST_BYTES_MAX as u64)).await {
+        Ok(opened) => opened,
+        Err(GuestError::Fault(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    loop {
+        match output.next().await {
+            Piece::Bytes { bytes: more, .. } if bytes.len() + more.len() <= TRUST_BYTES_MAX => {
+                bytes.extend(more);
+            }
+            Piece::End => return Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            Piece::Bytes { .. } | Piece::Gap { .. } => return Ok(None),
+            Piece::Failed(GuestError::Fault(_)) => return Ok(None),
+            Piece::Failed(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Whom this host trusts when it speaks TLS to others: its own list, and what an operator adds.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Why nobody is trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    #[error("{path:?} has no authorities that can be used: {why}")]
+    Refused { path: PathBuf, why: String },
+    #[error("this host has no authorities that it trusts: {why}")]
+    Nobody { why: String },
+}
+
+/// Speaks TLS to whoever has a certificate of an authority of this host, or of one in that file.
+/// Reads files, so it is not for the event loop.
+pub fn connector(authorities: Option<&Path>) -> Result<TlsConnector, TrustError> {
+    let roots = roots(authorities)?;
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has what the versions need")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    // The only version of HTTP that is spoken here.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// The certificates of this host's own list.
+pub fn native() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}
+
+fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    let native = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(native.certs);
+    if let Some(path) = authorities {
+        let refused = |why: String| TrustError::Refused { path: path.to_owned(), why };
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+        let certificates: Vec<_> = read.map_err(|error| refused(error.to_string()))?;
+        if roots.add_parsable_certificates(certificates).0 == 0 {
+            return Err(refused("there is none in it".to_owned()));
+        }
+    }
+    if roots.is_empty() {
+        let first = native.errors.first();
+        let why = first.map_or_else(|| "none are installed".to_owned(), ToString::to_string);
+        return Err(TrustError::Nobody { why });
+    }
+    Ok(roots)
+}
