@@ -132,6 +132,11 @@ impl Paths {
         self.state.join("audit")
     }
 
+    /// What namespaces and keys have used of the day.
+    pub fn usage(&self) -> PathBuf {
+        self.state.join("usage.json")
+    }
+
     /// Notebooks, history, artifacts: one file of rows.
     pub fn store(&self) -> PathBuf {
         self.state.join("burrow.db")

@@ -14,6 +14,7 @@
 //! ```
 
 mod audit;
+mod caps;
 mod client;
 mod door;
 mod embedded;
@@ -29,7 +30,7 @@ pub use client::{Client, ClientError};
 pub use door::DoorError;
 pub use embedded::{Embedded, EmbeddedError};
 pub use lock::{LockError, Locks};
-pub use message::{Code, Dialled, List, Refusal, Version};
+pub use message::{Capped, CappedRow, Code, Dialled, List, Refusal, Version};
 pub use pool::{PoolError, pool_options};
 pub use serve::{ServeError, ServeOptions, serve};
 pub use server::Server;

@@ -183,6 +183,22 @@ pub const LOG_SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 /// Segments that are kept. Together 64 MiB per sandbox: a day of a chatty program, and a thousand
 /// sandboxes that all fill theirs still fit a small disk.
 pub const LOG_SEGMENTS_MAX: usize = 4;
+
+/// What all segments of a log take at most, which is what one is reserved for.
+pub const LOG_BYTES_MAX: u64 = LOG_SEGMENT_BYTES * LOG_SEGMENTS_MAX as u64;
+
+/// How often it is looked whether anybody has had what they may have of a day: that long times the
+/// number of their sandboxes may be run beyond it.
+pub const METER_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often what has been counted is written down, for the next bridge.
+pub const METER_MARK_PAUSE: Duration = Duration::from_secs(2);
+
+/// Namespaces and keys that are counted on one day. A caller invents namespaces as it likes.
+pub const METERED_SCOPES_MAX: usize = 10_000;
+
+/// A file of the meter that is longer is not ours: 256 bytes for each of them.
+pub const METER_BYTES_MAX: u64 = METERED_SCOPES_MAX as u64 * 256;
 /// The largest record of a log: a chunk with its labels, or an exit record with its survivors.
 /// Checked against a record's length before anything is allocated.
 pub const LOG_RECORD_BYTES_MAX: usize = 256 * 1024;

@@ -16,11 +16,13 @@
 //! sandbox's state, writes its record and orders its machine about. `control` and `api` call this;
 //! it knows nothing of who asks or how.
 
+pub mod caps;
 pub mod event;
 mod expiry;
 mod image;
 pub mod label;
 pub mod log;
+mod meter;
 pub mod name;
 pub mod one_shot;
 mod owner;
@@ -78,6 +80,10 @@ pub enum SandboxError {
         "{which} was killed and its machine is still there after {seconds} s; a process in it hangs in the kernel"
     )]
     WillNotDie { which: SandboxRef, seconds: u64 },
+    #[error(
+        "so many namespaces and keys are counted today that another is not; try again tomorrow"
+    )]
+    TooManyMetered,
     #[error("{SANDBOXES_MAX} sandboxes are kept, which is the limit; remove some that are stopped")]
     TooMany,
     #[error(
@@ -102,6 +108,12 @@ pub enum SandboxError {
     Egress(#[from] EgressError),
     #[error("{what} cannot be had: {why}")]
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
+    #[error(
+        "the {scope} may have {allowed} of {cap}: {used} are used, and {asked} more are asked for"
+    )]
+    CapExceeded { scope: caps::Scope, cap: &'static str, used: u64, asked: u64, allowed: u64 },
+    #[error("the {scope} has a cap for {what}, so a sandbox must say how much it may use")]
+    Unbounded { scope: caps::Scope, what: &'static str },
     #[error(transparent)]
     Secret(#[from] SecretError),
     #[error(

@@ -13,6 +13,7 @@
 //! Parsing is pure; only [`Settings::load`] reads a file. `cli` and `control` call this; it starts
 //! nothing.
 
+mod caps;
 mod defaults;
 mod error;
 mod file;
@@ -32,6 +33,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use caps::{Cap, Caps};
 pub use error::{Place, SettingsError};
 pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
@@ -49,6 +51,7 @@ pub struct Settings {
     pub server: Server,
     pub log: Log,
     pub audit: Audit,
+    pub caps: Caps,
     pub defaults: Defaults,
     pub pool: Pool,
     pub egress: Egress,

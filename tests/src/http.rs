@@ -101,6 +101,11 @@ impl Client {
         self
     }
 
+    /// The key that is sent, for another client.
+    pub fn sent_key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], &[])
     }

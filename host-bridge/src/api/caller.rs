@@ -50,6 +50,11 @@ impl Caller {
         }
     }
 
+    /// The key that it holds, by what it is called.
+    pub fn key(&self) -> Option<String> {
+        matches!(self, Self::Holder(_)).then(|| self.label())
+    }
+
     /// Tells callers apart, in logs and in tables. It is no secret.
     pub fn label(&self) -> String {
         match self {

@@ -113,6 +113,9 @@ pub const BUSY_PAUSE: Duration = Duration::from_secs(1);
 pub const KEYS_RATED_MAX: usize = 16 * 1024;
 /// The address under which bad keys from a Unix socket are counted.
 pub const STRANGER: [u8; 4] = [127, 0, 0, 1];
+/// Namespaces and keys whose caps are in a scrape.
+pub const SCRAPE_SCOPES_MAX: usize = 100;
+
 /// How long a scrape waits for one sandbox.
 pub const SCRAPE_GUEST_MAX: Duration = Duration::from_secs(1);
 

@@ -68,6 +68,8 @@ pub enum Code {
     GuestUnreachable,
     /// The server is stopping or full.
     Unavailable,
+    /// What is asked for would exceed a cap of the namespace or of the key.
+    CapExceeded,
     /// There is no secret of that name that the namespace may use.
     UnknownSecret,
     /// A secret's provider did not give it.
@@ -77,7 +79,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -104,6 +106,7 @@ impl Code {
         Self::StartFailed,
         Self::GuestUnreachable,
         Self::Unavailable,
+        Self::CapExceeded,
         Self::UnknownSecret,
         Self::SecretFailed,
         Self::Internal,
@@ -131,7 +134,9 @@ impl Code {
             | Self::Io
             | Self::UnknownSecret
             | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::RateLimited | Self::LimitReached => StatusCode::TOO_MANY_REQUESTS,
+            Self::RateLimited | Self::LimitReached | Self::CapExceeded => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::StartFailed | Self::GuestUnreachable | Self::SecretFailed => {
                 StatusCode::BAD_GATEWAY
@@ -171,6 +176,7 @@ impl Code {
             Self::StartFailed => "start_failed",
             Self::GuestUnreachable => "guest_unreachable",
             Self::Unavailable => "unavailable",
+            Self::CapExceeded => "cap_exceeded",
             Self::UnknownSecret => "unknown_secret",
             Self::SecretFailed => "secret_failed",
             Self::Internal => "internal",

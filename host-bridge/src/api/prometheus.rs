@@ -15,12 +15,13 @@ use tokio::time::timeout;
 use super::Api;
 use super::call::Call;
 use super::counters::BUCKETS_US;
-use super::limits::SCRAPE_GUEST_MAX;
+use super::limits::{SCRAPE_GUEST_MAX, SCRAPE_SCOPES_MAX};
 use super::problem::Problem;
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page};
+use crate::sandbox::caps::Row;
 use crate::sandbox::pool::ShelfStatus;
-use crate::sandbox::{Phase, Record, SandboxRef};
+use crate::sandbox::{Phase, Record, Registry, SandboxRef};
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 const US_PER_S: f64 = 1e6;
@@ -123,6 +124,7 @@ fn server(text: &mut Text, api: &Api) {
         text.single("process_open_fds", "gauge", "Descriptors of the server.", own.descriptors);
     }
     pool(text, &api.registry().pool());
+    caps(text, api.registry());
     let calls = api.counters().all();
     let name = "burrow_http_requests_total";
     text.family(name, "counter", "Answered requests.");
@@ -182,6 +184,32 @@ fn pool(text: &mut Text, shelves: &[ShelfStatus]) {
             let labels = [("entry", entry.as_str()), ("image", &image), ("machine", machine)];
             text.line(name, &labels, read(shelf));
         }
+    }
+}
+
+/// What those use that have a cap, and how often one was in the way.
+fn caps(text: &mut Text, registry: &Registry) {
+    let scopes = registry.capped(SCRAPE_SCOPES_MAX);
+    let families: [(&str, &str, fn(&Row) -> Option<u64>); 2] = [
+        ("burrow_cap_used", "Used of what has a cap.", |row| row.allowed.map(|_| row.used)),
+        ("burrow_cap_allowed", "What may be used of it.", |row| row.allowed),
+    ];
+    for (name, help, read) in families {
+        text.family(name, "gauge", help);
+        for (scope, used, cap) in &scopes {
+            for row in used.rows(cap) {
+                let whose = escaped(scope.name());
+                let labels = [("scope", scope.kind()), ("name", &whose), ("cap", row.cap)];
+                if let Some(value) = read(&row) {
+                    text.line(name, &labels, value as f64);
+                }
+            }
+        }
+    }
+    let name = "burrow_cap_refusals_total";
+    text.family(name, "counter", "What was refused because of a cap.");
+    for (cap, count) in registry.refused_by_caps() {
+        text.line(name, &[("cap", cap)], count as f64);
     }
 }
 

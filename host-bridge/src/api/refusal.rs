@@ -49,7 +49,8 @@ impl From<SandboxError> for Problem {
                 .details(json!({
                     "reason": "name_taken", "namespace": snapshot.namespace, "name": snapshot.name
                 })),
-            SandboxError::TooManySnapshots | SandboxError::SnapshotsTooLarge { .. } => {
+            SandboxError::TooManySnapshots
+            | SandboxError::TooManyMetered | SandboxError::SnapshotsTooLarge { .. } => {
                 with(Code::LimitReached)
             }
             SandboxError::SnapshotFixes { what, .. } => {
@@ -58,6 +59,17 @@ impl From<SandboxError> for Problem {
             SandboxError::TooMany => with(Code::LimitReached).retry_after(BUSY_PAUSE),
             SandboxError::Unsupported { what, hint, .. } => {
                 with(Code::Unsupported).hint(*hint).details(json!({ "field": what }))
+            }
+            SandboxError::CapExceeded { scope, cap, used, asked, allowed } => {
+                with(Code::CapExceeded)
+                    .hint("stop or remove a sandbox, or ask for less; GET /v1/caps shows what is used")
+                    .details(json!({
+                        "scope": scope.kind(), "name": scope.name(), "cap": cap, "used": used,
+                        "asked": asked, "allowed": allowed
+                    }))
+            }
+            SandboxError::Unbounded { what, .. } => {
+                with(Code::Invalid).details(json!({ "field": what }))
             }
             SandboxError::Secret(error) => refused_secret(error, with),
             SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)

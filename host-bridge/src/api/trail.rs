@@ -231,6 +231,7 @@ fn verdict(code: Code) -> Option<Verdict> {
         Code::Forbidden => Some(Verdict::Scope),
         Code::RateLimited => Some(Verdict::Rate),
         Code::LimitReached => Some(Verdict::Limit),
+        Code::CapExceeded => Some(Verdict::Cap),
         Code::UnknownSecret | Code::SecretFailed => Some(Verdict::Secret),
         _ => None,
     }

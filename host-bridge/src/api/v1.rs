@@ -4,6 +4,7 @@ mod apps;
 mod artifacts;
 mod attach;
 mod audit;
+mod caps;
 mod contexts;
 mod exec;
 mod exit;
@@ -57,6 +58,7 @@ pub fn operations() -> Vec<Operation> {
         artifacts::operations(),
         render::operations(),
         audit::operations(),
+        caps::operations(),
     ]
     .into_iter()
     .flatten()

@@ -119,6 +119,7 @@ pub enum Verdict {
     Scope,
     Rate,
     Limit,
+    Cap,
     Secret,
     Egress,
 }

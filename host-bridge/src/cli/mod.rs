@@ -8,6 +8,7 @@
 mod artifact;
 mod attach;
 mod audit;
+mod caps;
 mod completions;
 mod context;
 mod contexts;
@@ -90,6 +91,7 @@ enum Verb {
     Attach(attach::Attach),
     Ps(ps::Ps),
     Pool(pool::Pool),
+    Caps(caps::Caps),
     Inspect(inspect::Inspect),
     Logs(logs::Logs),
     History(history::History),
@@ -167,6 +169,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Attach(verb) => verb.run(&context).await,
         Verb::Ps(verb) => verb.run(&context).await,
         Verb::Pool(verb) => verb.run(&context).await,
+        Verb::Caps(verb) => verb.run(&context).await,
         Verb::Inspect(verb) => verb.run(&context).await,
         Verb::Logs(verb) => verb.run(&context).await,
         Verb::History(verb) => verb.run(&context),

@@ -141,6 +141,7 @@ pub(super) fn of_request(
         }
         Request::Snapshots {} => ("list_snapshots", None),
         Request::Pool {} => ("get_pool", None),
+        Request::Caps { .. } => ("get_caps", None),
     };
     let entry = Entry::new(who.clone(), Door::Cli, operation);
     let mut entry = about(entry, which.as_ref());
@@ -189,6 +190,7 @@ pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64
             let policy = match refusal.code {
                 Code::UnknownSecret | Code::SecretFailed => Some(Verdict::Secret),
                 Code::Limit => Some(Verdict::Limit),
+                Code::CapExceeded => Some(Verdict::Cap),
                 _ => None,
             };
             let code = code.and_then(|code| code.as_str().map(str::to_owned));

@@ -10,7 +10,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 use super::line::{LineError, read_line, write_line};
-use super::message::{Answer, Dialled, List, Refusal, Reply, Request, Version};
+use super::message::{Answer, Capped, Dialled, List, Refusal, Reply, Request, Version};
 use crate::api::mcp::Wishes;
 use crate::config::Paths;
 use crate::limits::{
@@ -176,6 +176,18 @@ impl Client {
     pub async fn pool(&mut self) -> Result<Vec<ShelfStatus>, ClientError> {
         match self.ask(&Request::Pool {}).await? {
             Reply::Pool(shelves) => Ok(shelves),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What a namespace and a key have, and what they may have.
+    pub async fn caps(
+        &mut self,
+        namespace: Name,
+        key: Option<String>,
+    ) -> Result<Vec<Capped>, ClientError> {
+        match self.ask(&Request::Caps { namespace, key }).await? {
+            Reply::Caps(scopes) => Ok(scopes),
             other => Err(unexpected(&other)),
         }
     }

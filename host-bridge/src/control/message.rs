@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::mcp::Wishes;
 use crate::link::Address;
+use crate::sandbox::caps::Scope;
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
 use crate::store::artifacts::ArtifactRow;
@@ -66,6 +67,12 @@ pub enum Request {
     },
     /// Asks what is kept ready.
     Pool {},
+    /// Asks what a namespace and a key have, and what they may have.
+    Caps {
+        namespace: Name,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    },
     /// Turns this connection into a session of MCP: behind the answer, both ends say lines of it.
     Mcp(Wishes),
 }
@@ -102,6 +109,7 @@ pub enum Reply {
     Sandboxes(Vec<Record>),
     Dialled(Dialled),
     Pool(Vec<ShelfStatus>),
+    Caps(Vec<Capped>),
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
     Artifact(Box<ArtifactRow>),
@@ -117,6 +125,7 @@ impl Reply {
             Self::Sandboxes(_) => "sandboxes",
             Self::Dialled(_) => "dialled",
             Self::Pool(_) => "pool",
+            Self::Caps(_) => "caps",
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
             Self::Artifact(_) => "artifact",
@@ -132,6 +141,23 @@ pub struct Version {
     /// The newest version of the agents' protocol that it speaks.
     pub protocol: u32,
     pub pid: u32,
+}
+
+/// What a namespace or a key has, and what it may have of that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capped {
+    #[serde(flatten)]
+    pub scope: Scope,
+    pub caps: Vec<CappedRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CappedRow {
+    pub cap: String,
+    pub used: u64,
+    /// Absent where there is no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<u64>,
 }
 
 /// Where a sandbox's agent is reached.
@@ -182,6 +208,8 @@ pub enum Code {
     Paused,
     /// The machine does not die.
     Stuck,
+    /// It would exceed a cap of its namespace.
+    CapExceeded,
     /// There is no such secret for that namespace.
     UnknownSecret,
     /// A secret's provider did not give it.

@@ -62,7 +62,8 @@ impl From<SandboxError> for Refusal {
                 let hint = format!("choose another name, or `host-bridge snapshot rm {snapshot}`");
                 (Code::NameTaken, Some(hint))
             }
-            SandboxError::TooManySnapshots
+            SandboxError::TooManyMetered
+            | SandboxError::TooManySnapshots
             | SandboxError::SnapshotsTooLarge { .. }
             | SandboxError::TooMany => (Code::Limit, None),
             SandboxError::Secret(SecretError::Unknown { .. }) => {
@@ -84,6 +85,11 @@ impl From<SandboxError> for Refusal {
             | SandboxError::Secret(_)
             | SandboxError::Label(_) => (Code::Invalid, None),
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
+            SandboxError::CapExceeded { .. } => {
+                let hint = "stop or remove a box, or ask for less";
+                (Code::CapExceeded, Some(hint.to_owned()))
+            }
+            SandboxError::Unbounded { .. } => (Code::Invalid, None),
             SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
             SandboxError::Lost { which, .. } => {
                 (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))

@@ -13,6 +13,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::audit as audit_log;
+use super::caps::caps;
 use super::door::{Door, DoorError};
 use super::lock::{LockError, Locks};
 use super::pool::{PoolError, pool_options};
@@ -95,7 +96,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
-    let means = Means { pool, secrets, images, image_policy, egress };
+    let means = Means { pool, secrets, images, image_policy, egress, caps: caps(&settings.caps) };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,

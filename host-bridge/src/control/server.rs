@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::audit as audit_log;
+use super::caps;
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Code, Dialled, List, Refusal, Reply, Request, Version};
 use crate::api::{Api, mcp};
@@ -216,6 +217,9 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
             Ok(Reply::Snapshot(Box::new(registry.remove_snapshot(&snapshot).await?)))
         }
         Request::Pool {} => Ok(Reply::Pool(registry.pool())),
+        Request::Caps { namespace, key } => {
+            Ok(Reply::Caps(caps::shown(registry, &namespace, key.as_deref())?))
+        }
         // The door has them, and not the registry.
         Request::RemoveArtifact { .. } => Err(no_artifacts()),
         // That this connection is no longer ours is the connection's to remember.

@@ -78,12 +78,15 @@ impl Execution {
             Stdio::Pty { .. } => (&[Channel::Terminal], true),
         };
         let started = guest.start_now(start)?;
+        // Beside a holder that the start names, that one keeps account of what is said.
+        let is_only = start.holders.is_empty() || start.holders.iter().any(|one| one == holder);
         let mut outputs = Vec::with_capacity(channels.len());
         for &channel in channels {
             let from = Origin::Offset { offset: 0 };
             let role = Role::Holder { name: holder.to_owned() };
             // Its refusal is what the output says.
             let (output, _) = guest.subscribe_now(&start.session, channel, from, role)?;
+            let output = if is_only { output.counted(guest.heard()) } else { output };
             outputs.push(Tail { channel, output, delivered: 0, ended: false });
         }
         let input = if has_input {

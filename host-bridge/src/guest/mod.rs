@@ -31,7 +31,7 @@ pub(crate) use adoption::now_us;
 pub use adoption::{Adoption, Frozen, Thawed};
 pub use contexts::{Events, Queued, Ran, Run, RunCode};
 pub use error::GuestError;
-pub use output::{Output, Piece};
+pub use output::{Heard, Output, Piece};
 pub use pending::Pending;
 pub use streams::{Awaited, FileTarget};
 pub use watcher::Watcher;
@@ -46,12 +46,13 @@ use crate::link::Link;
 #[derive(Clone, Debug)]
 pub struct Guest {
     link: Link,
+    heard: Heard,
 }
 
 impl Guest {
     /// Dials an agent, and dials it again whenever the link is cut.
     pub async fn connect(address: Address, options: Options) -> Result<Self, LinkError> {
-        Ok(Self { link: Link::connect(address, options).await? })
+        Ok(Self { link: Link::connect(address, options).await?, heard: Heard::default() })
     }
 
     /// Speaks over a socket that is connected already. After a cut the agent is dialled at `then`;
@@ -61,7 +62,12 @@ impl Guest {
         then: Option<Address>,
         options: Options,
     ) -> Result<Self, LinkError> {
-        Ok(Self { link: Link::over(stream, then, options).await? })
+        Ok(Self { link: Link::over(stream, then, options).await?, heard: Heard::default() })
+    }
+
+    /// How much its programs and runs have said to this end.
+    pub fn heard(&self) -> &Heard {
+        &self.heard
     }
 
     /// What the agent said of itself when the link was last made.

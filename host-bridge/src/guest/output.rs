@@ -1,6 +1,8 @@
 //! The reading end of a stream.
 
 use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use protocol::StreamId;
@@ -26,6 +28,22 @@ pub enum Piece {
     Failed(GuestError),
 }
 
+/// How many bytes of output have been taken from a guest, for those who keep account of it. Clones
+/// are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Heard(Arc<AtomicU64>);
+
+impl Heard {
+    /// So far; it never falls.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
 /// The reading end of a stream. Dropping it gives the stream up, unless it was read to its end.
 ///
 /// What was read is acknowledged when the next piece is asked for: a reader that has written a piece
@@ -36,19 +54,28 @@ pub struct Output {
     link: Link,
     stream: StreamId,
     manual: bool,
+    /// Where its bytes are counted, if they are.
+    heard: Option<Heard>,
     /// The end of the piece that was read last, until it is acknowledged.
     read_to: Option<u64>,
 }
 
 impl Output {
     pub(super) fn new(link: Link, stream: StreamId) -> Self {
-        Self { link, stream, manual: false, read_to: None }
+        Self { link, stream, manual: false, heard: None, read_to: None }
     }
 
     /// Acknowledges only what [`Output::consumed`] is told of.
     #[must_use]
     pub fn manual(mut self) -> Self {
         self.manual = true;
+        self
+    }
+
+    /// Counts what comes as output of the guest's programs. Of the readers of one output one alone does.
+    #[must_use]
+    pub fn counted(mut self, heard: &Heard) -> Self {
+        self.heard = Some(heard.clone());
         self
     }
 
@@ -67,6 +94,9 @@ impl Output {
         self.link.poll_piece(self.stream, taken, cx).map(|piece| match piece {
             link::Piece::Bytes { offset, bytes } => {
                 self.note(offset.saturating_add(bytes.len() as u64));
+                if let Some(heard) = &self.heard {
+                    heard.add(bytes.len());
+                }
                 Piece::Bytes { offset, bytes }
             }
             link::Piece::Gap { from, to } => {

@@ -24,14 +24,15 @@ use tokio::time::Instant;
 
 use super::expiry::{Due, Expiry};
 use super::log::log_directory;
+use super::meter::{Meter, Spell};
 use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::{Kept, now_ms};
 use super::recorder::SharedLog;
 use super::registry::Occupied;
-use super::snapshot::Draft;
+use super::snapshot::{Draft, bytes_of};
 use super::stored::Held;
-use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
+use super::{Event, EventSink, ExpiryKind, Record, SandboxError, SandboxRef, State, Why};
 use crate::egress::{self, Injections, Serving};
 use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX, SET_RIGHT_MAX};
 use crate::link::LinkError;
@@ -74,6 +75,10 @@ pub(super) enum Order {
         draft: Box<Draft>,
         reply: SnapshotReply,
     },
+    /// End it: its namespace or key has had what it may have of this day.
+    Spent {
+        kind: ExpiryKind,
+    },
     /// Let go of the machine, for the next bridge to find.
     Leave {
         reply: Reply,
@@ -94,6 +99,7 @@ pub(super) struct Place {
     pub events: EventSink,
     pub egress: Arc<egress::Settings>,
     pub secrets: Secrets,
+    pub meter: Meter,
     pub presence: Arc<Presence>,
     /// Dropped with the owner: then the name is free.
     pub _occupied: Occupied,
@@ -148,6 +154,10 @@ pub(super) struct Owner {
     /// Nothing is left of the machine.
     cleaned: bool,
     expiry: Expiry,
+    /// The time for which its machine runs, while it does.
+    spell: Option<Spell>,
+    /// An earlier bridge had the machine, which went on without one.
+    was_away: bool,
 }
 
 /// What an owner has only while its machine lives.
@@ -186,6 +196,8 @@ impl Owner {
             overdue: None,
             cleaned: false,
             expiry: Expiry::default(),
+            spell: None,
+            was_away: false,
         }
     }
 
@@ -288,6 +300,7 @@ impl Owner {
             Order::Pause { reply } => self.pause(reply),
             Order::Resume { reply } => self.resume_paused(reply),
             Order::Snapshot { draft, reply } => self.write_down(*draft, reply),
+            Order::Spent { kind } => self.end_spent(kind).await,
             Order::Leave { reply } => {
                 self.let_go().await;
                 let _ = reply.send(Ok(self.kept.record.clone()));
@@ -379,6 +392,8 @@ impl Owner {
         self.kept.record.pid = None;
         self.kept.record.address = None;
         self.kept.trace = crate::machine::Trace::default();
+        let log = log_directory(&self.place.directories.state);
+        self.kept.record.log_bytes = Some(bytes_of(&log));
         self.enter(State::Stopped { why, at_ms: now_ms() }).await;
         self.expiry.stopped(&self.kept.record);
         for reply in self.waiting.drain(..) {
@@ -456,9 +471,24 @@ impl Owner {
         self.show(which, state);
     }
 
-    fn show(&self, which: SandboxRef, state: State) {
+    fn show(&mut self, which: SandboxRef, state: State) {
+        self.meter(&state);
         self.shown.send_replace(self.kept.record.clone());
         (self.place.events)(&Event::State { which, state });
+    }
+
+    /// Has the time counted for which a machine lives and does not stand still.
+    fn meter(&mut self, state: &State) {
+        let runs = matches!(state, State::Running | State::Stopping | State::Lost { .. });
+        let Some(life) = self.life.as_ref().filter(|_| runs) else {
+            self.spell = None;
+            return;
+        };
+        if self.spell.is_none() {
+            let heard = life.running.guest().map(|guest| guest.heard().clone());
+            let was_away = std::mem::take(&mut self.was_away);
+            self.spell = Some(self.place.meter.begin(&self.kept.record, heard, was_away));
+        }
     }
 
     async fn save(&mut self) {

@@ -41,6 +41,9 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     pub created_at_ms: u64,
+    /// The id of the key that has made it; absent where no key was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     #[serde(flatten)]
     pub state: State,
     /// The supervisor of its machine; absent where somebody else runs that.
@@ -53,6 +56,9 @@ pub struct Record {
     pub memory_mib: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u32>,
+    /// What its log takes of the disk; known when it has stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
     /// Where programs begin that name no directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
@@ -99,11 +105,13 @@ impl Record {
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             secrets: spec.secrets.clone(),
             created_at_ms,
+            key: spec.key.clone(),
             state: State::Creating,
             pid: None,
             address: None,
             memory_mib: spec.memory_mib,
             cpu_millis: spec.cpu_millis(),
+            log_bytes: None,
             workdir: spec.workdir.clone(),
             labels: spec.labels.clone(),
             ttl_ms: spec.ttl_ms,

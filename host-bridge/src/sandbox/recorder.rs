@@ -221,7 +221,7 @@ impl Recorder {
             let role = Role::Holder { name: HOLDER.to_owned() };
             let origin = Origin::Offset { offset };
             let (output, _) = self.guest.subscribe(session, channel, origin, role).await?;
-            let output = output.manual();
+            let output = output.manual().counted(self.guest.heard());
             outputs.all.push(Recorded { channel, output, reached: offset, rest: Rest::Open });
         }
         Ok(outputs)

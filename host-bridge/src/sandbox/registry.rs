@@ -4,8 +4,10 @@
 //! last said. A name is taken from the moment a creation begins until its owner has removed all
 //! that was kept.
 
+mod room;
 mod views;
 
+use room::Refused;
 pub use views::Until;
 
 use std::collections::HashMap;
@@ -17,6 +19,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::caps::Caps;
+use super::meter::Meter;
 use super::owner::{Ahead, Order, Owner, Place};
 use super::pool::{self, Personal, Pool, Shape};
 use super::presence::Presence;
@@ -25,7 +29,7 @@ use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
 use super::stored::{Wanted, image_users};
-use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec};
+use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State};
 use crate::config::Paths;
 use crate::egress;
 use crate::image::store::User;
@@ -50,6 +54,8 @@ pub struct Means {
     pub images: Option<Images>,
     /// Which of them sandboxes may have.
     pub image_policy: Policy,
+    /// What they may have together.
+    pub caps: Caps,
 }
 
 impl Default for Means {
@@ -60,6 +66,7 @@ impl Default for Means {
             images: None,
             image_policy: Policy::default(),
             egress: egress::Settings::default(),
+            caps: Caps::default(),
         }
     }
 }
@@ -77,6 +84,9 @@ struct Inner {
     secrets: Secrets,
     images: Option<Images>,
     image_policy: Policy,
+    caps: Caps,
+    refused: Refused,
+    meter: Meter,
     seats: Mutex<Seats>,
 }
 
@@ -180,8 +190,9 @@ impl Registry {
     ) -> Result<Self, SandboxError> {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
+        let (meter, unread) = Meter::open(&paths.usage());
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, images, image_policy, egress, .. } = means;
+        let Means { secrets, images, image_policy, egress, caps, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -193,9 +204,15 @@ impl Registry {
             secrets,
             images,
             image_policy,
+            caps,
+            refused: Refused::default(),
+            meter,
             seats,
         };
         let registry = Self(Arc::new(inner));
+        if let Some(error) = unread {
+            registry.0.trouble(None, format!("what was used today is not known: {error}"));
+        }
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
         for directory in subdirectories(&inner.paths.state_boxes())? {
@@ -233,6 +250,7 @@ impl Registry {
             }
         }
         inner.pool.begin();
+        registry.begin_metering();
         Ok(registry)
     }
 
@@ -243,11 +261,13 @@ impl Registry {
             let which = SandboxRef { namespace: spec.namespace.clone(), name };
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
+        self.bound(&mut spec)?;
         spec.check()?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
-        let mut owner = self.seat(Kept { record, trace: crate::machine::Trace::default() })?;
+        let mut owner =
+            self.seat(Kept { record, trace: crate::machine::Trace::default() }, true)?;
         // Behind the name that is taken: a provider costs the host something.
         let given = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
         let secrets = given.variables;
@@ -312,6 +332,9 @@ impl Registry {
     ) -> Result<Record, SandboxError> {
         check_lifetime("ttl_ms", ttl_ms.filter(|ms| *ms > 0))?;
         check_lifetime("idle_ttl_ms", idle_ttl_ms.filter(|ms| *ms > 0))?;
+        if let Some(ttl_ms) = ttl_ms {
+            self.bound_life(&self.get(which)?, ttl_ms, now_ms())?;
+        }
         self.order(which, |reply| Order::Extend { ttl_ms, idle_ttl_ms, reply }).await
     }
 
@@ -323,6 +346,10 @@ impl Registry {
 
     /// Lets a paused sandbox go on, with its clock stepped.
     pub async fn resume(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        let record = self.get(which)?;
+        if matches!(record.state, State::Paused { .. }) {
+            self.room_to_go_on(&record)?;
+        }
         self.order(which, |reply| Order::Resume { reply }).await
     }
 
@@ -333,7 +360,7 @@ impl Registry {
             return Err(SandboxError::HoldsSecrets { which: which.clone() });
         }
         let state = self.0.directories(&record.id).state;
-        let draft = Box::new(self.0.snapshots.begin(&record, &state, name)?);
+        let draft = Box::new(self.begin_snapshot(&record, &state, name)?);
         self.order(which, |reply| Order::Snapshot { draft, reply }).await
     }
 
@@ -365,6 +392,7 @@ impl Registry {
                 self.0.trouble(None, error.to_string());
             }
         }
+        self.mark();
     }
 
     /// Takes no new sandboxes and lets go of those that run, for the next bridge to find. Returns
@@ -381,6 +409,7 @@ impl Registry {
         }
         // They hold nobody's work, and the next bridge may want others.
         self.0.pool.drain().await;
+        self.mark();
         running
     }
 
@@ -406,8 +435,8 @@ impl Registry {
         })
     }
 
-    /// Takes a name for a new sandbox.
-    fn seat(&self, kept: Kept) -> Result<Owner, SandboxError> {
+    /// Takes a name for a sandbox; for a new one where the caps leave room for it.
+    fn seat(&self, kept: Kept, is_new: bool) -> Result<Owner, SandboxError> {
         let which = kept.record.which();
         let mut seats = self.0.seats();
         if seats.closed {
@@ -421,6 +450,9 @@ impl Registry {
         if seats.taken.len() >= SANDBOXES_MAX {
             return Err(SandboxError::TooMany);
         }
+        if is_new {
+            self.room_for(&seats, &kept.record)?;
+        }
         let (orders, ordered) = mpsc::channel(ORDERS_WAITING_MAX);
         let (show, shown) = watch::channel(kept.record.clone());
         let presence = Presence::new();
@@ -432,6 +464,7 @@ impl Registry {
             events: Arc::clone(&self.0.events),
             egress: Arc::clone(&self.0.egress),
             secrets: self.0.secrets.clone(),
+            meter: self.0.meter.clone(),
             presence,
             _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
         };
@@ -441,7 +474,7 @@ impl Registry {
     /// Takes the name of a sandbox that an earlier bridge had.
     fn seat_found(&self, kept: Kept) -> Option<Owner> {
         let which = kept.record.which();
-        let seated = self.seat(kept);
+        let seated = self.seat(kept, false);
         if let Err(error) = &seated {
             self.0.trouble(Some(which), format!("it was not taken up again: {error}"));
         }

@@ -54,6 +54,9 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
     pub created_at_ms: u64,
+    /// The key that made the sandbox, whose caps this counts for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// What it takes of the disk.
     pub bytes: u64,
 }
@@ -85,6 +88,7 @@ impl Snapshot {
             scratch_bytes: record.scratch_bytes,
             workdir: record.workdir.clone(),
             created_at_ms: now_ms(),
+            key: record.key.clone(),
             bytes: 0,
         }
     }
@@ -123,7 +127,7 @@ pub(super) struct Snapshots(Arc<Inner>);
 struct Inner {
     directory: PathBuf,
     /// What those may come to take that are being written.
-    drafts: Mutex<HashMap<SandboxRef, u64>>,
+    drafts: Mutex<HashMap<SandboxRef, Snapshot>>,
 }
 
 /// A snapshot that is being written. It is gone with this, unless it was finished.
@@ -163,6 +167,21 @@ impl Snapshots {
         found
     }
 
+    /// All that there are, and those that are being written with what they may come to take.
+    pub(super) fn all(&self) -> Vec<Snapshot> {
+        let drafts = self.drafts();
+        let mut all = self.list(None);
+        // One that is finished is in its place before it is no draft any more.
+        all.retain(|snapshot| !drafts.contains_key(&snapshot.which()));
+        all.extend(drafts.values().cloned());
+        all
+    }
+
+    /// What a snapshot of a sandbox may come to take.
+    pub(super) fn expected(record: &Record, state: &Path, name: Name) -> u64 {
+        bytes_expected(&Snapshot::of(record, name), state)
+    }
+
     pub(super) fn get(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
         let path = self.path(which);
         match read(&path) {
@@ -196,6 +215,7 @@ impl Snapshots {
         let which = snapshot.which();
         let path = self.drawn(DRAFT_PREFIX)?;
         let bytes_max = bytes_expected(&snapshot, state);
+        let reserved = Snapshot { bytes: bytes_max, ..snapshot.clone() };
         // One that is finished is in its place before it is no draft any more: held until it is known
         // that this one is neither.
         let mut drafts = self.drafts();
@@ -207,12 +227,12 @@ impl Snapshots {
             return Err(SandboxError::TooManySnapshots);
         }
         let kept_bytes = sum(kept.iter().map(|snapshot| snapshot.bytes));
-        let drafted_bytes = sum(drafts.values().copied());
+        let drafted_bytes = sum(drafts.values().map(|snapshot| snapshot.bytes));
         if sum([kept_bytes, drafted_bytes, bytes_max].into_iter()) > SNAPSHOTS_BYTES_MAX {
             return Err(SandboxError::SnapshotsTooLarge { bytes: kept_bytes });
         }
         fs::create_dir(&path).map_err(files("make", &path))?;
-        drafts.insert(which, bytes_max);
+        drafts.insert(which, reserved);
         drop(drafts);
         let draft = Draft { all: self.clone(), snapshot, path };
         let machine = draft.machine();
@@ -220,7 +240,7 @@ impl Snapshots {
         Ok(draft)
     }
 
-    fn drafts(&self) -> MutexGuard<'_, HashMap<SandboxRef, u64>> {
+    fn drafts(&self) -> MutexGuard<'_, HashMap<SandboxRef, Snapshot>> {
         // Nothing in the map is ever half-changed.
         self.0.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -320,7 +340,7 @@ fn taken(found: &fs::Metadata) -> u64 {
 }
 
 /// What the files of a directory take of the disk.
-fn bytes_of(path: &Path) -> u64 {
+pub(super) fn bytes_of(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     sum(entries.filter_map(|entry| entry.metadata().ok()).map(|found| taken(&found)))
 }

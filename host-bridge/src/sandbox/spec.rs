@@ -96,6 +96,9 @@ pub struct Spec {
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
+    /// The id of the key that asks for it, whose caps it counts for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 impl Spec {
@@ -123,6 +126,7 @@ impl Spec {
             volumes: Vec::new(),
             secrets: Vec::new(),
             ports: Vec::new(),
+            key: None,
         }
     }
 

@@ -48,6 +48,10 @@ pub enum ExpiryKind {
     Idle,
     /// It had lived for so long.
     Age,
+    /// Its namespace or its key had run what it may on one day.
+    RunTime,
+    /// It had said what it may on one day.
+    Output,
 }
 
 /// A [`State`] without its particulars, for those who look for sandboxes by it.
@@ -139,6 +143,12 @@ impl fmt::Display for Why {
             Self::Ended { detail } => f.write_str(detail),
             Self::Expired { kind: ExpiryKind::Idle } => f.write_str("expired, left alone"),
             Self::Expired { kind: ExpiryKind::Age } => f.write_str("expired, its time was over"),
+            Self::Expired { kind: ExpiryKind::RunTime } => {
+                f.write_str("expired, the time that its namespace or key may run today was over")
+            }
+            Self::Expired { kind: ExpiryKind::Output } => {
+                f.write_str("expired, all was said that its namespace or key may say today")
+            }
             Self::BridgeAway => f.write_str("ended while the bridge was away"),
         }
     }

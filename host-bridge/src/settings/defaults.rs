@@ -10,8 +10,8 @@ use super::limits::{
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Defaults, Egress, ImagePolicy, Log, LogFormat, LogLevel, Origins, Pool,
-    Server, Settings,
+    Audit, BoxesAtEnd, Caps, Defaults, Egress, ImagePolicy, Log, LogFormat, LogLevel, Origins,
+    Pool, Server, Settings,
 };
 
 /// The names that the published clients send, until there are images of their own.
@@ -87,6 +87,7 @@ impl Default for Settings {
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             secrets: BTreeMap::new(),
             registries: BTreeMap::new(),
+            caps: Caps::default(),
             file: None,
             origins: Origins::new(),
         }

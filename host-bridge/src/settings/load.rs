@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use super::registries::{self, REGISTRIES};
-use super::table::{Choice, IMAGES, SECRETS, SECTIONS};
+use super::table::{CAPS, Choice, IMAGES, SECRETS, SECTIONS};
 use super::value::{Given, Wrong};
 use super::{Origin, Settings, file, secrets};
 use crate::secret;
@@ -131,6 +131,7 @@ impl Settings {
         let done = match (name.split_once('.'), registry, option) {
             (Some((IMAGES, image)), ..) => self.set_image(image, given),
             (Some((SECRETS, secret)), ..) => self.set_secret(secret, given),
+            (Some((CAPS, table)), ..) => self.caps.set(table, given),
             (_, Some((host, key)), _) => self.set_registry(host, key, given),
             (_, None, Some((_, option))) => (option.set)(self, given),
             (_, None, None) => {

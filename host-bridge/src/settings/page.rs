@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::load::variable_of;
 use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
-use super::table::{IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS};
+use super::table::{CAPS, CAPS_ABOUT, IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS};
 use super::{Origin, Settings, secrets};
 
 /// Characters of a line of comment.
@@ -46,6 +46,14 @@ impl Settings {
         for (name, directory) in &self.images {
             let line = format!("{} = {}", quote(name), quote(directory.to_string_lossy()));
             write(text, &line, &self.origin(&format!("{IMAGES}.{name}")));
+        }
+        push(text, format_args!(""));
+        comment(text, CAPS_ABOUT);
+        for (heading, key, lines) in self.caps.show() {
+            push(text, format_args!("[{CAPS}.{heading}]"));
+            for line in lines {
+                write(text, &line, &self.origin(&format!("{CAPS}.{key}")));
+            }
         }
         push(text, format_args!(""));
         comment(text, SECRETS_ABOUT);
@@ -112,6 +120,7 @@ pub fn reference() -> String {
     for (name, directory) in &defaults.images {
         push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
     }
+    push(&mut text, format_args!("\n## [{CAPS}]\n\n{CAPS_ABOUT} See [caps](caps.md)."));
     push(&mut text, format_args!("\n## [{SECRETS}]\n\n{SECRETS_ABOUT} See [secrets](secrets.md)."));
     push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
     push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));

@@ -50,8 +50,16 @@ pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file
     and kept nowhere. With `hosts = [\"api.example.org\"]` no sandbox has the value: it is put into \
     the heads of requests that go to these hosts, at port 443.";
 
+/// The section of caps, whose tables are of namespaces and keys.
+pub const CAPS: &str = "caps";
+pub const CAPS_ABOUT: &str = "How much the living sandboxes of one namespace or of one key may have \
+    together, in the file alone: tables `[caps.per_namespace]` and `[caps.per_key]`, and \
+    `[caps.namespace.NAME]` and `[caps.key.ID]` where one differs, with any of `sandboxes`, \
+    `memory_mib`, `cpus`, `disk` (of their writable layers, logs and snapshots), `ttl` (of each \
+    one), `run_time_per_day` and `output_per_day`. What exceeds one is refused with 429.";
+
 /// The sections that have names of the user's choice.
-pub const NAMED: [&str; 3] = [IMAGES, SECRETS, REGISTRIES];
+pub const NAMED: [&str; 4] = [IMAGES, SECRETS, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";

@@ -361,8 +361,31 @@ fn a_file_is_found_where_it_is_documented() {
 
 proptest::proptest! {
     #[test]
-    fn files_of_strangers_never_panic(text in "(\\[(server|log|images|secrets|registries|registries.x)\\]\n)?[a-z_.]{0,9} ?= ?\\PC{0,20}\n\\PC{0,20}") {
+    fn files_of_strangers_never_panic(text in "(\\[(server|log|images|secrets|caps|registries|registries.x)\\]\n)?[a-z_.]{0,9} ?= ?\\PC{0,20}\n\\PC{0,20}") {
         let _ = parsed(&text);
+    }
+}
+
+#[test]
+fn caps_are_tables_of_namespaces_and_keys() {
+    let settings = parsed(
+        "[caps.per_key]\nsandboxes = 2\n[caps.namespace.ci]\nmemory_mib = 4096\ncpus = 1.5\n\
+         disk = \"4GiB\"\nttl = \"1h\"\nrun_time_per_day = \"30m\"\noutput_per_day = \"1MiB\"\n[caps.key.0123456789ab]\nsandboxes = 0",
+    );
+    let settings = settings.unwrap();
+    assert_eq!(settings.caps.per_key.sandboxes, Some(2));
+    assert_eq!(settings.caps.namespaces["ci"].cpu_millis, Some(1500));
+    assert_eq!(settings.caps.keys["0123456789ab"].sandboxes, Some(0));
+    assert_eq!(parsed(&settings.to_toml()).unwrap().caps, settings.caps);
+    for (text, expected) in [
+        ("[caps]\nsandboxes = 2", "there is no key \"sandboxes\""),
+        ("[caps.per_ky]\nsandboxes = 2", "did you mean \"per_key\"?"),
+        ("[caps.per_key]\nsandbox = 2", "did you mean \"sandboxes\"?"),
+        ("[caps.namespace.a]\nttl = \"x\"", "a: ttl: \"x\" is not a duration"),
+        ("[caps.key]\na = 1", "a: 1 is not a table"),
+    ] {
+        let message = refused(text);
+        assert!(message.contains(expected), "{text}\n{message}");
     }
 }
 

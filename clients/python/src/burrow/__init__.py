@@ -7,6 +7,7 @@ from .contexts import Context, Notebook
 from .errors import (
     ApiError,
     BurrowError,
+    CapExceeded,
     Conflict,
     ConnectionFailed,
     ExecutionError,
@@ -53,6 +54,7 @@ __all__ = [
     "ApiError",
     "BurrowClient",
     "BurrowError",
+    "CapExceeded",
     "CommandResult",
     "Conflict",
     "ConnectionFailed",

@@ -102,6 +102,20 @@ class LimitReached(ApiError):
         return None
 
 
+class CapExceeded(LimitReached):
+    """It would exceed what the namespace or the key may have. `scope` and `name` say whose cap it is."""
+
+    @property
+    def scope(self) -> str | None:
+        scope = self.details.get("scope")
+        return scope if isinstance(scope, str) else None
+
+    @property
+    def name(self) -> str | None:
+        name = self.details.get("name")
+        return name if isinstance(name, str) else None
+
+
 class RateLimited(LimitReached):
     """Too many calls in too short a time, also after some patience."""
 
@@ -225,6 +239,7 @@ _BY_CODE: dict[str, type[BurrowError]] = {
     "io": FileError,
     "rate_limited": RateLimited,
     "limit_reached": LimitReached,
+    "cap_exceeded": CapExceeded,
     "deadline_exceeded": SandboxTimeout,
     "request_timeout": SandboxTimeout,
     "start_failed": StartFailed,

@@ -124,7 +124,7 @@ impl From<Problem> for Failure {
             Code::UnsupportedMediaType | Code::TooLarge => INVALID_REQUEST,
             Code::NotFound => NO_SANDBOX,
             Code::Unauthenticated | Code::Forbidden | Code::Misdirected => FORBIDDEN,
-            Code::RateLimited | Code::LimitReached | Code::Unavailable => LIMIT,
+            Code::RateLimited | Code::LimitReached | Code::CapExceeded | Code::Unavailable => LIMIT,
             Code::DeadlineExceeded | Code::RequestTimeout | Code::AppNotReady => TIMED_OUT,
             Code::SpawnFailed | Code::AppFailed | Code::ModuleMissing => NOT_STARTED,
             Code::StartFailed | Code::SecretFailed => NO_START,
@@ -139,9 +139,11 @@ impl From<Problem> for Failure {
             | Code::Io => REFUSED,
         };
         let status = match code {
-            Code::Forbidden | Code::RateLimited | Code::LimitReached | Code::Unavailable => {
-                code.status()
-            }
+            Code::Forbidden
+            | Code::RateLimited
+            | Code::LimitReached
+            | Code::CapExceeded
+            | Code::Unavailable => code.status(),
             _ => StatusCode::OK,
         };
         let mut data = json!({ "reason": code.name() });

@@ -34,6 +34,7 @@ pub async fn stop(call: &Call, mut params: Params) -> Result<Written, Failure> {
 fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
     let defaults = call.api.defaults();
     let mut spec = Spec::new(which);
+    spec.key = call.caller.key();
     spec.machine = defaults.machine;
     spec.image = match config.maybe_text("image")?.filter(|image| !image.is_empty()) {
         Some(image) => Some(call.api.root_of(&call.caller, spec.machine, &image)?),

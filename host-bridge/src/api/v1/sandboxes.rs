@@ -39,13 +39,16 @@ pub fn operations() -> Vec<Operation> {
                 Code::Unsupported,
                 Code::StartFailed,
                 Code::LimitReached,
+                Code::CapExceeded,
                 Code::UnknownSecret,
                 Code::SecretFailed,
             ]),
         operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
             .about("Ordered by namespace and name, a page at a time."),
         operation(Method::GET, one, "get_sandbox", "One sandbox.", get),
-        operation(Method::PATCH, one, "extend_sandbox", "Change how long it lives.", extend).run(),
+        operation(Method::PATCH, one, "extend_sandbox", "Change how long it lives.", extend)
+            .run()
+            .problems(&[Code::CapExceeded]),
         operation(
             Method::DELETE,
             one,
@@ -104,6 +107,7 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     };
     let defaults = api.defaults();
     let mut spec = Spec::new(SandboxRef { namespace, name: asked.name });
+    spec.key = caller.key();
     spec.machine = match asked.machine {
         Some(Machine::External) => {
             let message = "machine: an external machine is not started by this call";

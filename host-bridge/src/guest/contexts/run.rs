@@ -68,6 +68,7 @@ impl Run {
         } else {
             Some(Code { writer, bytes: code, written: 0 })
         };
+        let output = output.counted(guest.heard());
         let (guest, place) = (guest.clone(), Place::Asked(queued));
         Self { guest, context, place, output, records: Records::default(), code }
     }

@@ -144,6 +144,7 @@ impl Owner {
                 let (kept, trace) = (self.place.directories.clone(), self.kept.trace.clone());
                 match self.place.machine.adopt(id, kept, trace).await {
                     Adoption::Alive(running) => {
+                        self.was_away = !matches!(before, State::Paused { .. });
                         self.trace(&running);
                         let egress = self.reopen_egress(&running);
                         self.enliven(running, egress);

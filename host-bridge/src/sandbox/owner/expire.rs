@@ -2,6 +2,7 @@
 //! over, and lengthens what is asked for. When, is `expiry`'s.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::repl::ContextInfo;
 
@@ -22,6 +23,19 @@ impl Owner {
             Due::Look => self.look().await,
         }
         Next::GoOn
+    }
+
+    /// Ends a sandbox that may not run any more today. One that has said too much is given no time to
+    /// say more.
+    pub(super) async fn end_spent(&mut self, kind: ExpiryKind) {
+        if self.life.is_none() || self.why.is_some() {
+            return;
+        }
+        let grace = match kind {
+            ExpiryKind::Output => Duration::ZERO,
+            ExpiryKind::Idle | ExpiryKind::Age | ExpiryKind::RunTime => STOP_GRACE_DEFAULT,
+        };
+        self.begin_stop(grace, Why::Expired { kind }).await;
     }
 
     /// Asks the agent whether something is at work that we do not know of.

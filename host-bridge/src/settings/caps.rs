@@ -1,0 +1,130 @@
+//! `[caps]`: how much namespaces and keys may have. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::limits::{ENTRIES_MAX, MEMORY_MIB_MAX};
+use super::shown::{quote, show_cpus};
+use super::value::{Given, Wrong, show_duration, show_size};
+use crate::similar::nearest;
+
+/// All caps, as they are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caps {
+    pub per_namespace: Cap,
+    pub per_key: Cap,
+    pub namespaces: BTreeMap<String, Cap>,
+    pub keys: BTreeMap<String, Cap>,
+}
+
+/// One table of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cap {
+    pub sandboxes: Option<u64>,
+    pub memory_mib: Option<u64>,
+    pub cpu_millis: Option<u32>,
+    pub disk_bytes: Option<u64>,
+    pub ttl: Option<Duration>,
+    pub run_time_per_day: Option<Duration>,
+    pub output_bytes_per_day: Option<u64>,
+}
+
+const TABLES: [&str; 4] = ["per_namespace", "per_key", "namespace", "key"];
+const KEYS: [&str; 7] =
+    ["sandboxes", "memory_mib", "cpus", "disk", "ttl", "run_time_per_day", "output_per_day"];
+const SANDBOXES_MAX: u64 = 1_000_000;
+
+impl Caps {
+    /// Takes `caps.<key>`.
+    pub fn set(&mut self, key: &str, given: &Given) -> Result<(), Wrong> {
+        match key {
+            "per_namespace" => self.per_namespace = read(given)?,
+            "per_key" => self.per_key = read(given)?,
+            "namespace" => self.namespaces = read_all(given)?,
+            "key" => self.keys = read_all(given)?,
+            _ => {
+                let meant = nearest(key, TABLES);
+                return Err(Wrong::Key { key: key.to_owned(), known: &TABLES, meant });
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables that say something: their headings, the keys that they come from, and their lines.
+    pub fn show(&self) -> Vec<(String, &'static str, Vec<String>)> {
+        let named = |kind: &'static str, all: &BTreeMap<String, Cap>| {
+            let table = |(name, cap): (&String, &Cap)| {
+                (format!("{kind}.{}", quote(name)), kind, cap.show())
+            };
+            all.iter().map(table).collect::<Vec<_>>()
+        };
+        let mut tables = vec![
+            ("per_namespace".to_owned(), "per_namespace", self.per_namespace.show()),
+            ("per_key".to_owned(), "per_key", self.per_key.show()),
+        ];
+        tables.retain(|(_, _, lines)| !lines.is_empty());
+        tables.extend(named("namespace", &self.namespaces));
+        tables.extend(named("key", &self.keys));
+        tables
+    }
+}
+
+impl Cap {
+    fn show(&self) -> Vec<String> {
+        let lines = [
+            self.sandboxes.map(|count| format!("sandboxes = {count}")),
+            self.memory_mib.map(|mib| format!("memory_mib = {mib}")),
+            self.cpu_millis.map(|millis| format!("cpus = {}", show_cpus(millis))),
+            self.disk_bytes.map(|bytes| format!("disk = {}", quote(show_size(bytes)))),
+            self.ttl.map(|ttl| format!("ttl = {}", quote(show_duration(ttl)))),
+            self.run_time_per_day
+                .map(|time| format!("run_time_per_day = {}", quote(show_duration(time)))),
+            self.output_bytes_per_day
+                .map(|bytes| format!("output_per_day = {}", quote(show_size(bytes)))),
+        ];
+        lines.into_iter().flatten().collect()
+    }
+}
+
+fn read_all(given: &Given) -> Result<BTreeMap<String, Cap>, Wrong> {
+    let table = given.table()?;
+    if table.len() > ENTRIES_MAX {
+        return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+    }
+    let inside = |name: &String, wrong| Wrong::Inside { key: name.clone(), wrong: Box::new(wrong) };
+    let entry = |(name, given): &(String, Given)| {
+        read(given).map(|cap| (name.clone(), cap)).map_err(|wrong| inside(name, wrong))
+    };
+    table.iter().map(entry).collect()
+}
+
+fn read(given: &Given) -> Result<Cap, Wrong> {
+    let mut cap = Cap::default();
+    for (key, value) in given.table()? {
+        let inside = |wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) };
+        match key.as_str() {
+            "sandboxes" => cap.sandboxes = Some(value.whole(0, SANDBOXES_MAX).map_err(inside)?),
+            "memory_mib" => {
+                cap.memory_mib = Some(value.whole(0, MEMORY_MIB_MAX).map_err(inside)?);
+            }
+            "cpus" => cap.cpu_millis = Some(value.cpu_millis().map_err(inside)?),
+            "disk" => cap.disk_bytes = Some(value.bytes(0, u64::MAX).map_err(inside)?),
+            "ttl" => {
+                let ttl = value.duration(Duration::from_secs(1)).map_err(inside)?;
+                cap.ttl = Some(ttl);
+            }
+            "run_time_per_day" => {
+                let time = value.duration(Duration::from_secs(1)).map_err(inside)?;
+                cap.run_time_per_day = Some(time);
+            }
+            "output_per_day" => {
+                cap.output_bytes_per_day = Some(value.bytes(0, u64::MAX).map_err(inside)?);
+            }
+            _ => {
+                let meant = nearest(key, KEYS);
+                return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
+            }
+        }
+    }
+    Ok(cap)
+}
