@@ -52,7 +52,7 @@ install_machines() {
         say "could not install vhost-device-vsock; tests of virtual machines are skipped"
 }
 case $recipe in
-ci | test | test-vm | soak | soak-repl | soak-server | soak-vm)
+ci | test | test-vm | soak | soak-repl | soak-server | soak-crashes | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
     install_debian tmux vim less python3 busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl
     ;;&

@@ -136,6 +136,10 @@ soak-repl RUNS="10000": build
 soak-server RUNS="1000": build _sdk
     BURROW_SERVER_RUNS={{RUNS}} cargo nextest run --release -p tests --test sdk load:: --no-capture
 
+# The bridge dies at every step of what it does with images and sandboxes. Some minutes.
+soak-crashes SEEDS="100000": build
+    BURROW_CRASH_SEEDS={{SEEDS}} cargo nextest run -p tests --test crashes --no-capture
+
 # The server against its own document, with many random calls. Some minutes.
 contract EXAMPLES="60" SEED="1": build
     BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run -p tests --test api_contract --no-capture

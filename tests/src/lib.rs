@@ -4,6 +4,7 @@
 //! Nothing here asserts anything about Burrow; each test says itself what must hold.
 
 pub mod contexts;
+pub mod deaths;
 pub mod door;
 pub mod frameworks;
 pub mod http;

@@ -167,7 +167,7 @@ impl Images {
     /// Removes what was left half-made, unless somebody is making something.
     pub(super) fn sweep(&self) -> Result<(), ImageError> {
         let Some(_alone) = self.alone_now()? else { return Ok(()) };
-        for kind in [LAYERS, ROOTS, EROFS, IMPORTS] {
+        for kind in ["", KNOWN, LAYERS, ROOTS, EROFS, IMPORTS] {
             let directory = self.0.root.join(kind);
             for name in entries(&directory)?.iter().filter(|name| name.ends_with(NEW)) {
                 remove_directory(&directory, name)?;
