@@ -7,6 +7,7 @@ pub mod contexts;
 pub mod door;
 pub mod frameworks;
 pub mod http;
+pub mod internet;
 pub mod libraries;
 pub mod machines;
 pub mod mcp;
