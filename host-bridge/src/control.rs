@@ -32,7 +32,7 @@ pub use embedded::{Embedded, EmbeddedError};
 pub use lock::{LockError, Locks};
 pub use message::{Capped, CappedRow, Code, Dialled, List, Refusal, Version};
 pub use pool::{PoolError, pool_options};
-pub use serve::{ServeError, ServeOptions, serve};
+pub use serve::{ServeError, ServeOptions, egress_settings, serve};
 pub use server::Server;
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ pub use limits::{
     CONNECTIONS_DEFAULT, CONNECTIONS_MAX, CONNECTIONS_PER_SECOND_DEFAULT, IDLE_DEFAULT,
     SECRET_HOSTS_MAX,
 };
+pub use names::copy as copy_names;
 pub use rule::{RuleError, Rules};
 pub use trusted::{BUNDLE, BUNDLE_VARIABLES};
 
@@ -199,6 +200,9 @@ impl Serving {
             broker,
         };
         let shared = Arc::new(shared);
+        // Whatever ends this before its end closes what is open by then: gates that nobody closes would
+        // contend with those of the next who serves.
+        let serving = Serving { gates: shared.gates.clone(), opening: None };
         let doors = [
             (NAME_SERVER_PORT, Arrival::Question),
             (NAME_SERVER_PORT, Arrival::Connection),
@@ -213,7 +217,7 @@ impl Serving {
             let _ = shared.address_of(&host).await;
         }
         shared.write_resolv_conf().await?;
-        Ok(Serving { gates: shared.gates.clone(), opening: None })
+        Ok(serving)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod deaths;
 pub mod door;
 pub mod frameworks;
 pub mod http;
+pub mod internet;
 pub mod libraries;
 pub mod machines;
 pub mod mcp;

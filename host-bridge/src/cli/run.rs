@@ -14,9 +14,10 @@ use super::output;
 use super::session::screen::{self, Keyboard, Left};
 use super::session::{self, ProcessArguments, pipes, program_name};
 use super::start::BoxArguments;
+use crate::control::egress_settings;
 use crate::guest::Guest;
 use crate::image::document::Process;
-use crate::sandbox::{self, Spec};
+use crate::sandbox::{self, OneShot, Spec};
 use crate::secret::{self, Secrets};
 use crate::settings::{Overrides, Settings};
 
@@ -50,21 +51,24 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// The secrets that there are, if any is asked for: no daemon is needed, so the configuration is read
-/// here.
-fn secrets(spec: &Spec) -> Result<Secrets> {
-    if spec.secrets.is_empty() {
-        return Ok(Secrets::default());
+/// A box with the secrets that there are and the bounds of what may be reached, if any of those is
+/// asked for: no daemon is needed, so the configuration is read here.
+async fn begin(context: &Context, spec: &Spec) -> Result<OneShot> {
+    let is_set = !spec.secrets.is_empty() || !spec.egress.is_empty();
+    let settings =
+        if is_set { Settings::load(None, &Overrides::default())? } else { Settings::default() };
+    if !spec.secrets.is_empty() {
+        secret::guard_process();
     }
-    secret::guard_process();
-    Ok(Secrets::new(Settings::load(None, &Overrides::default())?.secrets))
+    let (known, egress) = (Secrets::new(settings.secrets), egress_settings(&settings.egress));
+    Ok(sandbox::one_shot_with(&context.paths, spec, &known, &egress).await?)
 }
 
 impl Run {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;
-        let one_shot = sandbox::one_shot_with(&context.paths, &spec, &secrets(&spec)?).await?;
+        let one_shot = begin(context, &spec).await?;
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
         }

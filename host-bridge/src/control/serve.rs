@@ -96,7 +96,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
-    let means = Means { pool, secrets, images, image_policy, egress, caps: caps(&settings.caps) };
+    let caps = caps(&settings.caps);
+    let means = Means { pool, egress, secrets, images, image_policy, caps };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
@@ -147,7 +148,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
 }
 
 /// What the operator has set for egress, as it is used.
-fn egress_settings(set: &settings::Egress) -> egress::Settings {
+pub fn egress_settings(set: &settings::Egress) -> egress::Settings {
     let limit = |bytes: u64| (bytes > 0).then_some(bytes);
     egress::Settings {
         dns: set.dns,

@@ -51,13 +51,11 @@ pub(super) enum Refused {
 /// Serves a connection to its end.
 pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, stream: Stream) {
     let host = shared.names.lock().await.host(address);
-    match host {
-        Some(host) => lead(shared, &host, port, stream).await,
-        None => {
-            let why = "its address stands for no name";
-            shared.teller.refuse(What::Connection, &address.to_string(), Some(port), why);
-        }
-    }
+    let Some(host) = host else {
+        let why = "its address stands for no name";
+        return shared.teller.refuse(What::Connection, &address.to_string(), Some(port), why);
+    };
+    lead(shared, &host, port, stream).await;
 }
 
 /// Leads a stream of the guest to a host, if that may be.

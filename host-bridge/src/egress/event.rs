@@ -84,7 +84,9 @@ impl fmt::Display for EgressEvent {
 /// Takes events as they happen. It must not block.
 pub type EgressSink = Arc<dyn Fn(EgressEvent) + Send + Sync>;
 
-/// Tells events of one sandbox, and no more of them than anybody would read.
+/// Tells events of one sandbox, and no more of them than anybody would read. What was carried is always
+/// told: there is no more of it than the operator lets connections be begun, and a flood of questions or
+/// refusals must not hide it.
 pub struct Teller {
     sink: EgressSink,
     bucket: Bucket,
@@ -98,7 +100,8 @@ impl Teller {
     }
 
     pub fn tell(&self, what: What, host: &str, port: Option<u16>, verdict: Verdict) {
-        if !self.bucket.try_take() {
+        let is_carried = what == What::Connection && !matches!(verdict, Verdict::Refused { .. });
+        if !is_carried && !self.bucket.try_take() {
             self.untold.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -117,6 +120,21 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_hides_nothing_that_was_carried() {
+        let told: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
+        let kept = Arc::clone(&told);
+        let teller = Teller::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
+        for _ in 0..10_000 {
+            teller.refuse(What::Connection, "a.org", Some(443), "no rule allows it");
+        }
+        let ended = Verdict::Ended { sent_bytes: 1, received_bytes: 2, why: None };
+        for verdict in [Verdict::Allowed { rule: "b.org".to_owned(), address: None }, ended] {
+            teller.tell(What::Connection, "b.org", Some(443), verdict.clone());
+            assert_eq!(told.lock().unwrap().last().unwrap().verdict, verdict);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_cut_and_its_rest_is_counted() {

@@ -72,7 +72,7 @@ fn gathered(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Hello> {
 }
 
 fn parse(body: &[u8]) -> Hello {
-    extensions(body).map_or(Hello::Bad("its greeting is broken"), |extensions| named(extensions))
+    extensions(body).map_or(Hello::Bad("its greeting is broken"), named)
 }
 
 /// What follows version, random number, session, ciphers and compressions. None in the oldest.

@@ -253,11 +253,11 @@ impl Requests {
     /// What follows a head.
     fn body_of(&self, head: &Head) -> Result<State, Wrong> {
         let length = head.length()?;
-        if let Some(protocol) = head.one("upgrade")?
-            && head.lists("connection", "upgrade")
-        {
-            // Other protocols carry requests of their own, which nobody would look into.
-            let is_plain = length == head::Length::Bytes(0) && self.count == 0;
+        // Other protocols carry requests of their own, which nobody would look into. There are servers
+        // that change to one without the word that belongs to it.
+        if let Some(protocol) = head.one("upgrade")? {
+            let is_meant = head.lists("connection", "upgrade");
+            let is_plain = is_meant && length == head::Length::Bytes(0) && self.count == 0;
             if !protocol.eq_ignore_ascii_case("websocket") || !is_plain {
                 return Err(Wrong::Upgrade { protocol: protocol.to_owned() });
             }

@@ -36,8 +36,10 @@ pub struct Lookup {
     /// The server that is asked; the host's own resolver when absent.
     server: Option<SocketAddr>,
     turns: Semaphore,
-    found: Mutex<HashMap<Host, (Result<Vec<IpAddr>, LookupError>, Instant)>>,
+    found: Mutex<HashMap<Host, (LookedUp, Instant)>>,
 }
+
+type LookedUp = Result<Vec<IpAddr>, LookupError>;
 
 impl Lookup {
     pub fn new(server: Option<SocketAddr>) -> Self {
@@ -46,7 +48,7 @@ impl Lookup {
     }
 
     /// The addresses of a name: one at least.
-    pub async fn addresses(&self, host: &Host) -> Result<Vec<IpAddr>, LookupError> {
+    pub async fn addresses(&self, host: &Host) -> LookedUp {
         if let Some(known) = self.known(host) {
             return known;
         }
@@ -56,12 +58,12 @@ impl Lookup {
         looked_up
     }
 
-    fn known(&self, host: &Host) -> Option<Result<Vec<IpAddr>, LookupError>> {
+    fn known(&self, host: &Host) -> Option<LookedUp> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.get(host).filter(|(_, until)| *until > Instant::now()).map(|(known, _)| known.clone())
     }
 
-    fn remember(&self, host: &Host, looked_up: &Result<Vec<IpAddr>, LookupError>) {
+    fn remember(&self, host: &Host, looked_up: &LookedUp) {
         let kept = match looked_up {
             Ok(_) => FOUND_KEPT,
             Err(LookupError::NoSuchName) => MISSED_KEPT,
@@ -77,7 +79,7 @@ impl Lookup {
         }
     }
 
-    async fn look_up(&self, host: &Host) -> Result<Vec<IpAddr>, LookupError> {
+    async fn look_up(&self, host: &Host) -> LookedUp {
         // Neither is ever closed.
         let _turn = self.turns.acquire().await;
         let _place = LOOKUPS.acquire().await;

@@ -22,7 +22,7 @@ const ADDRESSES: u32 = (1 << (u32::BITS - EGRESS_PREFIX_BITS)) - 3;
 /// See the module's description.
 #[derive(Debug)]
 pub struct Names {
-    names_max: usize,
+    at_once_max: usize,
     by_host: HashMap<Host, Entry>,
     by_address: HashMap<Ipv4Addr, Host>,
     /// Addresses that were ever given.
@@ -67,7 +67,7 @@ impl Names {
     /// The names of a sandbox that keeps them in this directory, if it keeps them.
     pub async fn open(directory: Option<&Path>, names_max: usize) -> io::Result<Self> {
         let mut names = Self {
-            names_max,
+            at_once_max: names_max,
             by_host: HashMap::new(),
             by_address: HashMap::new(),
             given: 0,
@@ -120,7 +120,7 @@ impl Names {
             return Err(NamesError::UsedUp);
         }
         let lost =
-            if self.by_host.len() >= self.names_max { Some(self.take_oldest()?) } else { None };
+            if self.by_host.len() >= self.at_once_max { Some(self.take_oldest()?) } else { None };
         if let Some(file) = &self.file {
             append(file, &format!("{host}\n")).await?;
         }
@@ -133,7 +133,7 @@ impl Names {
     fn take_oldest(&mut self) -> Result<Ipv4Addr, NamesError> {
         let idle = self.by_host.iter().filter(|(_, entry)| entry.connections == 0);
         let oldest = idle.min_by_key(|(_, entry)| entry.used).map(|(host, _)| host.clone());
-        let busy = NamesError::Busy { names_max: self.names_max };
+        let busy = NamesError::Busy { names_max: self.at_once_max };
         let Some(entry) = oldest.and_then(|host| self.by_host.remove(&host)) else {
             return Err(busy);
         };
@@ -170,6 +170,16 @@ impl Names {
 
 fn address(index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(EGRESS_ADDRESS.to_bits() + 1 + index)
+}
+
+/// Copies the names that one sandbox has had for another that goes on from it, if it has had any: what
+/// its programs remember means the same there.
+pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::copy(from.join(FILE), to.join(FILE)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 async fn append(file: &Path, text: &str) -> io::Result<()> {

@@ -145,7 +145,11 @@ impl Shared {
         if given.is_new {
             for port in self.rules.ports(host) {
                 let (address, arrival) = (given.address, Arrival::Connection);
-                gates::open(self, Gate { address, port, arrival })?;
+                if let Err(error) = gates::open(self, Gate { address, port, arrival }) {
+                    // All of them again the next time, and none twice.
+                    self.gates.forget(address);
+                    return Err(error.into());
+                }
             }
             names.opened(host);
         }

@@ -31,14 +31,15 @@ pub struct OneShot {
 /// Starts a sandbox for one command. `paths` are hidden from it, and their store of images is
 /// where one comes from that is asked for by its name.
 pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
-    one_shot_with(paths, spec, &Secrets::default()).await
+    one_shot_with(paths, spec, &Secrets::default(), &Settings::default()).await
 }
 
-/// The same with the secrets that it may ask for.
+/// The same with the secrets that it may ask for, and the bounds of what it may reach.
 pub async fn one_shot_with(
     paths: &Paths,
     spec: &Spec,
     known: &Secrets,
+    egress: &Settings,
 ) -> Result<OneShot, SandboxError> {
     spec.check()?;
     let rules = spec.rules()?;
@@ -68,11 +69,8 @@ pub async fn one_shot_with(
     } else {
         // Nobody keeps account of a sandbox without a name; its own log tells what was decided.
         let sink = Arc::new(|event: EgressEvent| tracing::info!("egress: {event}"));
-        let (guest, settings) = (guest.clone(), Settings::default());
-        Some(
-            Serving::open(guest, Allowed { rules, secrets: injections }, &settings, None, sink)
-                .await?,
-        )
+        let allowed = Allowed { rules, secrets: injections };
+        Some(Serving::open(guest.clone(), allowed, egress, None, sink).await?)
     };
     Ok(OneShot { guest, _egress: egress, alive, image })
 }

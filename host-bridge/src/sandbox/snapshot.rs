@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::record::now_ms;
 use super::{MachineKind, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::config::{make_private_directory, write_durably};
+use crate::egress::copy_names;
 use crate::limits::{
     RECORD_BYTES_MAX, SNAPSHOT_MARGIN_BYTES, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX,
     VIRTUAL_MEMORY_BYTES_DEFAULT,
@@ -136,6 +137,8 @@ pub(super) struct Draft {
     all: Snapshots,
     snapshot: Snapshot,
     path: PathBuf,
+    /// The directory of the sandbox that it is taken of.
+    state: PathBuf,
 }
 
 impl Snapshots {
@@ -234,7 +237,8 @@ impl Snapshots {
         fs::create_dir(&path).map_err(files("make", &path))?;
         drafts.insert(which, reserved);
         drop(drafts);
-        let draft = Draft { all: self.clone(), snapshot, path };
+        let state = state.to_owned();
+        let draft = Draft { all: self.clone(), snapshot, path, state };
         let machine = draft.machine();
         make_private_directory(&machine).map_err(files("make", &machine))?;
         Ok(draft)
@@ -266,6 +270,8 @@ impl Draft {
     /// may be too much by now.
     pub(super) fn finish(mut self) -> Result<Snapshot, SandboxError> {
         let path = self.path.clone();
+        // After the memory: names that were given meanwhile do no harm, and missing ones would.
+        copy_names(&self.state, &path).map_err(files("write", &path))?;
         self.snapshot.bytes = bytes_of(&self.machine());
         let which = self.snapshot.which();
         let kept_bytes = sum(self.all.list(None).iter().map(|snapshot| snapshot.bytes));

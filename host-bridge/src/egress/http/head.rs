@@ -144,14 +144,19 @@ impl Head {
         /// Between the client and the proxy alone.
         const OURS: [&str; 6] =
             ["connection", "proxy-connection", "proxy-authorization", "keep-alive", "host", "te"];
+        /// Where the body ends. Without them the server would take it for another request, whoever
+        /// says that they are for the proxy alone.
+        const FRAME: [&str; 2] = ["content-length", "transfer-encoding"];
         let slash = if path.starts_with('/') { "" } else { "/" };
         let (method, version) = (&self.method, &self.version);
         let mut text = format!(
             "{method} {slash}{path} {version}\r\nhost: {authority}\r\nconnection: close\r\n"
         );
         for (name, value) in &self.fields {
-            if !OURS.contains(&name.as_str()) && !self.lists("connection", name) {
-                text.push_str(&format!("{name}: {value}\r\n"));
+            let name = name.as_str();
+            let is_listed = self.lists("connection", name) && !FRAME.contains(&name);
+            if !OURS.contains(&name) && !is_listed {
+                text.extend([name, ": ", value, "\r\n"]);
             }
         }
         text.push_str("\r\n");

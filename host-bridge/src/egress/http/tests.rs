@@ -142,6 +142,8 @@ fn a_websocket_waits_for_the_server_and_nothing_else_is_agreed_upon() {
     assert!(requests.awaits_agreement());
     requests.push(b"GET", &mut out).expect_err("before the server has agreed");
     assert!(matches!(wrong(&ask("h2c")), Wrong::Upgrade { .. }));
+    let unsaid = ask("h2c").replace("keep-alive, Upgrade", "HTTP2-Settings");
+    assert!(matches!(wrong(&unsaid), Wrong::Upgrade { .. }));
     let later = format!("GET / HTTP/1.1\r\nHost: a.org\r\n\r\n{}", ask("websocket"));
     assert!(matches!(wrong(&later), Wrong::Upgrade { .. }));
     assert_eq!(agrees(b"HTTP/1.1 101 Switching"), Some(true));
@@ -175,6 +177,18 @@ fn what_a_proxy_was_asked_becomes_what_a_server_is_asked() {
         sent,
         "GET /?q HTTP/1.1\r\nhost: a.org:8080\r\nconnection: close\r\naccept: */*\r\n\r\n"
     );
+}
+
+#[test]
+fn the_end_of_a_body_is_never_between_a_client_and_its_proxy_alone() {
+    for field in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+        let text = format!(
+            "POST http://a.org/ HTTP/1.1\r\n{field}\r\nConnection: content-length, Transfer-Encoding\r\n\r\n"
+        );
+        let sent = Head::parse(text.as_bytes()).unwrap().for_server("a.org", "/");
+        let sent = String::from_utf8(sent).unwrap();
+        assert!(sent.contains(&field.to_ascii_lowercase()), "{sent}");
+    }
 }
 
 proptest! {

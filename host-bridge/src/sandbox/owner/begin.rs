@@ -1,11 +1,12 @@
 //! How a sandbox comes to its owner: made anew, or found as an earlier bridge left it.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Ahead, Life, Owner, Reply};
 use crate::config::make_private_directory;
-use crate::egress::{Allowed, EgressSink, Rules, Serving};
+use crate::egress::{Allowed, EgressSink, Rules, Serving, copy_names};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::{Adoption, Directories, MachineSpec, Running};
 use crate::sandbox::log::{Writer, log_directory};
@@ -90,6 +91,15 @@ impl Owner {
         self.open_log();
         if let Some(wanted) = wanted {
             self.furnish(wanted, &mut spec).await?;
+        }
+        if let Some(snapshot) = spec.restore.as_deref().and_then(Path::parent) {
+            // What its programs remember of names still holds, as far as its own rules allow them.
+            let (from, to) = (snapshot.to_owned(), self.place.directories.state.clone());
+            let copied = tokio::task::spawn_blocking(move || copy_names(&from, &to)).await;
+            let path = self.place.directories.state.clone();
+            copied
+                .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+                .map_err(|source| SandboxError::Files { action: "write", path, source })?;
         }
         let running = self.place.machine.start(spec).await?;
         self.know(&running);

@@ -1,0 +1,169 @@
+//! An internet for one test: a network namespace of its own in which ordinary public addresses lead to
+//! servers that the test has started, and nothing leads anywhere else.
+//!
+//! ```text
+//!  the test's thread, its bridge and every server are in one namespace, whose only interface is lo:
+//!    93.184.216.0/24, 2606:2800::/32   the internet; a name server, the web, a server that speaks first
+//!    169.254.169.254, 127.0.0.1, …     the same servers, which nobody of a sandbox may ever reach
+//! ```
+//!
+//! The addresses are routed and not on the interface, so that they are not the host's own. Whoever asks
+//! the web is written down with the address that was asked, which is how a test knows what was reached.
+
+pub mod names;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::server::Server;
+use crate::{Burrow, have, skip};
+use names::Names;
+
+/// Where the web is, and where the name server.
+pub const WEB: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+pub const WEB_V6: &str = "2606:2800:220:1:248:1893:25c8:1946";
+pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 53);
+/// A server that speaks first is at this port.
+pub const SPEAKS_FIRST: u16 = 5432;
+
+/// Addresses that lead to the servers here.
+const ROUTES: [&str; 3] = ["93.184.216.0/24", "169.254.169.254/32", "10.1.2.0/24"];
+const ROUTE_V6: &str = "2606:2800::/32";
+/// The names that the web's certificate is for, each with all below it.
+const CERTIFIED: [&str; 3] = ["example.com", "example.org", "example.net"];
+
+/// See the module's description.
+pub struct Internet {
+    pub names: Names,
+    directory: TempDir,
+    web: Child,
+}
+
+impl Internet {
+    /// Goes into a namespace with the calling thread, which stays in it; without what that takes, the
+    /// test says that it does nothing.
+    ///
+    /// # Panics
+    /// When the servers do not start.
+    pub fn or_skip() -> Option<Self> {
+        if let Err(why) = enter() {
+            skip(&why);
+            return None;
+        }
+        let directory = TempDir::with_prefix("burrow-internet-").expect("a directory");
+        certify(directory.path());
+        fs::create_dir(directory.path().join("served")).expect("a directory");
+        let mut web = Command::new("python3")
+            .args(["-c", include_str!("internet/web.py")])
+            .arg(directory.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 starts");
+        let mut said = BufReader::new(web.stdout.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("it is ours");
+        assert_eq!(line, "ready\n", "the web does not serve");
+        Some(Self { names: Names::serve(NAME_SERVER), directory, web })
+    }
+
+    /// A bridge in here that asks the name server, with more options.
+    pub fn bridge(&self, options: &[&str]) -> Server {
+        let dns = format!("egress.dns={NAME_SERVER}:53");
+        let options = [&["--dev", "--set", &dns], options].concat();
+        Server::start_in(Burrow::new(), &options)
+    }
+
+    /// The certificate of whoever has certified the web.
+    pub fn authority(&self) -> Vec<u8> {
+        fs::read(self.authority_file()).expect("it was made")
+    }
+
+    pub fn authority_file(&self) -> std::path::PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
+    /// What is in this directory is served as it is, below its path.
+    pub fn served(&self) -> std::path::PathBuf {
+        self.directory.path().join("served")
+    }
+
+    /// Whatever the web was asked, in order.
+    pub fn asked(&self) -> Vec<Value> {
+        let log = fs::read_to_string(self.directory.path().join("asked")).unwrap_or_default();
+        let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).expect("a line of ours")).collect()
+    }
+
+    /// The addresses at which the web was reached, each once.
+    pub fn reached(&self) -> Vec<String> {
+        let mut reached: Vec<String> =
+            self.asked().iter().filter_map(|one| Some(one["at"].as_str()?.to_owned())).collect();
+        reached.sort();
+        reached.dedup();
+        reached
+    }
+}
+
+impl Drop for Internet {
+    fn drop(&mut self) {
+        self.web.kill().ok();
+        self.web.wait().ok();
+    }
+}
+
+fn enter() -> Result<(), String> {
+    for program in ["ip", "openssl", "python3", "curl"] {
+        if !have(program) {
+            return Err(format!("there is no {program} here"));
+        }
+    }
+    if !nix::unistd::Uid::effective().is_root() {
+        return Err("only root may make a network namespace".to_owned());
+    }
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|why| format!("no network namespace: {why}"))?;
+    ip("link set lo up")?;
+    for route in ROUTES {
+        ip(&format!("route add local {route} dev lo"))?;
+    }
+    ip(&format!("-6 route add local {ROUTE_V6} dev lo"))
+}
+
+fn ip(words: &str) -> Result<(), String> {
+    let ran = Command::new("ip").args(words.split(' ')).output().expect("ip runs");
+    if ran.status.success() {
+        return Ok(());
+    }
+    Err(format!("ip {words}: {}", String::from_utf8_lossy(&ran.stderr).trim()))
+}
+
+/// Makes an authority, and a certificate for the web.
+fn certify(place: &Path) {
+    const NEW: &str = "req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1";
+    let names: Vec<_> = CERTIFIED.iter().map(|name| format!("DNS:{name},DNS:*.{name}")).collect();
+    let names = format!("subjectAltName={}", names.join(","));
+    let own = [
+        ["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"].as_slice(),
+        &["-addext", "keyUsage=critical,keyCertSign"],
+    ];
+    let of_web = [
+        ["-subj", "/CN=web", "-keyout", "web.key", "-out", "web.pem", "-CA", "ca.pem"].as_slice(),
+        &["-CAkey", "ca.key", "-addext", &names, "-addext", "basicConstraints=CA:FALSE"],
+    ];
+    for words in [own, of_web] {
+        let words = words.concat();
+        let made = Command::new("openssl")
+            .args(NEW.split(' '))
+            .args(words)
+            .current_dir(place)
+            .output()
+            .expect("openssl runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+}

@@ -1,0 +1,148 @@
+"""The web of a test: HTTP at port 80, the same over TLS at 443, and a server that speaks first.
+
+Each request is a line in `asked`: at which address, for which host, under which name of TLS."""
+
+import base64, hashlib, http.server, json, os, socket, socketserver, ssl, sys, threading, urllib.parse
+
+PLACE = sys.argv[1]
+BLOCK = hashlib.shake_256(b"burrow").digest(1 << 20)
+asked, lock = open(os.path.join(PLACE, "asked"), "a"), threading.Lock()
+TYPES = {".html": "text/html", ".json": "application/json"}
+
+
+def write_down(**what):
+    with lock:
+        asked.write(json.dumps(what) + "\n")
+        asked.flush()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        self.named = None
+        self.is_tls = isinstance(self.request, ssl.SSLSocket)
+        if self.is_tls:
+            self.request.settimeout(30)
+            self.request.do_handshake()
+            self.named = getattr(self.request, "named", None)
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().setup()
+
+    def parse_request(self):
+        fine = super().parse_request()
+        if fine:
+            at = self.request.getsockname()[0].removeprefix("::ffff:")
+            write_down(at=at, host=self.headers.get("host"), named=self.named, tls=self.is_tls,
+                       port=self.request.getsockname()[1], method=self.command, path=self.path)
+        return fine
+
+    def answer(self, body, status=200, **headers):
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        query = dict(urllib.parse.parse_qsl(query))
+        if path == "/hello":
+            return self.answer(f"hello from {self.headers['host']}\n".encode())
+        if path == "/redirect":
+            return self.answer(b"", 302, location=query["to"])
+        if path == "/bytes":
+            return self.stream(int(query["n"]))
+        if path == "/socket":
+            return self.socket()
+        file = os.path.join(PLACE, "served", urllib.parse.unquote(path).strip("/"))
+        if os.path.isdir(file):
+            file = os.path.join(file, "index.html")
+        if not os.path.isfile(file):
+            return self.answer(b"no such page\n", 404)
+        kind = TYPES.get(os.path.splitext(file)[1], "application/octet-stream")
+        self.answer(open(file, "rb").read(), content_type=kind)
+
+    do_HEAD = do_GET
+
+    def stream(self, count):
+        self.send_response(200)
+        self.send_header("content-length", str(count))
+        self.end_headers()
+        while count > 0:
+            self.wfile.write(BLOCK[:count])
+            count -= len(BLOCK)
+
+    def socket(self):
+        """A WebSocket that greets, and then sends back what comes, frames and all."""
+        key = self.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+        head = f"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n" \
+               f"sec-websocket-accept: {accept}\r\n\r\n"
+        self.wfile.write(head.encode() + b"\x81\x07welcome")
+        self.close_connection = True
+        while chunk := self.rfile.read1(65536):
+            self.wfile.write(chunk)
+
+    def do_PUT(self):
+        digest, left = hashlib.sha256(), int(self.headers.get("content-length", -1))
+        if left < 0:
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                digest.update(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+        while left > 0:
+            chunk = self.rfile.read(min(left, 65536))
+            digest.update(chunk)
+            left -= len(chunk)
+        self.answer(digest.hexdigest().encode() + b"\n")
+
+    do_POST = do_PUT
+
+    def log_message(self, *_):
+        pass
+
+
+class Web(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+    request_queue_size = 512
+
+    def server_bind(self):
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        socketserver.TCPServer.server_bind(self)
+
+    def handle_error(self, *_):
+        pass
+
+
+class TlsWeb(Web):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.load_cert_chain(os.path.join(PLACE, "web.pem"), os.path.join(PLACE, "web.key"))
+        self.tls.sni_callback = lambda stream, named, _: setattr(stream, "named", named)
+
+    def get_request(self):
+        stream, peer = super().get_request()
+        # The greeting is exchanged by the connection's own thread.
+        return self.tls.wrap_socket(stream, server_side=True, do_handshake_on_connect=False), peer
+
+
+class SpeaksFirst(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"who are you?\n")
+        said = self.request.recv(100)
+        self.request.sendall(b"you are " + said)
+
+
+class Speaking(socketserver.ThreadingTCPServer):
+    allow_reuse_address, daemon_threads = True, True
+
+
+servers = [Web(("::", 80), Handler), TlsWeb(("::", 443), Handler), Speaking(("", 5432), SpeaksFirst)]
+for server in servers:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+print("ready", flush=True)
+threading.Event().wait()

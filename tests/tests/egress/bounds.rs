@@ -1,0 +1,158 @@
+//! What a program in the sandbox may ask for, it may ask for without end; what it gets is bounded, and
+//! whatever was too much leaves the rest as it was.
+
+use tests::eventually;
+
+use super::Scene;
+
+/// The descriptors that the bridge has open.
+fn descriptors(scene: &Scene) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", scene.server.daemon_pid())).unwrap().count()
+}
+
+#[test]
+fn a_flood_of_names_is_bounded_and_over_when_it_is_over() {
+    let Some(scene) = Scene::or_skip(&["*.example.org"]) else { return };
+    let before = descriptors(&scene);
+    let code = r#"
+import socket, threading
+def ask(numbers):
+    for number in numbers:
+        for name in [f"n{number}.example.org", f"n{number}.example.net"]:
+            try: found.append(socket.gethostbyname(name))
+            except OSError: missed.append(name)
+found, missed = [], []
+askers = [threading.Thread(target=ask, args=(range(first, 1000, 20),)) for first in range(20)]
+for asker in askers: asker.start()
+for asker in askers: asker.join()
+# No address is given twice, though there are more names than can be listened for.
+assert len(found) == len(set(found)) > 256, (len(found), len(set(found)))
+assert len(missed) >= 1000, len(missed)
+print("fine")"#;
+    assert_eq!(scene.python(code).ok(), "fine\n");
+    let later = "for n in $(seq 100); do curl -sS -m 20 http://later.example.org/hello && exit; sleep 0.1; done";
+    assert_eq!(scene.run(later).ok(), "hello from later.example.org\n");
+    eventually("the bridge lets go of what it had for that", || descriptors(&scene) <= before + 4);
+    scene.is_audited("how many events were not told", |record| record["facts"]["untold"].is_u64());
+    // A flood is no cover: what was connected to is told, and how it ended.
+    scene.is_audited("the connection", |record| {
+        record["operation"] == "egress.ended" && record["facts"]["host"] == "later.example.org"
+    });
+}
+
+#[test]
+fn connections_at_once_and_in_a_time_are_bounded() {
+    let options =
+        ["--set", "egress.connections_max=8", "--set", "egress.connections_per_second=1000"];
+    let Some(scene) = Scene::with(&["db.example.com:5432", "example.org"], &options) else {
+        return;
+    };
+    let code = r#"
+import socket
+address = socket.gethostbyname("db.example.com")
+def open():
+    peer = socket.socket(); peer.settimeout(20)
+    try:
+        peer.connect((address, 5432))
+        return peer if peer.recv(100) else None
+    except ConnectionResetError: return None
+first = [open() for _ in range(8)]
+assert all(first)
+assert not any(open() for _ in range(200))
+# Those who had a place still have it.
+for peer in first:
+    peer.sendall(b"x"); assert peer.recv(100) == b"you are x"
+    peer.close()
+print("fine")"#;
+    assert_eq!(scene.python(code).ok(), "fine\n");
+    eventually("places are free again", || {
+        scene.run("curl -sS -m 20 http://example.org/hello").code == Some(0)
+    });
+    scene.is_audited("too many at once", |record| {
+        record["facts"]["why"] == "there are too many connections at once"
+    });
+    let slow = ["--set", "egress.connections_per_second=1"];
+    let scene = Scene { server: scene.internet.bridge(&slow), internet: scene.internet };
+    scene.create("a", &["example.org"]);
+    let code = r#"
+import socket
+address = socket.gethostbyname("example.org")
+def is_taken():
+    peer = socket.socket(); peer.settimeout(20)
+    try:
+        peer.connect((address, 80))
+        peer.sendall(b"GET /hello HTTP/1.1\r\nHost: example.org\r\n\r\n")
+        return bool(peer.recv(100))
+    except ConnectionError: return False
+taken = [is_taken() for _ in range(100)]
+assert taken[:4] == [True] * 4 and taken.count(False) > 40, taken
+print("fine")"#;
+    assert_eq!(scene.python(code).ok(), "fine\n");
+}
+
+#[test]
+fn bytes_are_bounded_and_who_is_silent_is_let_go() {
+    let options = ["--set", "egress.bytes_max=4MiB", "--set", "egress.idle=1s"];
+    let Some(scene) = Scene::with(&["db.example.com:5432", "example.org"], &options) else {
+        return;
+    };
+    let code = r#"
+import socket
+peer = socket.create_connection(("db.example.com", 5432), 20)
+peer.recv(100)
+try: print("ended", peer.recv(100))
+except ConnectionResetError: print("reset")"#;
+    assert_eq!(scene.python(code).ok(), "reset\n");
+    scene
+        .is_audited("why it ended", |record| record["facts"]["why"] == "nothing has moved for 1 s");
+    let carried = scene.run("curl -sS -m 20 'http://example.org/bytes?n=8000000' | wc -c").ok();
+    let carried: u64 = carried.trim().parse().unwrap();
+    assert!(carried < 4 << 20, "{carried}");
+    scene.run("curl -sS -m 20 'http://example.org/hello'").fails();
+    scene.is_audited("that it is spent", |record| {
+        record["facts"]["why"].as_str().is_some_and(|why| why.contains("that it may"))
+    });
+}
+
+#[test]
+fn nothing_is_left_of_connections_that_are_over() {
+    const CONNECTIONS: usize = 2000;
+    let options = ["--set", "egress.connections_per_second=100000"];
+    let Some(scene) = Scene::with(&["example.org"], &options) else { return };
+    scene.run("curl -sS -m 20 http://example.org/hello").ok();
+    let before = descriptors(&scene);
+    // A good request, one that goes nowhere, one that is cut, and one that is never read.
+    let code = format!(
+        r#"
+import socket, struct, threading
+address = socket.gethostbyname("example.org")
+def begin(numbers):
+    for number in numbers:
+        peer = socket.socket(); peer.settimeout(20)
+        kind = number % 4
+        try:
+            peer.connect((address, [80, 443][number // 4 % 2]))
+            if kind == 0:
+                peer.sendall(b"GET /hello HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n")
+                while peer.recv(1000): pass
+            elif kind == 1:
+                peer.sendall(b"GET /hello HTTP/1.1\r\nHost: example.net\r\n\r\n")
+                while peer.recv(1000): pass
+            elif kind == 2:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                peer.sendall(b"GET /bytes?n=100000 HTTP/1.1\r\nHost: example.org\r\n\r\n")
+                peer.recv(10)
+        except OSError: pass
+        peer.close()
+threads = [threading.Thread(target=begin, args=(range(first, {CONNECTIONS}, 16),)) for first in range(16)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("fine")"#
+    );
+    assert_eq!(scene.python(&code).ok(), "fine\n");
+    eventually("all of them are closed", || descriptors(&scene) <= before + 2);
+    assert_eq!(
+        scene.run("curl -sS -m 20 https://example.org/hello").ok(),
+        "hello from example.org\n"
+    );
+}

@@ -1,0 +1,117 @@
+//! What is carried: all of it, in order, both ways, and nobody in anybody's way.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tests::internet::WEB;
+
+use super::Scene;
+
+const BYTES: u64 = 256 << 20;
+/// What of a direct connection's rate the way through the bridge has at least. Both are measured in the
+/// same run; an unoptimised bridge is held to less.
+const RATE_MIN: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.15 };
+
+#[test]
+fn a_large_download_and_an_upload_arrive_whole() {
+    let Some(scene) = Scene::or_skip(&["example.org"]) else { return };
+    let from = |bytes: u64| format!("https://example.org/bytes?n={bytes}");
+    let direct = Command::new("sh")
+        .args(["-c", "exec curl -sS --resolve \"$1\" --cacert \"$2\" \"$3\" | sha256sum", "-"])
+        .arg(format!("example.org:443:{WEB}"))
+        .args([scene.internet.authority_file().into_os_string(), from(BYTES).into()])
+        .output();
+    let expected = String::from_utf8(direct.unwrap().stdout).unwrap();
+    let said = scene.run(&format!("curl -sS '{}' | sha256sum", from(BYTES))).ok();
+    assert_eq!(said, expected);
+    scene.is_audited("what was carried", |record| {
+        let carried = record["facts"]["received_bytes"].as_u64();
+        record["operation"] == "egress.ended" && carried.is_some_and(|bytes| bytes > BYTES)
+    });
+    let script = "head -c 64M /dev/urandom > /var/up; \
+                  for how in 'expect:' 'transfer-encoding: chunked'; do \
+                  curl -sS -H \"$how\" -T /var/up https://example.org/up; \
+                  curl -sS -H \"$how\" -T /var/up http://example.org/up; done; \
+                  sha256sum /var/up | cut -d ' ' -f 1";
+    let said = scene.run(script).ok();
+    let digests: Vec<_> = said.lines().collect();
+    assert!(digests.len() == 5 && digests.iter().all(|one| *one == digests[0]), "{said}");
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "the figures are for whoever looks at the test's output")]
+fn a_download_is_not_much_slower_than_without_a_bridge() {
+    let Some(scene) = Scene::or_skip(&["example.org"]) else { return };
+    let url = format!("http://example.org/bytes?n={BYTES}");
+    let speed = "-sS -o /dev/null -w %{speed_download}";
+    let rate_of = |said: &str| said.trim().parse::<f64>().unwrap();
+    let (mut direct, mut through) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let script = format!("exec curl {speed} --resolve example.org:80:{WEB} '{url}'");
+        let ran = Command::new("sh").args(["-c", &script]).output().unwrap();
+        direct.push(rate_of(&String::from_utf8(ran.stdout).unwrap()));
+        through.push(rate_of(&scene.run(&format!("curl {speed} '{url}'")).ok()));
+    }
+    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+    let (direct, through) = (best(&direct), best(&through));
+    let share = through / direct;
+    println!("{:.0} MB/s of {:.0} MB/s: {share:.3}", through / 1e6, direct / 1e6);
+    assert!(share > RATE_MIN, "{through} B/s of {direct} B/s");
+}
+
+#[test]
+fn who_does_not_read_is_in_nobodys_way() {
+    let Some(scene) = Scene::or_skip(&["example.org"]) else { return };
+    // Some who ask for much and read nothing, at one address; then others there.
+    let code = format!(
+        r#"
+import socket, time, urllib.request
+lazy = []
+for _ in range(20):
+    peer = socket.create_connection(("example.org", 80), 20)
+    peer.sendall(b"GET /bytes?n={BYTES} HTTP/1.1\r\nHost: example.org\r\n\r\n")
+    lazy.append(peer)
+    peer.recv(1)
+for _ in range(50):
+    assert urllib.request.urlopen("http://example.org/hello", timeout=20).read() == b"hello from example.org\n"
+# They are not forgotten either.
+left = {BYTES}
+while left > {BYTES} - (8 << 20): left -= len(lazy[7].recv(65536))
+print("fine")"#
+    );
+    assert_eq!(scene.python(&code).ok(), "fine\n");
+    let resident = tests::resident_bytes(scene.server.daemon_pid()).unwrap();
+    assert!(resident < 256 << 20, "{resident} bytes");
+}
+
+#[test]
+fn an_end_that_breaks_off_is_no_orderly_one() {
+    let rule = "db.example.com:5432";
+    let Some(scene) = Scene::or_skip(&[rule, "example.org"]) else { return };
+    let code = r#"
+import socket, struct
+# The other side is over in order, though nothing was said to it.
+peer = socket.create_connection(("db.example.com", 5432), 20)
+peer.recv(100); peer.shutdown(socket.SHUT_WR)
+said = b""
+while more := peer.recv(100): said += more
+assert said == b"you are ", said
+# The bridge's own end: a request that it does not carry.
+peer = socket.create_connection(("example.org", 80), 20)
+peer.sendall(b"GET /hello HTTP/1.1\r\nHost: example.org\r\n\r\n")
+said = b""
+while b"hello from" not in said or not said.endswith(b"\n"): said += peer.recv(1000)
+peer.sendall(b"GET /hello HTTP/1.1\r\nHost: example.net\r\n\r\n")
+try: print("ended", peer.recv(100))
+except ConnectionResetError: print("reset")"#;
+    assert_eq!(scene.python(code).ok(), "reset\n");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_so() {
+    let Some(scene) = Scene::or_skip(&["gone.example.com:81"]) else { return };
+    let began = Instant::now();
+    scene.run("curl -sS -m 30 http://gone.example.com:81/").fails();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    scene.is_refused("gone.example.com", "cannot be connected to");
+}
