@@ -72,12 +72,14 @@ pub enum Code {
     UnknownSecret,
     /// A secret's provider did not give it.
     SecretFailed,
+    /// No registry gave the image.
+    PullFailed,
     /// A fault of this server.
     Internal,
 }
 
 impl Code {
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -106,6 +108,7 @@ impl Code {
         Self::Unavailable,
         Self::UnknownSecret,
         Self::SecretFailed,
+        Self::PullFailed,
         Self::Internal,
     ];
 
@@ -133,7 +136,7 @@ impl Code {
             | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited | Self::LimitReached => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::StartFailed | Self::GuestUnreachable | Self::SecretFailed => {
+            Self::StartFailed | Self::GuestUnreachable | Self::SecretFailed | Self::PullFailed => {
                 StatusCode::BAD_GATEWAY
             }
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
@@ -173,6 +176,7 @@ impl Code {
             Self::Unavailable => "unavailable",
             Self::UnknownSecret => "unknown_secret",
             Self::SecretFailed => "secret_failed",
+            Self::PullFailed => "pull_failed",
             Self::Internal => "internal",
         }
     }

@@ -138,6 +138,9 @@ pub struct Version {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialled {
     pub address: Address,
+    /// Who its programs run as that name nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     #[serde(flatten)]
     pub state: State,
 }
@@ -186,4 +189,6 @@ pub enum Code {
     UnknownSecret,
     /// A secret's provider did not give it.
     SecretFailed,
+    /// No registry gave the image.
+    PullFailed,
 }

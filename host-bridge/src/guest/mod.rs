@@ -23,6 +23,7 @@ mod watcher;
 mod writer;
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use protocol::AgentId;
 use protocol::hello::AgentInfo;
@@ -46,12 +47,14 @@ use crate::link::Link;
 #[derive(Clone, Debug)]
 pub struct Guest {
     link: Link,
+    /// Who programs run as that name nobody; the agent's own user without.
+    usual_user: Option<Arc<str>>,
 }
 
 impl Guest {
     /// Dials an agent, and dials it again whenever the link is cut.
     pub async fn connect(address: Address, options: Options) -> Result<Self, LinkError> {
-        Ok(Self { link: Link::connect(address, options).await? })
+        Ok(Self::on(Link::connect(address, options).await?))
     }
 
     /// Speaks over a socket that is connected already. After a cut the agent is dialled at `then`;
@@ -61,7 +64,18 @@ impl Guest {
         then: Option<Address>,
         options: Options,
     ) -> Result<Self, LinkError> {
-        Ok(Self { link: Link::over(stream, then, options).await? })
+        Ok(Self::on(Link::over(stream, then, options).await?))
+    }
+
+    fn on(link: Link) -> Self {
+        Self { link, usual_user: None }
+    }
+
+    /// The same agent, for callers whose programs run as this user where they name none.
+    #[must_use]
+    pub fn running_as(mut self, user: Option<&str>) -> Self {
+        self.usual_user = user.map(Into::into);
+        self
     }
 
     /// What the agent said of itself when the link was last made.

@@ -53,6 +53,8 @@ pub struct Snapshot {
     pub scratch_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     pub created_at_ms: u64,
     /// What it takes of the disk.
     pub bytes: u64,
@@ -84,6 +86,7 @@ impl Snapshot {
             cpu_millis: record.cpu_millis,
             scratch_bytes: record.scratch_bytes,
             workdir: record.workdir.clone(),
+            user: record.user.clone(),
             created_at_ms: now_ms(),
             bytes: 0,
         }
@@ -111,6 +114,7 @@ impl Snapshot {
         (spec.memory_mib, spec.cpu_millis) = (self.memory_mib, self.cpu_millis);
         spec.scratch_bytes = Some(self.scratch_bytes);
         spec.workdir = spec.workdir.take().or_else(|| self.workdir.clone());
+        spec.user = spec.user.take().or_else(|| self.user.clone());
         Ok(())
     }
 }
