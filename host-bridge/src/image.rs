@@ -19,12 +19,16 @@ mod import;
 pub mod layer;
 pub mod limits;
 pub mod policy;
+pub mod puller;
 pub mod reference;
 pub mod registry;
 pub mod store;
 
 pub use policy::{Policy, PolicyError};
+pub use puller::Puller;
 pub use store::{Image, ImageError, Images, Lease};
+
+pub use crate::settings::Pull;
 
 #[cfg(test)]
 mod tests;

@@ -118,6 +118,8 @@ pub const LABEL_KEY_BYTES_MAX: usize = 63;
 pub const LABEL_VALUE_BYTES_MAX: usize = 255;
 /// The longest path that the kernel takes.
 pub const WORKDIR_BYTES_MAX: usize = 4096;
+/// A user and a group, each as long as the usual tools let names be, and then some.
+pub const USER_BYTES_MAX: usize = 255;
 /// Sandboxes on one page of a list.
 pub const PAGE_RECORDS_MAX: usize = 1000;
 /// The longest time to live that may be asked for: ten years are surely a mistake of units, and no

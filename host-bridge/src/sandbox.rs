@@ -60,7 +60,9 @@ pub use stored::image_users;
 
 use crate::egress::{EgressError, RuleError};
 use crate::image::ImageError;
-use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_BYTES_MAX};
+use crate::limits::{
+    SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, USER_BYTES_MAX, WORKDIR_BYTES_MAX,
+};
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
 use crate::secret::SecretError;
@@ -98,6 +100,12 @@ pub enum SandboxError {
         "{workdir:?} cannot be a working directory: write an absolute path of at most {WORKDIR_BYTES_MAX} bytes"
     )]
     Workdir { workdir: String },
+    #[error(
+        "{user:?} cannot be a user: write NAME, NAME:GROUP, UID or UID:GID, of at most {USER_BYTES_MAX} bytes"
+    )]
+    User { user: String },
+    #[error("the creation of {which} was ended while its image was being pulled")]
+    CreationEnded { which: SandboxRef },
     #[error("{what} is {value}; from {min} to {max} would do")]
     OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
     #[error(transparent)]

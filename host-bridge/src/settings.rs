@@ -22,6 +22,7 @@ mod listen;
 mod load;
 mod page;
 mod pool;
+mod pull;
 mod registries;
 mod secrets;
 mod shown;
@@ -40,6 +41,7 @@ pub use listen::Listen;
 pub use load::Overrides;
 pub use page::{example, reference};
 pub use pool::{Asked, Pool, PoolEntry};
+pub use pull::{Pull, UnknownPull};
 pub use registries::Registry;
 pub use value::Wrong;
 
@@ -204,6 +206,8 @@ pub struct ImagePolicy {
     /// Names with stars, and digests. Empty for all.
     pub allow: Vec<String>,
     pub require_digest: bool,
+    /// When one is fetched that a sandbox is to have.
+    pub pull: Pull,
 }
 
 impl Settings {

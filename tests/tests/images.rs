@@ -231,21 +231,78 @@ fn a_box_that_stays_holds_its_image_and_says_which() {
     assert!(message.contains("small:1") && message.contains("image ls"), "{message}");
 }
 
-#[test]
-fn a_box_whose_image_has_another_user_says_that_it_runs_as_root() {
-    let Some(busybox) = busybox() else { return };
-    let burrow = Burrow::serving();
+/// An image whose programs run as `app`, which is 7 in its group 8.
+fn write_app(burrow: &Burrow, busybox: &Path) {
     let root = burrow.scratch().join("root");
-    write_root(&root, &busybox, &["id"]);
+    write_root(&root, busybox, &["id", "sh"]);
+    fs::create_dir_all(root.join("etc")).expect("etc");
+    let accounts = "root:x:0:0::/root:/bin/sh\napp:x:7:8::/home/app:/bin/sh\n";
+    fs::write(root.join("etc/passwd"), accounts).expect("users");
+    fs::write(root.join("etc/group"), "root:x:0:\napp:x:8:\nmore:x:9:app\n").expect("groups");
     let layer = burrow.scratch().join("layer.tar");
     tar(&root, &layer, &[]);
-    let config = serde_json::json!({"User": "app", "WorkingDir": "bin"});
+    let config = serde_json::json!({"User": "app", "WorkingDir": "bin", "Env": ["PATH=/bin"]});
     let archive = write_saved(burrow.scratch(), "app", &[layer], &config).display().to_string();
-    said(&burrow, &["image", "import", &archive]);
-    let record: Value =
-        serde_json::from_str(&said(&burrow, &["start", "--image", "app", "--json"])).expect("JSON");
-    assert!(record["warnings"].to_string().contains("app"), "{record}");
-    assert_eq!(record["workdir"], "/bin");
+    said(burrow, &["image", "import", &archive]);
+}
+
+#[test]
+fn programs_of_a_box_run_as_its_images_user_unless_the_caller_says_otherwise() {
+    let Some(busybox) = busybox() else { return };
+    if !is_root() {
+        return skip("other users can be had by root alone");
+    }
+    let server = Server::dev();
+    write_app(&server, &busybox);
+    let start = ["start", "--name", "web", "--image", "app", "--json"];
+    let record: Value = serde_json::from_str(&said(&server, &start)).expect("JSON");
+    assert_eq!((&record["workdir"], &record["user"]), (&"/bin".into(), &"app".into()), "{record}");
+    assert!(!record["warnings"].to_string().contains("root"), "{record}");
+    assert_eq!(said(&server, &["exec", "web", "--", "id", "-u"]), "7");
+    assert_eq!(said(&server, &["exec", "web", "--", "id", "-G"]), "8 9");
+    assert_eq!(said(&server, &["exec", "-u", "0", "web", "--", "id", "-u"]), "0");
+    assert_eq!(said(&server, &["run", "--image", "app", "--", "id", "-u"]), "7");
+    let client = Client::new(server.url());
+    let exec = |body: Value| {
+        let ran = client.post("/v1/sandboxes/default/web/exec", &body).expect(200).json();
+        ran["stdout"].as_str().expect("text").trim().to_owned()
+    };
+    assert_eq!(exec(serde_json::json!({"argv": ["id", "-u"]})), "7");
+    assert_eq!(exec(serde_json::json!({"argv": ["id", "-u"], "user": "root"})), "0");
+    let shown = client.get("/v1/sandboxes/default/web").expect(200).json();
+    assert_eq!(shown["user"], "app");
+    // Whoever starts the box has the word before its image.
+    said(&server, &["start", "--name", "other", "--image", "app", "--user", "5:6"]);
+    assert_eq!(said(&server, &["exec", "other", "--", "id", "-u"]), "5");
+}
+
+#[test]
+fn interpreters_run_as_the_user_of_their_box() {
+    if !is_root() {
+        return skip("other users can be had by root alone");
+    }
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let body = serde_json::json!({"name": "web", "user": "65534:65534"});
+    client.post("/v1/sandboxes", &body).expect(201);
+    let run = |place: &str, body: Value| {
+        let path = format!("/v1/sandboxes/default/web{place}/run");
+        let ran = client.post(&path, &body).expect(200).json();
+        ran["stdout"].as_str().expect("text").trim().to_owned()
+    };
+    let code = serde_json::json!({"code": "id -u"});
+    assert_eq!(run("", serde_json::json!({"language": "bash", "code": "id -u"})), "65534");
+    // One that somebody has opened otherwise is used as it is.
+    let open = serde_json::json!({"context": "own", "language": "bash", "user": "0"});
+    client.post("/v1/sandboxes/default/web/contexts", &open).expect(201);
+    assert_eq!(run("/contexts/own", code.clone()), "0");
+    let open = serde_json::json!({"context": "usual", "language": "bash"});
+    client.post("/v1/sandboxes/default/web/contexts", &open).expect(201);
+    assert_eq!(run("/contexts/usual", code), "65534");
+    let repl = ["repl", "--lang", "bash", "-c", "id -u", "web"];
+    assert_eq!(said(&server, &repl), "65534");
+    let refused = client.post("/v1/sandboxes", &serde_json::json!({"name": "b", "user": ""}));
+    assert_eq!(refused.expect(400).code(), "invalid");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::Api;
 use super::caller::Caller;
 use super::problem::{Code, Problem};
+use crate::image::{Pull, Puller};
 use crate::keys::Access;
 use crate::machine::MachineKind;
 use crate::sandbox::root_of;
@@ -17,6 +18,23 @@ const NAMES_SHOWN_MAX: usize = 16;
 const NAME_CHARS_SHOWN: usize = 64;
 
 impl Api {
+    /// When an image is pulled for this caller: as the operator has set it, or less. Who may do
+    /// everything may have more.
+    pub(super) fn pull_of(&self, caller: &Caller, asked: Option<Pull>) -> Result<Pull, Problem> {
+        let puller = self.registry().puller();
+        let usual = puller.map(Puller::usual).unwrap_or_default();
+        let Some(asked) = asked else { return Ok(usual) };
+        if asked > Pull::Never && puller.is_none() {
+            return Err(Problem::new(Code::Unsupported, "pull: this bridge pulls no images"));
+        }
+        if asked > usual && !caller.may(Access::Admin) {
+            let message = format!("pull: {asked} can be asked for by admin keys alone");
+            return Err(Problem::new(Code::Forbidden, message)
+                .hint(format!("image_policy.pull of this server is {usual}")));
+        }
+        Ok(asked)
+    }
+
     /// The root that an image stands for: a directory of the host, for a virtual machine a file or an
     /// image of the kit, and for either an image of the store by what it was asked as.
     pub(super) fn root_of(
@@ -24,6 +42,7 @@ impl Api {
         caller: &Caller,
         machine: MachineKind,
         image: &str,
+        pull: Pull,
     ) -> Result<String, Problem> {
         let images = &self.defaults().images;
         if let Some(root) = root_of(images, machine, image) {
@@ -34,7 +53,8 @@ impl Api {
             let images = self.registry().images();
             images.is_some_and(|images| images.find(image).is_ok())
         };
-        if !is_directory && is_stored() {
+        // What is pulled need not be here; whether it may be, the policy says.
+        if !is_directory && (pull != Pull::Never || is_stored()) {
             return Ok(image.to_owned());
         }
         if is_directory && caller.may(Access::Admin) {

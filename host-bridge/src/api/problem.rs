@@ -74,12 +74,14 @@ pub enum Code {
     UnknownSecret,
     /// A secret's provider did not give it.
     SecretFailed,
+    /// No registry gave the image.
+    PullFailed,
     /// A fault of this server.
     Internal,
 }
 
 impl Code {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -109,6 +111,7 @@ impl Code {
         Self::CapExceeded,
         Self::UnknownSecret,
         Self::SecretFailed,
+        Self::PullFailed,
         Self::Internal,
     ];
 
@@ -138,7 +141,7 @@ impl Code {
                 StatusCode::TOO_MANY_REQUESTS
             }
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::StartFailed | Self::GuestUnreachable | Self::SecretFailed => {
+            Self::StartFailed | Self::GuestUnreachable | Self::SecretFailed | Self::PullFailed => {
                 StatusCode::BAD_GATEWAY
             }
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
@@ -179,6 +182,7 @@ impl Code {
             Self::CapExceeded => "cap_exceeded",
             Self::UnknownSecret => "unknown_secret",
             Self::SecretFailed => "secret_failed",
+            Self::PullFailed => "pull_failed",
             Self::Internal => "internal",
         }
     }

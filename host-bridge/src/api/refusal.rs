@@ -29,6 +29,7 @@ impl From<SandboxError> for Problem {
             SandboxError::StillRunning { state, .. } => with(Code::Conflict)
                 .hint("stop it first, or remove it with force=true")
                 .details(json!({ "reason": "still_running", "state": state.name() })),
+            SandboxError::CreationEnded { .. } => with(Code::Conflict),
             SandboxError::NotRunning { state, .. } => with(Code::Conflict)
                 .hint("its logs are still there to read")
                 .details(json!({ "reason": "not_running", "state": state.name() })),
@@ -89,6 +90,7 @@ impl From<SandboxError> for Problem {
             | SandboxError::Hostname { .. }
             | SandboxError::Rule(_)
             | SandboxError::Workdir { .. }
+            | SandboxError::User { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Label(_) => with(Code::Invalid),
         }
@@ -151,11 +153,14 @@ impl From<NotebookError> for Problem {
 }
 
 pub(super) fn code_of_image(error: &ImageError) -> Code {
-    match error {
+    match error.inner() {
         ImageError::NotFound { .. } => Code::NotFound,
+        ImageError::Pull { .. } | ImageError::PullTook { .. } => Code::PullFailed,
         ImageError::NotAllowed { .. } => Code::Unsupported,
         ImageError::InUse { .. } | ImageError::Busy => Code::Conflict,
-        ImageError::TooLarge { .. } | ImageError::TooMany { .. } => Code::LimitReached,
+        ImageError::TooLarge { .. }
+        | ImageError::TooMany { .. }
+        | ImageError::TooManyPulls { .. } => Code::LimitReached,
         ImageError::Name(_) | ImageError::Ambiguous { .. } => Code::Invalid,
         _ => Code::StartFailed,
     }

@@ -98,6 +98,14 @@ impl Trail {
         });
     }
 
+    /// An image that is no sandbox's.
+    pub fn image(&self, name: Option<String>, digest: Option<String>) {
+        self.note(|noted| {
+            noted.entry.image = name.or_else(|| noted.entry.image.take());
+            noted.entry.digest = digest.or_else(|| noted.entry.digest.take());
+        });
+    }
+
     /// The program that it starts. Code is nobody's business here.
     pub fn program(&self, what: &What) {
         match what {
@@ -221,6 +229,7 @@ fn who(caller: &Caller) -> Who {
 fn describe(entry: &mut Entry, record: Record) {
     entry.id = Some(record.id.to_string());
     entry.image = record.image;
+    entry.digest = record.image_digest.map(|digest| digest.to_string());
     entry.secrets = record.secrets;
     entry.labels = record.labels;
 }

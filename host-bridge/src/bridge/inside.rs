@@ -96,11 +96,12 @@ impl Inside {
     pub async fn run(&self, language: &str, code: impl Into<Text>) -> Result<Ran, BridgeError> {
         let named = language.parse::<ContextName>();
         let context = named.map_err(|_| BridgeError::Language { language: language.to_owned() })?;
-        let open = OpenContext {
+        let mut open = OpenContext {
             cwd: self.workdir.clone().map(Text::from),
             ..contexts::open(context, language)
         };
         let _busy = self.begin();
+        self.guest.settle_user(&mut open).await?;
         let run = self.guest.run_code_now(RunCode::new(open, code))?;
         Ok(run.collect(WHOLE_OUTPUT_BYTES_MAX).await?)
     }

@@ -34,7 +34,9 @@ impl Context {
             Ok(dialled) => dialled,
             Err(error) => return Err(self.explain(which, error).await),
         };
-        connect(dialled.address, verb).await.with_context(|| format!("box {which} does not answer"))
+        let guest = connect(dialled.address, verb).await;
+        let guest = guest.with_context(|| format!("box {which} does not answer"))?;
+        Ok(guest.running_as(dialled.user.as_deref()))
     }
 
     /// Says that somebody is at work in a box whose agent alone sees it, so that the box does not

@@ -5,7 +5,7 @@ mod import;
 mod inspect;
 mod ls;
 mod prune;
-mod pull;
+pub mod pull;
 mod rm;
 
 use anyhow::Result;

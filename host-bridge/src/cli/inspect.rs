@@ -134,6 +134,9 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     if let Some(workdir) = &record.workdir {
         facts.push(("working directory", workdir.clone()));
     }
+    if let Some(user) = &record.user {
+        facts.push(("user", user.clone()));
+    }
     if !record.labels.is_empty() {
         facts.push(("labels", human_labels(&record.labels)));
     }

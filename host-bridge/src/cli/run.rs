@@ -68,6 +68,7 @@ impl Run {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;
+        super::image::pull::as_asked(&context.paths, &spec).await?;
         let one_shot = begin(context, &spec).await?;
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
@@ -90,7 +91,6 @@ impl Run {
         if let Some(image) = image {
             // What the person says comes before what the image does.
             start.cwd = start.cwd.or_else(|| image.workdir.as_deref().map(Text::from));
-            start.user = start.user.or_else(|| image.user.clone());
         }
         start.holders = vec![holder.clone()];
         let command = program_name(&argv);

@@ -13,6 +13,7 @@ use super::output;
 use super::values::{
     parse_cpu_millis, parse_duration, parse_memory_mib, parse_size, resolve_variable,
 };
+use crate::image::Pull;
 use crate::link::Address;
 use crate::machine::MachineKind;
 use crate::sandbox::{Name, SandboxRef, Spec, label};
@@ -29,6 +30,10 @@ pub struct BoxArguments {
     /// (default: full)
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
+
+    /// Whether to pull the image from its registry: never, missing (when it is not here) or always
+    #[arg(long, value_name = "WHEN")]
+    pull: Option<Pull>,
 
     /// What it runs on: process, qemu, firecracker, cloud-hypervisor, or external for an agent that
     /// somebody else has started
@@ -71,6 +76,7 @@ impl BoxArguments {
             Some(image) if is_name(image, is_virtual) => Some(image.display().to_string()),
             image => image.as_deref().map(absolute).transpose()?,
         };
+        spec.pull = self.pull;
         spec.scratch_bytes = self.scratch;
         spec.memory_mib = self.memory;
         spec.cpu_millis = self.cpus;
@@ -117,6 +123,10 @@ pub struct Start {
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
+    /// Run programs as NAME, NAME:GROUP, UID or UID:GID that name no user (default: the image's)
+    #[arg(short, long, value_name = "USER")]
+    user: Option<String>,
+
     /// Its host name (default: its name)
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
@@ -158,6 +168,7 @@ impl Start {
         }
         spec.snapshot.clone_from(&self.snapshot);
         spec.hostname.clone_from(&self.hostname);
+        spec.user.clone_from(&self.user);
         spec.address.clone_from(&self.address);
         if spec.address.is_some() && self.sandbox.machine.is_none() {
             spec.machine = MachineKind::External;

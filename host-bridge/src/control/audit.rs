@@ -168,6 +168,7 @@ fn described(entry: Entry, record: Record) -> Entry {
     Entry {
         id: Some(record.id.to_string()),
         image: record.image,
+        digest: record.image_digest.map(|digest| digest.to_string()),
         secrets: record.secrets,
         labels: record.labels,
         ..entry
@@ -184,7 +185,11 @@ pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64
         Err(refusal) => {
             let code = serde_json::to_value(refusal.code).ok();
             let outcome = match refusal.code {
-                Code::StartFailed | Code::SecretFailed | Code::Io | Code::Stuck => Outcome::Failed,
+                Code::StartFailed
+                | Code::SecretFailed
+                | Code::PullFailed
+                | Code::Io
+                | Code::Stuck => Outcome::Failed,
                 _ => Outcome::Refused,
             };
             let policy = match refusal.code {

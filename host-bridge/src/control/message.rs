@@ -164,6 +164,9 @@ pub struct CappedRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialled {
     pub address: Address,
+    /// Who its programs run as that name nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     #[serde(flatten)]
     pub state: State,
 }
@@ -214,4 +217,6 @@ pub enum Code {
     UnknownSecret,
     /// A secret's provider did not give it.
     SecretFailed,
+    /// No registry gave the image.
+    PullFailed,
 }

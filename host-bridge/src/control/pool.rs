@@ -18,6 +18,10 @@ pub enum PoolError {
          for a virtual machine one of [images] or of the kit, or a file"
     )]
     Image { entry: String, image: String },
+    #[error(
+        "pool.entries: {entry:?}: {image:?} is an image of the store, and no machines are kept ready of those"
+    )]
+    Stored { entry: String, image: String },
     #[error("pool.entries: {entry:?}: {language:?} cannot be the name of a language")]
     Language { entry: String, language: String },
 }
@@ -42,6 +46,9 @@ fn read(set: &PoolEntry, settings: &Settings) -> Result<Entry, PoolError> {
     // The machine says what is wrong with a path, or with an image of the kit, that is not there.
     let path = || set.image.starts_with('/').then(|| set.image.clone());
     let root = root_of(&settings.images, machine, &set.image).or_else(path);
+    if root.as_ref().is_some_and(|root| !root.starts_with('/') && !machine.is_virtual()) {
+        return Err(PoolError::Stored { entry: shown(), image: set.image.clone() });
+    }
     let no_image = || PoolError::Image { entry: shown(), image: set.image.clone() };
     let contexts = set.contexts.iter().map(|asked| {
         // By the same name as those who do not know that it is there already.

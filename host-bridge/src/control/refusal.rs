@@ -44,6 +44,7 @@ impl From<SandboxError> for Refusal {
                 let hint = format!("`host-bridge stop {which}` first, or remove it with --force");
                 (Code::StillRunning, Some(hint))
             }
+            SandboxError::CreationEnded { .. } => (Code::NotRunning, None),
             SandboxError::NotRunning { which, .. } => {
                 let hint = format!("`host-bridge logs {which}` shows what it said");
                 (Code::NotRunning, Some(hint))
@@ -81,6 +82,7 @@ impl From<SandboxError> for Refusal {
             | SandboxError::Hostname { .. }
             | SandboxError::Rule(_)
             | SandboxError::Workdir { .. }
+            | SandboxError::User { .. }
             | SandboxError::OutOfRange { .. }
             | SandboxError::Secret(_)
             | SandboxError::Label(_) => (Code::Invalid, None),
@@ -104,13 +106,15 @@ impl From<SandboxError> for Refusal {
 }
 
 fn code_of_image(error: &ImageError) -> Code {
-    match error {
+    match error.inner() {
         ImageError::NotFound { .. } => Code::NotFound,
+        ImageError::Pull { .. } | ImageError::PullTook { .. } => Code::PullFailed,
         ImageError::NotAllowed { .. } => Code::Unsupported,
         ImageError::InUse { .. } | ImageError::Busy => Code::Busy,
         ImageError::TooManyNames { .. }
         | ImageError::TooLarge { .. }
-        | ImageError::TooMany { .. } => Code::Limit,
+        | ImageError::TooMany { .. }
+        | ImageError::TooManyPulls { .. } => Code::Limit,
         ImageError::Blob(_) | ImageError::Files { .. } | ImageError::Disk { .. } => Code::Io,
         _ => Code::Invalid,
     }

@@ -15,6 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::audit as audit_log;
 use super::caps::caps;
 use super::door::{Door, DoorError};
+use super::images::{self, AliasError};
 use super::lock::{LockError, Locks};
 use super::pool::{PoolError, pool_options};
 use super::server::Server;
@@ -22,7 +23,8 @@ use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::audit::{Audit, AuditError};
 use crate::config::{Paths, PathsError};
 use crate::egress;
-use crate::image::{ImageError, Images, Policy, PolicyError};
+use crate::image::registry::{self, InvalidOptions};
+use crate::image::{ImageError, Images, Policy, PolicyError, Puller};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
 use crate::notebook::Notebooks;
@@ -54,6 +56,10 @@ pub enum ServeError {
     Images(#[from] ImageError),
     #[error("image_policy.allow: {0}")]
     ImagePolicy(#[from] PolicyError),
+    #[error(transparent)]
+    Alias(#[from] AliasError),
+    #[error(transparent)]
+    Registries(#[from] InvalidOptions),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -90,14 +96,18 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         Audit::default()
     };
     let events = audit_log::recording(events, audit.clone());
-    let images = Some(Images::open(&paths)?);
+    let store_of_images = Images::open(&paths)?;
     let allowed = &settings.image_policy;
-    let image_policy = Policy::new(&allowed.allow, allowed.require_digest)?;
+    let own = images::aliases(&settings.images)?;
+    let image_policy = Policy::new(&allowed.allow, allowed.require_digest)?.with_own(own);
+    let sources = registry::Options::from_settings(&settings.registries)?;
+    let puller = Some(Puller::new(store_of_images.clone(), sources, allowed.pull));
+    let images = Some(store_of_images);
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
     let caps = caps(&settings.caps);
-    let means = Means { pool, egress, secrets, images, image_policy, caps };
+    let means = Means { pool, egress, secrets, images, image_policy, puller, caps };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,

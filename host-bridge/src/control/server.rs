@@ -201,7 +201,7 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
         }
         Request::Dial { sandbox: which } => {
             let (address, record) = registry.dial(&which)?;
-            Ok(Reply::Dialled(Dialled { address, state: record.state }))
+            Ok(Reply::Dialled(Dialled { address, user: record.user, state: record.state }))
         }
         Request::Stop { sandbox: which, grace_ms } => {
             let grace = grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);

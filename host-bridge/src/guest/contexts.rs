@@ -83,10 +83,25 @@ impl RunCode {
 }
 
 impl Guest {
+    /// Says who a context runs as that names nobody and is not open yet. One that is open is asked for
+    /// as it is, whoever has opened it.
+    pub async fn settle_user(&self, ask: &mut OpenContext) -> Result<(), GuestError> {
+        let Some(user) = self.usual_user.as_deref().filter(|_| ask.user.is_none()) else {
+            return Ok(());
+        };
+        let contexts = self.contexts().await?;
+        if contexts.iter().all(|info| info.context != ask.context) {
+            ask.user = Some(user.to_owned());
+        }
+        Ok(())
+    }
+
     /// Makes a context and starts its interpreter, or finds the one of that name.
     pub async fn open_context(&self, ask: &OpenContext) -> Result<ContextInfo, GuestError> {
-        check_context(ask)?;
-        self.context_asked(Request::OpenContext(ask.clone()))?.await
+        let mut ask = ask.clone();
+        check_context(&ask)?;
+        self.settle_user(&mut ask).await?;
+        self.context_asked(Request::OpenContext(ask))?.await
     }
 
     pub async fn contexts(&self) -> Result<Vec<ContextInfo>, GuestError> {
@@ -99,13 +114,14 @@ impl Guest {
     }
 
     /// Runs code, and waits until the run has its number and its place.
-    pub async fn run_code(&self, ask: RunCode) -> Result<Run, GuestError> {
+    pub async fn run_code(&self, mut ask: RunCode) -> Result<Run, GuestError> {
+        self.settle_user(&mut ask.context).await?;
         let mut run = self.run_code_now(ask)?;
         run.queued().await?;
         Ok(run)
     }
 
-    /// The same without waiting. A refusal is what the run's first event is then.
+    /// The same without waiting, and as nobody else than the request says. A refusal is what the run's first event is then.
     pub fn run_code_now(&self, ask: RunCode) -> Result<Run, GuestError> {
         let RunCode { context, code, name, deadline, grace, input, tied, aside } = ask;
         let context_bytes = check_context(&context)?;

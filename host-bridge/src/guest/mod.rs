@@ -23,6 +23,7 @@ mod watcher;
 mod writer;
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use protocol::AgentId;
 use protocol::hello::AgentInfo;
@@ -47,12 +48,14 @@ use crate::link::Link;
 pub struct Guest {
     link: Link,
     heard: Heard,
+    /// Who programs run as that name nobody; the agent's own user without.
+    usual_user: Option<Arc<str>>,
 }
 
 impl Guest {
     /// Dials an agent, and dials it again whenever the link is cut.
     pub async fn connect(address: Address, options: Options) -> Result<Self, LinkError> {
-        Ok(Self { link: Link::connect(address, options).await?, heard: Heard::default() })
+        Ok(Self::on(Link::connect(address, options).await?))
     }
 
     /// Speaks over a socket that is connected already. After a cut the agent is dialled at `then`;
@@ -62,12 +65,23 @@ impl Guest {
         then: Option<Address>,
         options: Options,
     ) -> Result<Self, LinkError> {
-        Ok(Self { link: Link::over(stream, then, options).await?, heard: Heard::default() })
+        Ok(Self::on(Link::over(stream, then, options).await?))
+    }
+
+    fn on(link: Link) -> Self {
+        Self { link, heard: Heard::default(), usual_user: None }
     }
 
     /// How much its programs and runs have said to this end.
     pub fn heard(&self) -> &Heard {
         &self.heard
+    }
+
+    /// The same agent, for callers whose programs run as this user where they name none.
+    #[must_use]
+    pub fn running_as(mut self, user: Option<&str>) -> Self {
+        self.usual_user = user.map(Into::into);
+        self
     }
 
     /// What the agent said of itself when the link was last made.

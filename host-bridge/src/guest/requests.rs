@@ -30,8 +30,10 @@ impl Guest {
     }
 
     pub fn start_now(&self, start: &Start) -> Result<Pending<Started>, GuestError> {
-        check_start(start)?;
-        let request = Request::Start(start.clone());
+        let mut start = start.clone();
+        start.user = start.user.or_else(|| self.usual_user.as_deref().map(str::to_owned));
+        check_start(&start)?;
+        let request = Request::Start(start);
         self.ask(request, "started", pick!(Reply::Started(started) => started))
     }
 

@@ -11,6 +11,13 @@ pub const TAG_BYTES_MAX: usize = 128;
 pub const BLOB_BYTES_MAX: u64 = 64 << 30;
 /// A blob that is read into memory whole: a manifest, an index, a configuration.
 pub const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
+/// Pulls that run at the same time for sandboxes and operators; each fetches several layers at once.
+pub const PULLS_AT_ONCE: usize = 4;
+/// Those that may wait besides: who asks for more different images at once has made a mistake.
+pub const PULLS_MAX: usize = 64;
+/// How long one may take, its place in the queue included. Twenty gigabytes over a slow line are an
+/// hour's.
+pub const PULL_TIME_MAX: Duration = Duration::from_secs(3600);
 /// How old a partial blob may become before it is taken for forgotten: who comes back to a pull that
 /// was cut does so within days.
 pub const PARTIAL_AGE_MAX: Duration = Duration::from_secs(7 * 86_400);

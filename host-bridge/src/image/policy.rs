@@ -17,6 +17,8 @@ const ANY: char = '*';
 pub struct Policy {
     patterns: Vec<Pattern>,
     require_digest: bool,
+    /// What the operator's own names stand for: always allowed, as it is written there.
+    own: Vec<String>,
 }
 
 /// Whole names of images, with a star for any characters, and perhaps a digest that is the only one.
@@ -63,12 +65,42 @@ impl Policy {
             return Err(PolicyError::TooMany { max: PATTERNS_MAX });
         }
         let patterns = patterns.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-        Ok(Self { patterns, require_digest })
+        Ok(Self { patterns, require_digest, own: Vec::new() })
+    }
+
+    /// The same with what the operator's own names stand for.
+    #[must_use]
+    pub fn with_own(self, own: impl IntoIterator<Item = String>) -> Self {
+        Self { own: own.into_iter().collect(), ..self }
+    }
+
+    /// Whether an image may be fetched that nobody here knows yet: by its name, and a digest that was
+    /// asked for with it.
+    pub fn check_pull(&self, asked: &str, name: &Reference) -> Result<(), ImageError> {
+        let refused = |rule| Err(ImageError::NotAllowed { image: asked.to_owned(), rule });
+        if self.own.iter().any(|own| own == asked) {
+            return Ok(());
+        }
+        if self.require_digest && name.digest.is_none() {
+            return refused("it has to be asked for by its digest");
+        }
+        let plain = Reference { digest: None, ..name.clone() }.to_string();
+        let allows = |pattern: &Pattern| match pattern.digest {
+            Some(wanted) => Some(wanted) == name.digest || matches(&pattern.name, &plain),
+            None => matches(&pattern.name, &plain),
+        };
+        if self.patterns.is_empty() || self.patterns.iter().any(allows) {
+            return Ok(());
+        }
+        refused("no pattern of image_policy.allow has it")
     }
 
     /// Whether an image may be used that was asked for so, has this digest, and is called so here.
     pub fn check(&self, asked: &str, digest: &Digest, names: &[String]) -> Result<(), ImageError> {
         let refused = |rule| Err(ImageError::NotAllowed { image: asked.to_owned(), rule });
+        if self.own.iter().any(|own| own == asked) {
+            return Ok(());
+        }
         if self.require_digest && !asked.contains(&digest.hex()) {
             return refused("it has to be asked for by its digest");
         }

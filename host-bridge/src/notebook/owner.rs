@@ -492,7 +492,9 @@ impl Owner {
     fn context(&self, which: &SandboxRef) -> protocol::repl::OpenContext {
         let mut context = open(super::context_name(&self.row.id), self.keeper.language());
         let record = self.inner.registry.get(which).ok();
-        context.cwd = record.and_then(|record| record.workdir).map(Into::into);
+        if let Some(record) = record {
+            (context.cwd, context.user) = (record.workdir.map(Into::into), record.user);
+        }
         context
     }
 

@@ -27,7 +27,8 @@ pub fn root_of<R: AsRef<Path>>(
     let untagged = image.strip_suffix(LATEST).unwrap_or(image);
     let root = configured.get(image).or_else(|| configured.get(untagged)).map(AsRef::as_ref);
     // A directory is no root for a machine that boots from a disk.
-    let fits = |root: &&Path| !machine.is_virtual() || !root.is_dir();
+    // What is no path is the name of an image that the store makes a disk of.
+    let fits = |root: &&Path| !machine.is_virtual() || !root.is_absolute() || !root.is_dir();
     let root = root.filter(fits).map(|root| root.to_string_lossy().into_owned());
     root.or_else(|| in_kit(untagged).filter(|_| machine.is_virtual()).map(str::to_owned))
 }
@@ -73,5 +74,14 @@ mod tests {
         }
         assert_eq!(root("debian:12"), None);
         assert_eq!(root("/srv/x.erofs"), None);
+    }
+
+    #[test]
+    fn a_configured_name_may_stand_for_an_image_of_the_store_on_every_machine() {
+        let stored = BTreeMap::from([("microsandbox/python".to_owned(), "python:3.12-slim")]);
+        for machine in [MachineKind::Process, MachineKind::Qemu] {
+            let root = root_of(&stored, machine, "microsandbox/python");
+            assert_eq!(root.as_deref(), Some("python:3.12-slim"), "{machine}");
+        }
     }
 }

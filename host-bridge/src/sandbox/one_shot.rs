@@ -55,8 +55,10 @@ pub async fn one_shot_with(
         Some(wanted) => wanted.furnish(&mut machine_spec).await?,
         None => None,
     };
+    let user = spec.user.as_deref().or_else(|| image.as_ref().and_then(Held::user));
     let running = machine.start(machine_spec).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
+    let guest = guest.running_as(user);
     // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
     let (exited, orphan) = (running.exited(), guest.clone());
     tokio::spawn(async move {

@@ -85,6 +85,31 @@ pub(super) enum Order {
     },
 }
 
+impl Order {
+    /// Answers that there is no machine yet that could do it.
+    fn refuse(self, which: &SandboxRef) {
+        let (which, state) = (which.clone(), State::Creating);
+        match self {
+            Self::Remove { reply, .. } => {
+                let _ = reply.send(Err(SandboxError::StillRunning { which, state }));
+            }
+            Self::Snapshot { reply, .. } => {
+                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
+            }
+            Self::Stop { reply, .. }
+            | Self::Kill { reply }
+            | Self::Extend { reply, .. }
+            | Self::Pause { reply }
+            | Self::Resume { reply }
+            | Self::Leave { reply } => {
+                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
+            }
+            // Nothing runs yet; it is said again as long as it holds.
+            Self::Spent { .. } => {}
+        }
+    }
+}
+
 /// Where a machine may be that was started ahead, and what it is to become.
 pub(super) struct Ahead {
     pub pool: Arc<Pool>,

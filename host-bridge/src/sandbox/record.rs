@@ -62,6 +62,9 @@ pub struct Record {
     /// Where programs begin that name no directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
+    /// Who programs and interpreters run as that name nobody: as it was asked for, or the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
     /// The time to live, from the creation.
@@ -113,6 +116,7 @@ impl Record {
             cpu_millis: spec.cpu_millis(),
             log_bytes: None,
             workdir: spec.workdir.clone(),
+            user: spec.user.clone(),
             labels: spec.labels.clone(),
             ttl_ms: spec.ttl_ms,
             expires_at_ms: spec.ttl_ms.map(|ttl_ms| created_at_ms.saturating_add(ttl_ms)),

@@ -33,7 +33,7 @@ use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, Stat
 use crate::config::Paths;
 use crate::egress;
 use crate::image::store::User;
-use crate::image::{Images, Policy};
+use crate::image::{Images, Policy, Puller};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
@@ -54,6 +54,8 @@ pub struct Means {
     pub images: Option<Images>,
     /// Which of them sandboxes may have.
     pub image_policy: Policy,
+    /// What brings others in; without, what is here is all that there is.
+    pub puller: Option<Puller>,
     /// What they may have together.
     pub caps: Caps,
 }
@@ -65,6 +67,7 @@ impl Default for Means {
             secrets: Secrets::default(),
             images: None,
             image_policy: Policy::default(),
+            puller: None,
             egress: egress::Settings::default(),
             caps: Caps::default(),
         }
@@ -84,6 +87,7 @@ struct Inner {
     secrets: Secrets,
     images: Option<Images>,
     image_policy: Policy,
+    puller: Option<Puller>,
     caps: Caps,
     refused: Refused,
     meter: Meter,
@@ -192,7 +196,7 @@ impl Registry {
         let snapshots = Snapshots::open(paths.snapshots())?;
         let (meter, unread) = Meter::open(&paths.usage());
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, images, image_policy, egress, caps, .. } = means;
+        let Means { secrets, images, image_policy, puller, egress, caps, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -204,6 +208,7 @@ impl Registry {
             secrets,
             images,
             image_policy,
+            puller,
             caps,
             refused: Refused::default(),
             meter,
@@ -280,11 +285,15 @@ impl Registry {
         };
         let kept_at = self.0.hidden_of_alone.as_ref().unwrap_or(&self.0.paths);
         let wanted = Wanted::of(&spec, kept_at, self.0.images.as_ref());
-        let wanted = wanted.map(|wanted| wanted.allowed_by(&self.0.image_policy));
+        let wanted = wanted.map(|wanted| {
+            let allowed = wanted.allowed_by(&self.0.image_policy);
+            allowed.pulled_by(self.0.puller.as_ref(), spec.pull)
+        });
         // What is kept ready has roots that are directories or files.
-        let shape = wanted.is_none().then(|| Shape::of(&spec, &machine_spec)).flatten();
-        // Interpreters that are kept ready have read whom they trust.
-        let shape = shape.filter(|_| !is_injected);
+        // What is kept ready has interpreters too: they are the agent's own user's, and have read
+        // whom they trust.
+        let is_usual = wanted.is_none() && spec.user.is_none() && !is_injected;
+        let shape = is_usual.then(|| Shape::of(&spec, &machine_spec)).flatten();
         let ahead = shape.map(|shape| {
             let hostname = machine_spec.hostname.clone();
             let (env, secrets, workdir) = (spec.env, secrets.clone(), spec.workdir);
@@ -300,6 +309,11 @@ impl Registry {
     /// The images of this host, where this bridge has opened them.
     pub fn images(&self) -> Option<&Images> {
         self.0.images.as_ref()
+    }
+
+    /// What pulls images, where this bridge can.
+    pub fn puller(&self) -> Option<&Puller> {
+        self.0.puller.as_ref()
     }
 
     /// Who has images as roots.

@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub scratch_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     pub created_at_ms: u64,
     /// The key that made the sandbox, whose caps this counts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,6 +90,7 @@ impl Snapshot {
             cpu_millis: record.cpu_millis,
             scratch_bytes: record.scratch_bytes,
             workdir: record.workdir.clone(),
+            user: record.user.clone(),
             created_at_ms: now_ms(),
             key: record.key.clone(),
             bytes: 0,
@@ -116,6 +119,7 @@ impl Snapshot {
         (spec.memory_mib, spec.cpu_millis) = (self.memory_mib, self.cpu_millis);
         spec.scratch_bytes = Some(self.scratch_bytes);
         spec.workdir = spec.workdir.take().or_else(|| self.workdir.clone());
+        spec.user = spec.user.take().or_else(|| self.user.clone());
         Ok(())
     }
 }

@@ -11,10 +11,12 @@ use super::label::{self, Labels};
 use super::{Name, SandboxError, SandboxRef};
 use crate::config::Paths;
 use crate::egress::Rules;
+use crate::image::Pull;
 use crate::limits::{
     CPU_MILLIS_MAX, CPU_MILLIS_MIN, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN,
-    SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, VIRTUAL_MEMORY_BYTES_DEFAULT,
-    VIRTUAL_SCRATCH_BYTES_MAX, VIRTUAL_SCRATCH_PART_OF_MEMORY, WORKDIR_BYTES_MAX,
+    SCRATCH_BYTES_DEFAULT, SCRATCH_QUARTERS_OF_MEMORY, USER_BYTES_MAX,
+    VIRTUAL_MEMORY_BYTES_DEFAULT, VIRTUAL_SCRATCH_BYTES_MAX, VIRTUAL_SCRATCH_PART_OF_MEMORY,
+    WORKDIR_BYTES_MAX,
 };
 use crate::link::Address;
 use crate::machine::process::hide;
@@ -37,6 +39,9 @@ pub struct Spec {
     /// virtual machine an image by its name in the kit or its path, the kit's usual one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Whether the image is pulled from its registry; what the operator has set when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull: Option<Pull>,
     /// The snapshot of its namespace that it goes on from, instead of booting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Name>,
@@ -69,6 +74,9 @@ pub struct Spec {
     /// Where programs begin that name no directory. It is kept for those who start programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
+    /// Who programs run as that name nobody; the image's user when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
     /// How long it lives from its creation, whatever it is doing then; for ever when absent.
@@ -108,6 +116,7 @@ impl Spec {
             name: which.name,
             machine: MachineKind::default(),
             image: None,
+            pull: None,
             snapshot: None,
             address: None,
             env: Vec::new(),
@@ -117,6 +126,7 @@ impl Spec {
             memory_mib: None,
             cpu_millis: None,
             workdir: None,
+            user: None,
             labels: Labels::new(),
             ttl_ms: None,
             idle_ttl_ms: None,
@@ -182,6 +192,11 @@ impl Spec {
                 || workdir.len() > WORKDIR_BYTES_MAX)
         {
             return Err(SandboxError::Workdir { workdir: workdir.clone() });
+        }
+        if let Some(user) = &self.user
+            && (user.is_empty() || user.len() > USER_BYTES_MAX || user.contains(['\0', '\n']))
+        {
+            return Err(SandboxError::User { user: user.clone() });
         }
         label::check(&self.labels)?;
         check_range("memory_mib", self.memory_mib, MEMORY_MIB_MIN, MEMORY_MIB_MAX)?;

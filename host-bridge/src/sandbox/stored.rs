@@ -7,10 +7,14 @@ use std::path::Path;
 use super::record::Kept;
 use super::{MachineKind, SandboxError, Spec};
 use crate::config::Paths;
+use crate::image::reference::Reference;
 use crate::image::store::{Listed, User, describe_lost};
-use crate::image::{ImageError, Images, Lease, Policy};
+use crate::image::{ImageError, Images, Lease, Policy, Pull, Puller};
 use crate::machine::MachineSpec;
 use crate::machine::vmm::Kit;
+
+/// How a digest begins.
+const DIGEST_PREFIX: &str = "sha256:";
 
 /// An image that is to be the root.
 pub(super) struct Wanted {
@@ -20,6 +24,8 @@ pub(super) struct Wanted {
     name: String,
     machine: MachineKind,
     policy: Policy,
+    pull: Pull,
+    puller: Option<Puller>,
 }
 
 impl Wanted {
@@ -40,7 +46,37 @@ impl Wanted {
             name: name.to_owned(),
             machine: spec.machine,
             policy: Policy::default(),
+            pull: spec.pull.unwrap_or_default(),
+            puller: None,
         })
+    }
+
+    /// The same where images can be pulled; `asked` comes before what the operator has set.
+    pub fn pulled_by(self, puller: Option<&Puller>, asked: Option<Pull>) -> Self {
+        let pull = asked.or_else(|| puller.map(Puller::usual)).unwrap_or_default();
+        Self { pull, puller: puller.cloned(), ..self }
+    }
+
+    /// Pulls the image, if that is to be done.
+    pub async fn fetch(&self) -> Result<(), ImageError> {
+        let Some(puller) = self.puller.as_ref().filter(|_| self.pull != Pull::Never) else {
+            return Ok(());
+        };
+        // A digest alone does not say where it is to be had.
+        let parsed = self.name.parse::<Reference>().ok();
+        let Some(name) = parsed.filter(|_| !self.name.starts_with(DIGEST_PREFIX)) else {
+            return Ok(());
+        };
+        let (images, text) = (self.images.clone(), self.name.clone());
+        let finding = tokio::task::spawn_blocking(move || images.map(|images| images.find(&text)));
+        match finding.await.unwrap_or(Some(Err(ImageError::Busy))) {
+            // What a digest means does not change.
+            Some(Ok(_)) if self.pull == Pull::Missing || name.digest.is_some() => return Ok(()),
+            None | Some(Ok(_) | Err(ImageError::NotFound { .. })) => {}
+            Some(Err(error)) => return Err(error),
+        }
+        self.policy.check_pull(&self.name, &name)?;
+        puller.pull(&name).await.map(drop)
     }
 
     /// The same where an operator decides what may be used.
@@ -103,14 +139,12 @@ impl Held {
         record.env_names.sort();
         record.env_names.dedup();
         record.workdir = record.workdir.take().or_else(|| process.workdir.clone());
+        record.user = record.user.take().or_else(|| self.user().map(str::to_owned));
     }
 
-    /// What of the image does not hold in a sandbox that stays.
+    /// What of the image does not hold here.
     pub fn warnings(&self) -> Vec<String> {
-        let user = self.user().map(|user| {
-            format!("the image's user is {user:?}; programs that ask for no user run as root")
-        });
-        describe_lost(self.lease.lost).into_iter().chain(user).collect()
+        describe_lost(self.lease.lost).into_iter().collect()
     }
 
     /// The user that the image names, unless that is root.

@@ -153,7 +153,7 @@ impl Settings {
         if image.chars().any(bad) || !(1..=IMAGE_NAME_CHARS_MAX).contains(&count) {
             return Err(Wrong::ImageName(image.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
         }
-        match given.path_or_off()? {
+        match given.place_or_off()? {
             Some(_) if self.images.len() >= ENTRIES_MAX => {
                 return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
             }

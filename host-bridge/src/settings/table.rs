@@ -36,7 +36,9 @@ pub struct Choice {
 /// The section that has names of the user's choice instead of options.
 pub const IMAGES: &str = "images";
 pub const IMAGES_ABOUT: &str = "Names that clients give for an image, and the directory that is \
-    the root of such a sandbox: `\"python:3.12\" = \"/srv/images/python312\"`. What is written here \
+    the root of such a sandbox: `\"python:3.12\" = \"/srv/images/python312\"`; or the image of this \
+    host's store that is meant, by its name or digest: `\"microsandbox/python\" = \"python:3.12-slim\"`. \
+    What is written here \
     is added to the names that there are; `\"off\"` takes one away. On the process machine `/` is \
     the host's own root, read-only below a layer of the sandbox's own.";
 

@@ -211,6 +211,15 @@ impl Given {
         if path.is_absolute() { Ok(Some(path)) } else { Err(Wrong::Path(self.shown_bare())) }
     }
 
+    /// The same, or a name of something that is no file; whoever uses it says what is wrong with it.
+    pub fn place_or_off(&self) -> Result<Option<PathBuf>, Wrong> {
+        let is_name = |text: &str| text.starts_with(|first: char| first.is_ascii_alphanumeric());
+        match self.text() {
+            Ok(text) if !self.is_off() && is_name(text) => Ok(Some(PathBuf::from(text))),
+            _ => self.path_or_off(),
+        }
+    }
+
     pub fn choice(&self, choices: &'static [&'static str]) -> Result<&'static str, Wrong> {
         let text = self.text()?;
         choices.iter().find(|choice| **choice == text).copied().ok_or_else(|| Wrong::Choice {

@@ -232,6 +232,7 @@ _BY_CODE: dict[str, type[BurrowError]] = {
     "unsupported": Unsupported,
     "unknown_secret": UnknownSecret,
     "secret_failed": StartFailed,
+    "pull_failed": StartFailed,
     "spawn_failed": SpawnFailed,
     "app_failed": ApiError,
     "app_not_ready": ApiError,

@@ -127,7 +127,7 @@ impl From<Problem> for Failure {
             Code::RateLimited | Code::LimitReached | Code::CapExceeded | Code::Unavailable => LIMIT,
             Code::DeadlineExceeded | Code::RequestTimeout | Code::AppNotReady => TIMED_OUT,
             Code::SpawnFailed | Code::AppFailed | Code::ModuleMissing => NOT_STARTED,
-            Code::StartFailed | Code::SecretFailed => NO_START,
+            Code::StartFailed | Code::SecretFailed | Code::PullFailed => NO_START,
             Code::GuestUnreachable => UNREACHABLE,
             Code::Internal => INTERNAL,
             Code::MethodNotAllowed

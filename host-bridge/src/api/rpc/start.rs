@@ -36,8 +36,9 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     let mut spec = Spec::new(which);
     spec.key = call.caller.key();
     spec.machine = defaults.machine;
+    let pull = call.api.pull_of(&call.caller, None)?;
     spec.image = match config.maybe_text("image")?.filter(|image| !image.is_empty()) {
-        Some(image) => Some(call.api.root_of(&call.caller, spec.machine, &image)?),
+        Some(image) => Some(call.api.root_of(&call.caller, spec.machine, &image, pull)?),
         None => None,
     };
     let memory_mib = config.amount("memory")?.filter(|mib| *mib > 0.0);

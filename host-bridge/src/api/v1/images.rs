@@ -9,8 +9,10 @@ use super::super::call::Call;
 use super::super::problem::{Code, Problem};
 use super::super::refusal::code_of_image;
 use super::super::route::{Operation, operation};
-use super::super::shape::{Nothing, Reply};
+use super::super::shape::{Json, Nothing, Reply};
 use crate::image::digest::Digest;
+use crate::image::puller::{Puller, UnderWay};
+use crate::image::reference::Reference;
 use crate::image::store::Listed;
 use crate::image::{ImageError, Images};
 use crate::keys::Access;
@@ -20,6 +22,26 @@ pub fn operations() -> Vec<Operation> {
     [
         operation(Method::GET, "/v1/images", "list_images", "The images that are here.", list)
             .about("The newest first. The server's configuration may name others."),
+        operation(
+            Method::POST,
+            "/v1/images/pull",
+            "pull_image",
+            "Pull an image from its registry, and wait until it is here.",
+            pull,
+        )
+        .access(Some(Access::Admin))
+        .about(
+            "Contents that are here do not travel again. A call that is given up gives the pull up, \
+             unless others wait for it; the next goes on where it stopped.",
+        )
+        .problems(&[Code::PullFailed, Code::LimitReached, Code::Unsupported]),
+        operation(
+            Method::GET,
+            "/v1/images/pulls",
+            "list_pulls",
+            "The images that are being pulled, and how far that is.",
+            pulls,
+        ),
         operation(Method::GET, one, "get_image", "One image, by its digest.", get),
         operation(
             Method::DELETE,
@@ -63,6 +85,33 @@ pub struct Image {
 #[serde(deny_unknown_fields)]
 pub struct ImageList {
     pub images: Vec<Image>,
+}
+
+/// An image to pull.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullImage {
+    /// Its name, with a tag or a digest, as `registry.example/team/app:2`.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+}
+
+/// A pull that is under way.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullUnderWay {
+    pub image: String,
+    /// Bytes of its layers that are here.
+    pub bytes: u64,
+    /// Of all its layers; 0 as long as that is not known.
+    pub size_bytes: u64,
+}
+
+/// All pulls.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullList {
+    pub pulls: Vec<PullUnderWay>,
 }
 
 impl From<Listed> for Image {
@@ -122,4 +171,28 @@ async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Prob
         Ok(image)
     });
     Ok(Reply(removed.await?.into()))
+}
+
+async fn pull(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<PullImage>,
+) -> Result<Reply<Image>, Problem> {
+    call.trail.image(Some(asked.image.clone()), None);
+    let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
+    let puller = call.api.registry().puller().cloned();
+    let puller =
+        puller.ok_or_else(|| Problem::new(Code::Unsupported, "this bridge pulls no images"))?;
+    let digest = puller.pull(&name).await?.digest;
+    call.trail.image(None, Some(digest.to_string()));
+    Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
+}
+
+async fn pulls(call: Call, _: Nothing, _: Nothing) -> Result<Reply<PullList>, Problem> {
+    let under_way = call.api.registry().puller().map(Puller::under_way).unwrap_or_default();
+    let shown = |one: UnderWay| {
+        let UnderWay { image, bytes, size } = one;
+        PullUnderWay { image, bytes, size_bytes: size }
+    };
+    Ok(Reply(PullList { pulls: under_way.into_iter().map(shown).collect() }))
 }

@@ -42,6 +42,7 @@ pub fn operations() -> Vec<Operation> {
                 Code::CapExceeded,
                 Code::UnknownSecret,
                 Code::SecretFailed,
+                Code::PullFailed,
             ]),
         operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
             .about("Ordered by namespace and name, a page at a time."),
@@ -95,7 +96,9 @@ async fn create(
     let spec = spec_of(&call.api, &call.caller, asked)?;
     call.trail.creation(&spec);
     call.reaches(&spec.namespace)?;
-    Ok(Created(call.api.registry().create(spec).await?.into()))
+    let record = call.api.registry().create(spec).await?;
+    call.trail.image(None, record.image_digest.map(|digest| digest.to_string()));
+    Ok(Created(record.into()))
 }
 
 /// What is asked for, with the defaults of this server for what is not.
@@ -120,7 +123,9 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
         Some(Machine::Firecracker) => MachineKind::Firecracker,
         Some(Machine::CloudHypervisor) => MachineKind::CloudHypervisor,
     };
-    let root = |image: String| api.root_of(caller, spec.machine, &image);
+    let pull = api.pull_of(caller, asked.pull)?;
+    spec.pull = Some(pull);
+    let root = |image: String| api.root_of(caller, spec.machine, &image, pull);
     spec.image = asked.image.map(root).transpose()?;
     // A snapshot has decided on these, and another wish is refused there.
     let is_restored = asked.snapshot.is_some();
@@ -135,6 +140,7 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     };
     spec.env = asked.env.into_iter().collect();
     spec.workdir = asked.workdir;
+    spec.user = asked.user;
     spec.hostname = asked.hostname;
     spec.scratch_bytes = asked.scratch_bytes;
     spec.labels = asked.labels;

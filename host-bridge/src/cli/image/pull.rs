@@ -9,9 +9,12 @@ use tokio::sync::watch;
 use crate::cli::cp::progress::Progress as Line;
 use crate::cli::exit::Exit;
 use crate::cli::output;
+use crate::config::Paths;
+use crate::image::puller::pull_into;
 use crate::image::reference::Reference;
-use crate::image::registry::{Options, Progress, pull};
-use crate::image::{ImageError, Images};
+use crate::image::registry::{Options, Progress};
+use crate::image::{self, Image, ImageError, Images};
+use crate::sandbox::Spec;
 use crate::settings::{Overrides, Settings};
 
 /// Fetch an image from its registry, or from a mirror of that
@@ -40,35 +43,44 @@ impl Pull {
     pub async fn run(&self, images: Images) -> Result<Exit> {
         let settings = Settings::load(self.config.as_deref(), &Overrides::default())?;
         let options = Options::from_settings(&settings.registries)?;
-        let sharing = images.clone();
-        let shared = tokio::task::spawn_blocking(move || sharing.share()).await??;
-        let (tell, told) = watch::channel(Progress::default());
-        let drawing = tokio::spawn(draw(told, self.name.short(), self.quiet));
-        let pulled = pull(&self.name, &options, images.blobs(), &tell).await;
-        drop(tell);
-        drawing.await?;
-        let pulled = pulled?;
-        let name = self.name.clone();
-        let taken = tokio::task::spawn_blocking(move || {
-            // What a name with the digest of an index means is what was chosen from that.
-            let digest = pulled.index.or(name.digest);
-            let fixed = Reference { tag: None, digest, ..name.clone() };
-            let names = [Some(name), digest.map(|_| fixed)];
-            let added = names.iter().flatten().try_fold(None, |_, name| {
-                images.add(&shared, pulled.manifest, Some(name), &pulled.source).map(Some)
-            });
-            drop(shared);
-            if added.is_err() {
-                images.discard()?;
-            }
-            added
-        });
-        let taken: Result<_, ImageError> = taken.await?;
-        if let Some(image) = taken? {
-            output::print_line(&image.digest.to_string())?;
-        }
+        let image = fetch(&images, &self.name, &options, self.quiet).await?;
+        output::print_line(&image.digest.to_string())?;
         Ok(Exit::SUCCESS)
     }
+}
+
+/// Pulls the image of a box that no daemon makes, if that was asked for.
+pub async fn as_asked(paths: &Paths, spec: &Spec) -> Result<()> {
+    let pull = spec.pull.unwrap_or_default();
+    let name = spec.image.as_deref().filter(|name| !name.starts_with('/'));
+    let Some(name) = name.filter(|_| pull != image::Pull::Never) else { return Ok(()) };
+    paths.prepare()?;
+    let images = Images::open(paths)?;
+    match images.find(name) {
+        Ok(_) if pull == image::Pull::Missing => return Ok(()),
+        Ok(_) | Err(ImageError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let settings = Settings::load(None, &Overrides::default())?;
+    let options = Options::from_settings(&settings.registries)?;
+    fetch(&images, &name.parse()?, &options, false).await?;
+    Ok(())
+}
+
+/// Pulls an image, with a line that says how far it is.
+pub async fn fetch(
+    images: &Images,
+    name: &Reference,
+    options: &Options,
+    quiet: bool,
+) -> Result<Image, ImageError> {
+    let (tell, told) = watch::channel(Progress::default());
+    let drawing = tokio::spawn(draw(told, name.short(), quiet));
+    let pulled = pull_into(images, name, options, &tell).await;
+    drop(tell);
+    // The line is gone before anything else is said.
+    let _ = drawing.await;
+    pulled
 }
 
 /// One line on a terminal, until nobody tells any more.

@@ -59,11 +59,12 @@ enum Left {
 }
 
 /// Holds a conversation until the person leaves. The context lives on, and the guest stays open.
-pub async fn hold(guest: &Guest, paths: &Paths, prompt: Prompt) -> Result<Exit> {
+pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Exit> {
     if !stdin().is_terminal() {
         return Err(TerminalError::NotATerminal.into());
     }
     let mut notices = Notices::watch()?;
+    guest.settle_user(&mut prompt.context).await?;
     // An interpreter may take its time to start, and the person may lose patience with it.
     let opened = tokio::select! {
         opened = guest.open_context(&prompt.context) => opened.map_err(explain_missing)?,

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::DiskError;
 use crate::image::blobs::BlobError;
@@ -10,6 +12,7 @@ use crate::image::digest::Digest;
 use crate::image::document::DocumentError;
 use crate::image::layer::LayerError;
 use crate::image::reference::InvalidReference;
+use crate::image::registry::PullError;
 
 /// Why there is no such image, or no root of it.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +61,15 @@ pub enum ImageError {
     Nameless { path: PathBuf },
     #[error("indexes lead to each other more than {max} times")]
     IndexDepth { max: usize },
+    #[error("the image {image:?} could not be pulled: {source}")]
+    Pull { image: String, source: Box<PullError> },
+    #[error("the image {image:?} was not pulled within {} minutes", .limit.as_secs() / 60)]
+    PullTook { image: String, limit: Duration },
+    #[error("{max} images are being pulled, which is the limit; try again later")]
+    TooManyPulls { max: usize },
+    /// What several have waited for.
+    #[error(transparent)]
+    Shared(Arc<ImageError>),
     #[error("the image {image:?} is not allowed here: {rule}")]
     NotAllowed { image: String, rule: &'static str },
     #[error("could not {action} {path:?}: {source}")]
@@ -65,6 +77,14 @@ pub enum ImageError {
 }
 
 impl ImageError {
+    /// The error itself, where several share it.
+    pub fn inner(&self) -> &Self {
+        match self {
+            Self::Shared(shared) => shared.inner(),
+            own => own,
+        }
+    }
+
     pub(in crate::image) fn files(
         action: &'static str,
         path: &Path,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::{Ahead, Life, Owner, Reply};
+use super::{Ahead, Life, Order, Owner, Reply, now_ms};
 use crate::config::make_private_directory;
 use crate::egress::{Allowed, EgressSink, Rules, Serving, copy_names};
 use crate::limits::STOP_GRACE_DEFAULT;
@@ -40,8 +40,15 @@ impl Owner {
             }
             Err(error) => {
                 self.erase().await;
+                let ended = self.waiting.drain(..).chain(self.removing.drain(..));
+                let ended: Vec<_> = ended.collect();
+                let mut record = self.kept.record.clone();
                 drop(self);
                 let _ = reply.send(Err(error));
+                record.state = State::Stopped { why: Why::Killed, at_ms: now_ms() };
+                for reply in ended {
+                    let _ = reply.send(Ok(record.clone()));
+                }
             }
         }
     }
@@ -123,6 +130,7 @@ impl Owner {
         wanted: Wanted,
         spec: &mut MachineSpec,
     ) -> Result<(), SandboxError> {
+        self.fetch(&wanted).await?;
         self.image = wanted.furnish(spec).await?;
         if let Some(held) = &self.image {
             held.describe(&mut self.kept);
@@ -132,6 +140,29 @@ impl Owner {
             written.map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Waits until the image of a sandbox that is being made is here. Whoever ends the sandbox does not
+    /// wait for that.
+    async fn fetch(&mut self, wanted: &Wanted) -> Result<(), SandboxError> {
+        let mut fetching = std::pin::pin!(wanted.fetch());
+        loop {
+            let order = tokio::select! {
+                fetched = &mut fetching => return Ok(fetched?),
+                order = self.orders.recv() => order,
+            };
+            let which = self.kept.record.which();
+            match order {
+                Some(Order::Stop { reply, .. } | Order::Kill { reply }) => self.waiting.push(reply),
+                Some(Order::Remove { force: true, reply }) => self.removing.push(reply),
+                None | Some(Order::Leave { .. }) => return Err(SandboxError::Stopping),
+                Some(other) => {
+                    other.refuse(&which);
+                    continue;
+                }
+            }
+            return Err(SandboxError::CreationEnded { which });
+        }
     }
 
     /// Takes up what an earlier bridge had, and owns it in a task of its own from then on.

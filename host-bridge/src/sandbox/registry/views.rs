@@ -66,8 +66,11 @@ impl Registry {
 
     /// The client of a running sandbox's agent, over the link that there is anyway.
     pub fn guest(&self, which: &SandboxRef) -> Result<Guest, SandboxError> {
-        let (state, guest) =
-            self.seated(which, |seat| (seat.shown.borrow().state.clone(), seat.presence.guest()))?;
+        let (state, guest) = self.seated(which, |seat| {
+            let record = seat.shown.borrow();
+            let guest = seat.presence.guest();
+            (record.state.clone(), guest.map(|guest| guest.running_as(record.user.as_deref())))
+        })?;
         let which = which.clone();
         match (state, guest) {
             (State::Paused { .. }, _) => Err(SandboxError::Paused { which }),

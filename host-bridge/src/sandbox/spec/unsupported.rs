@@ -48,6 +48,12 @@ const CPUS_ELSEWHERE: Missing = Missing {
     hint: "leave it out, and have them bounded there",
 };
 
+const SCRATCH_ELSEWHERE: Missing = Missing {
+    what: "scratch_bytes",
+    why: "the disk of an external machine is up to whoever runs it",
+    hint: "leave it out, and have it bounded there",
+};
+
 /// Refuses the first field that cannot be had.
 pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     let elsewhere = spec.machine == MachineKind::External;
@@ -58,6 +64,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
         (elsewhere && !spec.egress.is_empty(), EGRESS_ELSEWHERE),
         (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
         (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
+        (elsewhere && spec.scratch_bytes.is_some(), SCRATCH_ELSEWHERE),
         (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
     ];
     match asked_for.into_iter().find(|(asked_for, _)| *asked_for) {
@@ -82,6 +89,7 @@ mod tests {
             (r#""machine":"external","egress":["example.org"]"#, "egress"),
             (r#""machine":"external","memory_mib":512"#, "memory_mib"),
             (r#""machine":"external","cpu_millis":0"#, "cpus"),
+            (r#""machine":"external","scratch_bytes":1048576"#, "scratch_bytes"),
         ] {
             let spec: Spec = serde_json::from_str(&format!("{{\"name\":\"a\",{json}}}")).unwrap();
             let error = spec.check().unwrap_err();

@@ -1,6 +1,7 @@
 //! `[image_policy]`: which images may be used.
 
 use super::{Choice, Section, put};
+use crate::settings::Pull;
 use crate::settings::shown::{quote, quote_all};
 use crate::settings::value::OFF;
 
@@ -33,6 +34,21 @@ pub const SECTION: Section = Section {
                     another content tomorrow.",
             set: |settings, given| put(&mut settings.image_policy.require_digest, given.truth()),
             show: |settings| settings.image_policy.require_digest.to_string(),
+        },
+        Choice {
+            key: "pull",
+            values: "`\"never\"`, `\"missing\"` or `\"always\"`",
+            about: "Whether an image is pulled from its registry because a sandbox asks for it: not at \
+                    all; when it is not here; or to learn what its name means by now. Only what `allow` \
+                    and `require_digest` let through is pulled. A client may ask for less than this, and \
+                    with the scope `admin` for more.",
+            set: |settings, given| {
+                let name = given.choice(&Pull::NAMES)?;
+                let found = Pull::ALL.into_iter().find(|pull| pull.name() == name);
+                settings.image_policy.pull = found.unwrap_or_default();
+                Ok(())
+            },
+            show: |settings| quote(settings.image_policy.pull.name()),
         },
     ],
 };

@@ -180,14 +180,17 @@ impl RunRequest {
         let implied = || language::called(context.as_str()).map(str::to_owned);
         let named = self.language.clone();
         if let (Some(language), None) = (named.clone().or_else(implied), &workdir) {
-            return Ok(open(context, language));
+            let mut asked = open(context, language);
+            inside.guest.settle_user(&mut asked).await?;
+            return Ok(asked);
         }
         match (find(inside, &context).await?, named) {
             (Some(known), named) => Ok(open(context, named.unwrap_or(known.language))),
             (None, named) => {
                 let language = named.or_else(implied).ok_or_else(|| unknown(&context))?;
                 let cwd = workdir.map(Into::into);
-                Ok(OpenContext { cwd, ..open(context, language) })
+                let user = inside.record.user.clone();
+                Ok(OpenContext { cwd, user, ..open(context, language) })
             }
         }
     }

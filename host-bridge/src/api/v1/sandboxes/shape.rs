@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::image::Pull;
 use crate::limits::{LABELS_MAX, LIFETIME_MAX, PAGE_RECORDS_MAX, SCRATCH_BYTES_MIN};
 use crate::machine::MachineKind;
 use crate::sandbox::{Name, Phase, Record, SandboxRef, State};
@@ -23,6 +24,11 @@ pub struct CreateSandbox {
     /// with the scope `admin` also a directory of the host.
     #[serde(default)]
     pub image: Option<String>,
+    /// Whether the image is pulled from its registry: `never`, `missing` or `always`. The server's
+    /// configuration says what without it; more than that can be asked for with the scope `admin`.
+    #[serde(default)]
+    #[schemars(with = "Option<PullPolicy>")]
+    pub pull: Option<Pull>,
     /// The snapshot of its namespace that it goes on from, instead of booting. Machine, image, memory,
     /// processors and writable layer are those of the snapshot.
     #[serde(default)]
@@ -46,6 +52,11 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(regex(pattern = r"^/[^\u0000]*$"), length(max = 4096))]
     pub workdir: Option<String>,
+    /// Who programs and interpreters run as that name nobody, as `name`, `name:group`, `uid` or
+    /// `uid:gid`: the image's user without it.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 255))]
+    pub user: Option<String>,
     #[serde(default)]
     #[schemars(regex(pattern = NAME))]
     pub hostname: Option<String>,
@@ -90,12 +101,14 @@ impl CreateSandbox {
             name,
             namespace: None,
             image: None,
+            pull: None,
             snapshot: None,
             machine: None,
             memory_mib: None,
             cpus: None,
             env: BTreeMap::new(),
             workdir: None,
+            user: None,
             hostname: None,
             scratch_bytes: None,
             labels: BTreeMap::new(),
@@ -107,6 +120,16 @@ impl CreateSandbox {
             secrets: Vec::new(),
         }
     }
+}
+
+/// When an image is pulled.
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "the document's words for `Pull`, which knows no documents")]
+enum PullPolicy {
+    Never,
+    Missing,
+    Always,
 }
 
 /// What a sandbox runs in.
@@ -173,6 +196,10 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workdir: Option<String>,
+    /// Who programs run as that name nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub user: Option<String>,
     pub scratch_bytes: u64,
     pub labels: BTreeMap<String, String>,
     /// What it may reach.
@@ -359,6 +386,7 @@ impl From<Record> for Sandbox {
             env_names: record.env_names,
             secrets: record.secrets,
             workdir: record.workdir,
+            user: record.user,
             scratch_bytes: record.scratch_bytes,
             labels: record.labels,
             egress: record.egress,

@@ -1,0 +1,50 @@
+//! When images are fetched from registries: a word of the configuration, and of whoever asks for a
+//! sandbox. Pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Whether an image is fetched that a sandbox is to have. In their order, each allows what those
+/// before it do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pull {
+    /// What is here is all that there is.
+    #[default]
+    Never,
+    /// What is not here is fetched.
+    Missing,
+    /// The registry is asked what the name means now; what is here already does not travel again.
+    Always,
+}
+
+impl Pull {
+    pub const ALL: [Self; 3] = [Self::Never, Self::Missing, Self::Always];
+    pub const NAMES: [&str; 3] = ["never", "missing", "always"];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+impl fmt::Display for Pull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No policy is called that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is none of \"never\", \"missing\" and \"always\"")]
+pub struct UnknownPull(pub String);
+
+impl FromStr for Pull {
+    type Err = UnknownPull;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|pull| pull.name() == text);
+        found.ok_or_else(|| UnknownPull(text.to_owned()))
+    }
+}
