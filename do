@@ -54,7 +54,7 @@ install_machines() {
 case $recipe in
 ci | test | test-vm | soak | soak-repl | soak-server | soak-crashes | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
-    install_debian tmux vim less python3 busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl
+    install_debian tmux vim less python3 busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git
     ;;&
 ci | test | test-vm | soak-vm | bench) install_machines ;;&
 bench) install_debian busybox=busybox-static ;;&

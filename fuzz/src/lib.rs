@@ -9,6 +9,16 @@ use protocol::mux::{Direction, Fetched, Incoming, Mux, Side, Source};
 use protocol::sorted::SortedSet;
 use protocol::{StreamId, boot::BootConfig};
 
+/// The parsers of egress as they are in the bridge, of which they need nothing else.
+#[path = "../../host-bridge/src/egress"]
+pub mod egress {
+    pub mod dns;
+    pub mod hello;
+    pub mod host;
+    pub mod http;
+    pub mod limits;
+}
+
 /// Every stream always has bytes, and ends at 1 MiB.
 struct Endless;
 

@@ -13,6 +13,8 @@ mod life;
 #[path = "egress/lookups.rs"]
 mod lookups;
 
+#[path = "egress/machines.rs"]
+mod machines;
 #[path = "egress/packages.rs"]
 mod packages;
 #[path = "egress/programs.rs"]

@@ -191,7 +191,7 @@ def test_more_sandboxes_than_a_page_holds_are_all_listed(client: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "kind", "word"),
     [
-        ({"egress": ("example.org",)}, burrow.Unsupported, "egress"),
+        ({"egress": ("10.0.0.1",)}, burrow.InvalidRequest, "egress"),
         ({"workspace": "/no/such/workspace"}, burrow.Unsupported, "workspace"),
         ({"secrets": ("no-such-secret",)}, burrow.UnknownSecret, "no-such-secret"),
     ],
@@ -203,6 +203,13 @@ def test_what_cannot_be_had_is_a_typed_refusal_and_nothing_is_made(
         client.create(burrow.SandboxSpec("refused", **fields))
     assert word in str(refused.value)
     assert client.list() == []
+
+
+def test_a_sandbox_has_the_way_out_that_was_asked_for(client: Any) -> None:
+    with client.create(burrow.SandboxSpec("way-out", egress=("example.org",))) as box:
+        assert "198.18.0.1" in box.shell("cat /etc/resolv.conf").stdout
+        # Decided by the host, which asks nobody for a name that no rule allows.
+        assert box.shell("getent hosts example.net").exit_code != 0
 
 
 def test_names_in_a_text_instead_of_a_tuple_are_a_mistake_that_is_told(client: Any) -> None:

@@ -39,7 +39,6 @@ fn a_large_download_and_an_upload_arrive_whole() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures are for whoever looks at the test's output")]
 fn a_download_is_not_much_slower_than_without_a_bridge() {
     let Some(scene) = Scene::or_skip(&["example.org"]) else { return };
     let url = format!("http://example.org/bytes?n={BYTES}");
