@@ -58,6 +58,8 @@ BEYOND_SCHEMAS = (
     "scratch_bytes is",
     "is not a name of an environment variable",
     "a sandbox's environment cannot have the name",
+    # Which names of hosts are none but addresses, and which ports a rule may have.
+    "egress: ",
     "the value of the label",
     "is not that of Content-Digest",
     "Content-Digest cannot be checked",

@@ -232,11 +232,11 @@ impl<W: AsyncWrite + Unpin> Up<'_, W> {
         let Plan { first, mut requests, .. } = plan;
         self.send(&first).await?;
         if requests.as_ref().is_some_and(Requests::awaits_agreement) {
-            if !agreement.await.unwrap_or(false) {
-                // The server's answer still comes; nothing more is asked.
-                return Ok(());
+            if agreement.await.unwrap_or(false) {
+                requests = None;
+            } else if let Some(requests) = &mut requests {
+                requests.declined();
             }
-            requests = None;
         }
         let mut judged = Vec::new();
         while !self.ended {

@@ -123,6 +123,11 @@ impl Requests {
         self.state == State::Upgrade
     }
 
+    /// The server has answered as if it had not been asked to go on otherwise: so does the client.
+    pub fn declined(&mut self) {
+        self.state = self.next();
+    }
+
     /// Whether the only request has been sent.
     pub fn is_over(&self) -> bool {
         self.state == State::Over

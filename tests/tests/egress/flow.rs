@@ -7,10 +7,10 @@ use tests::internet::WEB;
 
 use super::Scene;
 
-const BYTES: u64 = 256 << 20;
-/// What of a direct connection's rate the way through the bridge has at least. Both are measured in the
-/// same run; an unoptimised bridge is held to less.
-const RATE_MIN: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.15 };
+const BYTES: u64 = 128 << 20;
+/// What of a direct connection's rate the way through the bridge has at least, both measured in the same
+/// run: far less than it has, and far more than it would have if it waited anywhere.
+const RATE_MIN: f64 = 0.02;
 
 #[test]
 fn a_large_download_and_an_upload_arrive_whole() {
@@ -45,7 +45,7 @@ fn a_download_is_not_much_slower_than_without_a_bridge() {
     let speed = "-sS -o /dev/null -w %{speed_download}";
     let rate_of = |said: &str| said.trim().parse::<f64>().unwrap();
     let (mut direct, mut through) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
+    for _ in 0..2 {
         let script = format!("exec curl {speed} --resolve example.org:80:{WEB} '{url}'");
         let ran = Command::new("sh").args(["-c", &script]).output().unwrap();
         direct.push(rate_of(&String::from_utf8(ran.stdout).unwrap()));

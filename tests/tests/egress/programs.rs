@@ -1,10 +1,10 @@
 //! Programs as they come, with nothing said to them of any of this, and with a proxy that they are told
 //! of.
 
-use tests::internet::SPEAKS_FIRST;
-use tests::{have_or_skip, skip};
+use tests::internet::{Internet, NAME_SERVER, SPEAKS_FIRST};
+use tests::{Burrow, have_or_skip, skip};
 
-use super::{PROXY, Scene};
+use super::{PROXY, Ran, Scene};
 
 const RULES: [&str; 2] = ["*.example.com", "example.org"];
 const WAYS: [&[(&str, &str)]; 2] = [&[], &PROXY];
@@ -230,6 +230,25 @@ fn rules_that_cannot_be_kept_to_are_refused_when_the_sandbox_is_made() {
         assert!(!told.status.success(), "{rule}");
     }
     assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "a\n");
+}
+
+#[test]
+fn a_command_in_a_box_of_its_own_has_the_bounds_of_the_configuration() {
+    let Some(internet) = Internet::or_skip() else { return };
+    let burrow = Burrow::new();
+    let config = burrow.scratch().join("burrow.toml");
+    // The host's own resolver knows no name here, so that one is found shows whose server is asked.
+    let settings = format!("[egress]\ndns = \"{NAME_SERVER}:53\"\nbytes_max = \"1MiB\"\n");
+    std::fs::write(&config, settings).unwrap();
+    let run = |script: &str| -> Ran {
+        let words = ["run", "--egress", "example.org", "--", "sh", "-c", script];
+        burrow.command(&words).env("BURROW_CONFIG", &config).output().unwrap().into()
+    };
+    let said = run("curl -sS -m 20 http://example.org/hello").ok();
+    assert_eq!(said, "hello from example.org\n");
+    run("curl -sS -m 20 http://example.net/hello").fails();
+    run("curl -sS -m 20 -o /dev/null 'http://example.org/bytes?n=8000000'").fails();
+    assert_eq!(internet.reached(), ["93.184.216.34"]);
 }
 
 #[test]

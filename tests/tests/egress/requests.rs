@@ -181,6 +181,24 @@ except ConnectionResetError: print("fine")"#;
 }
 
 #[test]
+fn a_server_that_does_not_agree_to_a_websocket_is_asked_on() {
+    let Some(scene) = Scene::or_skip(&["www.example.com"]) else { return };
+    let code = r#"
+name = "www.example.com"
+peer = socket.create_connection((name, 80), 20)
+def ask(host, more=""):
+    peer.sendall(f"GET /hello HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode()); said = b""
+    while b"hello from" not in said: said += peer.recv(1000) or sys.exit("ended")
+ask(name, "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
+ask(name)
+ask(name)
+try: ask("example.net")
+except ConnectionResetError: print("fine")"#;
+    assert_eq!(say(&scene, code), "fine\n");
+    assert_eq!(scene.internet.asked().len(), 3);
+}
+
+#[test]
 fn the_proxy_has_the_same_rules() {
     let Some(scene) = Scene::or_skip(&["www.example.com", "db.example.com:5432"]) else { return };
     let code = r#"

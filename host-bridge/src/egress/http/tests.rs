@@ -141,6 +141,9 @@ fn a_websocket_waits_for_the_server_and_nothing_else_is_agreed_upon() {
     requests.push(ask("websocket").as_bytes(), &mut out).unwrap();
     assert!(requests.awaits_agreement());
     requests.push(b"GET", &mut out).expect_err("before the server has agreed");
+    requests.declined();
+    let other = b"GET / HTTP/1.1\r\nHost: b.org\r\n\r\n";
+    requests.push(other, &mut out).expect_err("requests are judged on when it has not");
     assert!(matches!(wrong(&ask("h2c")), Wrong::Upgrade { .. }));
     let unsaid = ask("h2c").replace("keep-alive, Upgrade", "HTTP2-Settings");
     assert!(matches!(wrong(&unsaid), Wrong::Upgrade { .. }));
