@@ -21,6 +21,8 @@ mod packages;
 mod programs;
 #[path = "egress/requests.rs"]
 mod requests;
+#[path = "egress/secrets.rs"]
+mod secrets;
 
 use std::process::Output;
 

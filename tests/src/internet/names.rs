@@ -16,7 +16,7 @@ const TYPE_AAAA: u16 = 28;
 /// The largest message that is read.
 const MESSAGE_BYTES_MAX: usize = 4096;
 /// Names that are there without anything said of them, with all below them.
-const USUAL: [&str; 3] = ["example.com", "example.org", "example.net"];
+const USUAL: [&str; 4] = ["example.com", "example.org", "example.net", "example.edu"];
 
 /// How a question is answered.
 #[derive(Clone, Debug)]

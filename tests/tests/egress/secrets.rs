@@ -1,0 +1,220 @@
+//! Secrets that no sandbox has: what goes to their hosts has them in its head, and nothing else has
+//! them anywhere.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::json;
+use tests::eventually;
+use tests::internet::{Internet, NAME_SERVER};
+use tests::{Burrow, server::Server};
+
+use super::{NAME, PROXY, Scene};
+
+const VALUE: &str = "ghp_GoesOutAndNeverIn";
+const PLACEHOLDER: &str = "burrow-secret~github~";
+/// The secret's hosts, of which the last has a certificate of nobody.
+const HOSTS: [&str; 3] = ["api.example.org", "example.com", "api.example.edu"];
+
+/// A bridge whose configuration has the secret, and no sandbox yet.
+fn empty_or_skip() -> Option<Scene> {
+    let internet = Internet::or_skip()?;
+    fs::write(value_file(&internet), VALUE).unwrap();
+    let config = internet.served().with_file_name("burrow.toml");
+    let text = format!(
+        "[egress]\ndns = \"{NAME_SERVER}:53\"\nauthorities = {:?}\n\
+         [secrets.github]\nfile = {:?}\nnamespaces = \"*\"\nhosts = {HOSTS:?}\n",
+        internet.authority_file(),
+        value_file(&internet),
+    );
+    fs::write(&config, text).unwrap();
+    let options = ["--dev", "--config", config.to_str().unwrap()];
+    Some(Scene { server: Server::start_in(Burrow::new(), &options), internet })
+}
+
+fn value_file(internet: &Internet) -> PathBuf {
+    internet.served().with_file_name("token")
+}
+
+fn scene_or_skip() -> Option<Scene> {
+    let scene = empty_or_skip()?;
+    let rules = ["api.example.org", "example.com", "api.example.edu", "*.example.net"];
+    let asked = json!({ "name": NAME, "egress": rules, "secrets": ["github"] });
+    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    Some(scene)
+}
+
+impl Scene {
+    /// Runs a script with the environment that the sandbox has by itself.
+    fn plainly(&self, script: &str) -> super::Ran {
+        self.server.run(&["exec", NAME, "--", "sh", "-c", script]).into()
+    }
+
+    /// What the web was told in fields of requests for this path.
+    fn told(&self, path: &str) -> Vec<String> {
+        let asked = self.internet.asked();
+        let of_path = asked.iter().filter(|one| one["path"] == path);
+        let fields = of_path.flat_map(|one| [&one["authorization"], &one["token"]]);
+        fields.filter_map(|field| field.as_str().map(str::to_owned)).collect()
+    }
+}
+
+#[test]
+fn programs_send_what_they_do_not_have() {
+    let Some(scene) = scene_or_skip() else { return };
+    assert_eq!(scene.plainly("printf %s \"$GITHUB\"").ok(), PLACEHOLDER);
+    let python = r#"
+import os, ssl, urllib.request
+context = ssl.create_default_context()
+context.verify_flags |= ssl.VERIFY_X509_STRICT
+request = urllib.request.Request("https://api.example.org/python", headers={"token": os.environ["GITHUB"]})
+try: urllib.request.urlopen(request, context=context)
+except urllib.error.HTTPError as error: print(error.code)"#;
+    assert_eq!(
+        scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes()).stdout,
+        b"404\n"
+    );
+    let script = r#"
+curl -sS -H "authorization: Bearer $GITHUB" https://api.example.org/curl
+curl -sS -u "me:$GITHUB" https://example.com/basic
+curl -sS -H "token: a $GITHUB b $GITHUB" https://api.example.org:443/twice https://api.example.org/again
+node -e 'fetch("https://api.example.org/node", { headers: { token: process.env.GITHUB } })
+  .then(it => it.text()).then(it => process.stdout.write(it))'
+git -c http.extraHeader="token: $GITHUB" ls-remote https://api.example.org/a.git
+"#;
+    let said = scene.plainly(script);
+    let plain = |path: &str| scene.told(path);
+    assert_eq!(plain("/python"), [VALUE], "{said:?}");
+    assert_eq!(plain("/curl"), [format!("Bearer {VALUE}")], "{said:?}");
+    // `me:` and the value, as curl would have encoded them.
+    assert_eq!(plain("/basic"), ["Basic bWU6Z2hwX0dvZXNPdXRBbmROZXZlcklu"], "{said:?}");
+    for path in ["/twice", "/again"] {
+        assert_eq!(plain(path), [format!("a {VALUE} b {VALUE}")], "{said:?}");
+    }
+    assert_eq!(plain("/node"), [VALUE], "{said:?}");
+    assert_eq!(plain("/a.git/info/refs?service=git-upload-pack"), [VALUE], "{said:?}");
+    let proxied: String =
+        PROXY.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();
+    scene.plainly(&format!(
+        "{proxied}curl -sS -H \"token: $GITHUB\" https://api.example.org/proxied"
+    ));
+    assert_eq!(plain("/proxied"), [VALUE]);
+    scene.is_audited("which secret went where", |record| {
+        record["operation"] == "egress.secret"
+            && record["secrets"] == json!(["github"])
+            && record["facts"]["host"] == "api.example.org"
+    });
+    // Whatever the sandbox can look at, and whatever is kept of it.
+    let looks =
+        "grep -rlsa \"ghp_GoesOut\"\"AndNeverIn\" /proc/*/environ /etc /run /tmp /var; true";
+    assert_eq!(scene.plainly(looks).ok(), "");
+    let kept = std::process::Command::new("grep")
+        .args(["-rlsa", VALUE])
+        .args([scene.server.state(), scene.server.runtime(), scene.server.log()])
+        .output();
+    assert_eq!(String::from_utf8(kept.unwrap().stdout).unwrap(), "");
+}
+
+#[test]
+fn nothing_else_has_it() {
+    let Some(scene) = scene_or_skip() else { return };
+    let script = r#"
+curl -sS -H "token: $GITHUB" http://api.example.org/plain
+curl -sS -H "token: $GITHUB" -k https://www.example.net/other
+curl -sS "https://api.example.org/path/$GITHUB"
+curl -sS -d "$GITHUB" -H 'token: none' https://api.example.org/body
+curl -sS -X TRACE -H "token: $GITHUB" https://api.example.org/trace
+curl -sS -H "token: $GITHUB" -H 'host: example.com' https://api.example.org/fronted
+curl -sS -H "token: $GITHUB" https://api.example.edu/nobodys
+"#;
+    let said = scene.plainly(script);
+    assert_eq!(scene.told("/plain"), [PLACEHOLDER], "{said:?}");
+    assert_eq!(scene.told("/other"), [PLACEHOLDER], "{said:?}");
+    let asked = scene.internet.asked();
+    let paths: Vec<_> = asked.iter().map(|one| one["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["/plain", "/other", "/path/burrow-secret~github~", "/body"], "{said:?}");
+    assert!(said.stdout.contains(&sha256(PLACEHOLDER)), "the body is as it was: {said:?}");
+    scene.is_audited("the host that shows no good certificate", |record| {
+        record["facts"]["host"] == "api.example.edu"
+            && record["facts"]["why"].as_str().is_some_and(|why| why.contains("TLS with the host"))
+    });
+}
+
+#[test]
+fn what_is_large_or_goes_on_for_long_arrives_whole() {
+    let Some(scene) = scene_or_skip() else { return };
+    let script = r#"
+curl -sS 'https://api.example.org/bytes?n=67108864' | sha256sum
+curl -sS -k 'https://www.example.net/bytes?n=67108864' | sha256sum
+head -c 16M /dev/urandom > /var/up
+curl -sS -T /var/up https://api.example.org/up
+curl -sS -H 'transfer-encoding: chunked' -T /var/up https://api.example.org/up
+sha256sum /var/up | cut -d ' ' -f 1
+"#;
+    let said = scene.plainly(script).ok();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 5 && lines[0] == lines[1], "{said}");
+    assert!(lines[2] == lines[4] && lines[3] == lines[4], "{said}");
+    let python = r#"
+import os, socket, ssl
+peer = ssl.create_default_context().wrap_socket(
+    socket.create_connection(("api.example.org", 443)), server_hostname="api.example.org")
+peer.sendall(f"GET /socket HTTP/1.1\r\nhost: api.example.org\r\nupgrade: websocket\r\n"
+    f"connection: upgrade\r\ntoken: {os.environ['GITHUB']}\r\n"
+    "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
+said = b""
+while not said.endswith(b"welcome"): said += peer.recv(1000)
+peer.sendall(b"\x82\x03abc")
+print(said[:12], peer.recv(100))"#;
+    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), "b'HTTP/1.1 101' b'\\x82\\x03abc'\n");
+    assert_eq!(scene.told("/socket"), [VALUE]);
+}
+
+#[test]
+fn another_bridge_goes_on_with_it_as_long_as_it_can_be_had() {
+    let Some(mut scene) = scene_or_skip() else { return };
+    let send = "curl -sS -m 20 -H \"token: $GITHUB\" https://api.example.org/sent";
+    scene.plainly(send).ok();
+    // What a program has read of whom to trust, it does not read again.
+    let certificate = scene.plainly("cp /etc/ssl/burrow-authorities.pem /var/before.pem").ok();
+    assert_eq!(certificate, "");
+    scene.server.kill_and_serve_again();
+    eventually("the sandbox reaches the host again", || scene.plainly(send).code == Some(0));
+    scene.plainly(&format!("{send} --cacert /var/before.pem")).ok();
+    assert!(scene.told("/sent").iter().all(|told| told == VALUE), "{:?}", scene.told("/sent"));
+    fs::remove_file(value_file(&scene.internet)).unwrap();
+    scene.server.end_and_serve_again();
+    eventually("other hosts are reached again", || {
+        scene.plainly("curl -sS -m 20 -k https://www.example.net/hello").code == Some(0)
+    });
+    let before = scene.told("/sent").len();
+    scene.plainly(send).fails();
+    assert_eq!(scene.told("/sent").len(), before, "nothing goes there without it");
+    scene.is_refused("api.example.org", "could not be had again");
+}
+
+#[test]
+fn a_sandbox_that_may_not_reach_its_hosts_does_not_get_it() {
+    let Some(scene) = empty_or_skip() else { return };
+    for rules in [&[][..], &["api.example.org", "example.com"], &["*.example.org:8443"]] {
+        let asked = json!({ "name": NAME, "egress": rules, "secrets": ["github"] });
+        let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
+        assert_eq!(refused.code(), "invalid");
+        assert!(refused.text().contains("is sent to"), "{}", refused.text());
+    }
+    fs::write(value_file(&scene.internet), "two\nlines").unwrap();
+    let asked = json!({ "name": NAME, "egress": ["public"], "secrets": ["github"] });
+    let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
+    assert!(refused.text().contains("line breaks"), "{}", refused.text());
+}
+
+fn sha256(text: &str) -> String {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut sum = Command::new("sha256sum");
+    let mut sum = sum.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    sum.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let said = sum.wait_with_output().unwrap().stdout;
+    String::from_utf8(said).unwrap().split(' ').next().unwrap().to_owned()
+}
