@@ -76,7 +76,7 @@ const BRIDGE: &[Imports] = &[
     ("notify", &[]),
     ("secret", &[]),
     ("audit", &["config"]),
-    ("settings", &["similar", "secret"]),
+    ("settings", &["similar", "secret", "limits"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
     ("link", &["limits"]),
