@@ -221,6 +221,7 @@ fn who(caller: &Caller) -> Who {
 fn describe(entry: &mut Entry, record: Record) {
     entry.id = Some(record.id.to_string());
     entry.image = record.image;
+    entry.digest = record.image_digest.map(|digest| digest.to_string());
     entry.secrets = record.secrets;
     entry.labels = record.labels;
 }
