@@ -55,6 +55,7 @@ pub use caller::RateOption;
 pub use limits::Limits;
 pub use origin::Origins;
 pub use places::Places;
+pub use prometheus::MetricLabels;
 pub use server::Server;
 pub use tls::{Tls, TlsError, TlsFiles};
 
@@ -94,6 +95,8 @@ pub struct Options {
     pub artifacts: Option<Artifacts>,
     /// Where operations are recorded.
     pub audit: Audit,
+    /// Which labels of sandboxes are in the figures.
+    pub metric_labels: MetricLabels,
 }
 
 impl Options {
@@ -108,6 +111,7 @@ impl Options {
             notebooks: None,
             artifacts: None,
             audit: Audit::default(),
+            metric_labels: MetricLabels::default(),
         }
     }
 }
@@ -138,6 +142,7 @@ struct Inner {
     notebooks: Option<Notebooks>,
     artifacts: Option<Artifacts>,
     audit: Audit,
+    labels: prometheus::Shown,
     strangers: Strangers,
     routes: Routes,
     admission: Admission,
@@ -164,8 +169,8 @@ struct Pages {
 
 impl Api {
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { keyring, rate, origins, limits, defaults, notebooks, artifacts, audit } =
-            options;
+        let Options { keyring, rate, origins, limits, defaults, .. } = options;
+        let Options { notebooks, artifacts, audit, metric_labels, .. } = options;
         let forwards = Forwards::default();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(Arc::new(Inner {
@@ -182,6 +187,7 @@ impl Api {
             notebooks,
             artifacts,
             audit,
+            labels: prometheus::Shown::new(metric_labels),
             strangers: Strangers::default(),
             routes: Routes::new(operations()),
             remembered: Remembered::default(),
@@ -255,6 +261,11 @@ impl Api {
     /// Where operations are recorded.
     pub fn audit(&self) -> &Audit {
         &self.0.audit
+    }
+
+    /// The labels of sandboxes that are in the figures.
+    fn labels(&self) -> &prometheus::Shown {
+        &self.0.labels
     }
 
     /// Those who come without a good key.

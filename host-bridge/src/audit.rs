@@ -15,6 +15,7 @@ mod entry;
 pub mod limits;
 mod reader;
 mod segment;
+mod turn;
 mod writer;
 
 use std::io;
@@ -25,14 +26,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use entry::{Door, Entry, Outcome, Record, Verdict, Who, now_ms, time_of};
 pub use reader::{Fault, Filter, Verified, follow, read, verify};
 
 use limits::QUEUE_MAX;
-use writer::Writer;
+use writer::{Place, Writer};
 
 /// What happens to operations whose records cannot be written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnFailure {
     /// They are carried out; what finds no place in the queue is counted.
     #[default]
@@ -42,7 +46,7 @@ pub enum OnFailure {
 }
 
 /// How the log is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Whether operations that only look are recorded.
     pub reads: bool,
@@ -107,8 +111,28 @@ impl Audit {
         options: Options,
         trouble: Trouble,
     ) -> Result<Self, AuditError> {
+        Self::open_as(Place::Host, directory, options, trouble)
+    }
+
+    /// The same for a process beside the bridge that serves: it keeps the log as that one does, and by
+    /// `options` where there has been none.
+    pub fn visit(
+        directory: PathBuf,
+        options: Options,
+        trouble: Trouble,
+    ) -> Result<Self, AuditError> {
+        Self::open_as(Place::Guest, directory, options, trouble)
+    }
+
+    fn open_as(
+        place: Place,
+        directory: PathBuf,
+        options: Options,
+        trouble: Trouble,
+    ) -> Result<Self, AuditError> {
         let failed = |source| AuditError::Open { directory: directory.clone(), source };
-        let writer = Writer::open(&directory, options).map_err(failed)?;
+        let writer = Writer::open(&directory, options, place).map_err(failed)?;
+        let options = writer.options();
         let (orders, ordered) = sync_channel(QUEUE_MAX);
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);

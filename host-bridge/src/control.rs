@@ -26,16 +26,18 @@ mod pool;
 mod refusal;
 mod serve;
 mod server;
+mod visit;
 
 pub use client::{Client, ClientError};
 pub use door::DoorError;
 pub use embedded::{Embedded, EmbeddedError};
 pub use images::AliasError;
 pub use lock::{LockError, Locks};
-pub use message::{Capped, CappedRow, Code, Dialled, List, Refusal, Version};
+pub use message::{Capped, CappedRow, Code, Dialled, List, Purpose, Refusal, Version};
 pub use pool::{PoolError, pool_options};
 pub use serve::{ServeError, ServeOptions, egress_settings, serve};
 pub use server::Server;
+pub use visit::{VisitError, entry, visit};
 
 #[cfg(test)]
 mod tests;

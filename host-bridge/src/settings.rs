@@ -54,6 +54,7 @@ pub struct Settings {
     pub log: Log,
     pub audit: Audit,
     pub caps: Caps,
+    pub metrics: Metrics,
     pub defaults: Defaults,
     pub pool: Pool,
     pub egress: Egress,
@@ -184,6 +185,14 @@ pub struct Audit {
     pub files_max: usize,
     /// None for as long as there is room.
     pub age_max: Option<Duration>,
+}
+
+/// `[metrics]`: what the figures show beside what they always do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Keys of labels.
+    pub labels: Vec<String>,
+    pub label_values_max: usize,
 }
 
 /// `[defaults]`: what a sandbox has that names nothing else.

@@ -77,7 +77,7 @@ const BRIDGE: &[Imports] = &[
     ("secret", &[]),
     ("trust", &[]),
     ("audit", &["config"]),
-    ("settings", &["similar", "secret", "egress"]),
+    ("settings", &["similar", "secret", "egress", "limits"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
     ("link", &["limits"]),

@@ -3,6 +3,10 @@
 //! A sandbox whose agent does not answer at once is left out of this scrape, so that one that hangs
 //! costs the others nothing.
 
+mod labels;
+
+pub use labels::{MetricLabels, Shown};
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -35,7 +39,9 @@ async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Problem> {
     let records = call.api.registry().list(call.caller.only_namespace());
     let samples = sample(&call.api, &records).await;
     let mut text = Text::default();
-    sandboxes(&mut text, &records, &samples);
+    let labels =
+        records.iter().map(|record| (record.which(), call.api.labels().of(&record.labels)));
+    sandboxes(&mut text, &records, &samples, &labels.collect());
     // What the server does for all is not for the holder of one namespace.
     if call.caller.only_namespace().is_none() {
         server(&mut text, &call.api);
@@ -45,6 +51,9 @@ async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Problem> {
 
 /// What a family of numbers takes from a sample.
 type Read = fn(&Sample) -> Option<f64>;
+
+/// What is shown of each sandbox's labels.
+type Labelled = BTreeMap<SandboxRef, Vec<(String, String)>>;
 
 /// The newest sample of each running sandbox.
 async fn sample(api: &Api, records: &[Record]) -> BTreeMap<SandboxRef, Sample> {
@@ -64,12 +73,18 @@ async fn sample(api: &Api, records: &[Record]) -> BTreeMap<SandboxRef, Sample> {
     samples
 }
 
-fn sandboxes(text: &mut Text, records: &[Record], samples: &BTreeMap<SandboxRef, Sample>) {
+fn sandboxes(
+    text: &mut Text,
+    records: &[Record],
+    samples: &BTreeMap<SandboxRef, Sample>,
+    labelled: &Labelled,
+) {
     text.family("burrow_sandboxes", "gauge", "Sandboxes by state.");
     for phase in Phase::ALL {
         let count = records.iter().filter(|record| record.state.phase() == phase).count();
         text.line("burrow_sandboxes", &[("state", phase.name())], count as f64);
     }
+    by_label(text, records, labelled);
     let families: [(&str, &str, &str, Read); 9] = [
         ("burrow_sandbox_cpu_seconds_total", "counter", "CPU time used.", |sample| {
             Some(sample.cpu_us as f64 / US_PER_S)
@@ -102,11 +117,32 @@ fn sandboxes(text: &mut Text, records: &[Record], samples: &BTreeMap<SandboxRef,
     for (name, kind, help, read) in families {
         text.family(name, kind, help);
         for (which, sample) in samples {
-            let labels = [("namespace", which.namespace.as_str()), ("name", which.name.as_str())];
+            let mut labels =
+                vec![("namespace", which.namespace.as_str()), ("name", which.name.as_str())];
+            let own = labelled.get(which).into_iter().flatten();
+            labels.extend(own.map(|(name, value)| (name.as_str(), value.as_str())));
             if let Some(value) = read(sample) {
                 text.line(name, &labels, value);
             }
         }
+    }
+}
+
+/// Sandboxes by each of the labels that are shown, whether their agents answer or not.
+fn by_label(text: &mut Text, records: &[Record], labelled: &Labelled) {
+    let mut counts: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+    for record in records {
+        for (name, value) in labelled.get(&record.which()).into_iter().flatten() {
+            *counts.entry((name, value, record.state.name())).or_default() += 1;
+        }
+    }
+    if counts.is_empty() {
+        return;
+    }
+    let family = "burrow_sandboxes_by_label";
+    text.family(family, "gauge", "Sandboxes by each label that is shown, and by state.");
+    for ((name, value, state), count) in counts {
+        text.line(family, &[(name, value), ("state", state)], count as f64);
     }
 }
 
@@ -179,18 +215,20 @@ fn pool(text: &mut Text, shelves: &[ShelfStatus]) {
         text.family(name, kind, help);
         // Two entries may be alike but for their memory: their places tell them apart.
         for (number, shelf) in shelves.iter().enumerate() {
-            let (entry, image) = (number.to_string(), escaped(&shelf.image));
-            let machine = shelf.machine.name();
-            let labels = [("entry", entry.as_str()), ("image", &image), ("machine", machine)];
+            let (entry, machine) = (number.to_string(), shelf.machine.name());
+            let labels = [("entry", entry.as_str()), ("image", &shelf.image), ("machine", machine)];
             text.line(name, &labels, read(shelf));
         }
     }
 }
 
+/// What a family of numbers takes from one number beside its cap.
+type ReadRow = fn(&Row) -> Option<u64>;
+
 /// What those use that have a cap, and how often one was in the way.
 fn caps(text: &mut Text, registry: &Registry) {
     let scopes = registry.capped(SCRAPE_SCOPES_MAX);
-    let families: [(&str, &str, fn(&Row) -> Option<u64>); 2] = [
+    let families: [(&str, &str, ReadRow); 2] = [
         ("burrow_cap_used", "Used of what has a cap.", |row| row.allowed.map(|_| row.used)),
         ("burrow_cap_allowed", "What may be used of it.", |row| row.allowed),
     ];
@@ -198,8 +236,7 @@ fn caps(text: &mut Text, registry: &Registry) {
         text.family(name, "gauge", help);
         for (scope, used, cap) in &scopes {
             for row in used.rows(cap) {
-                let whose = escaped(scope.name());
-                let labels = [("scope", scope.kind()), ("name", &whose), ("cap", row.cap)];
+                let labels = [("scope", scope.kind()), ("name", scope.name()), ("cap", row.cap)];
                 if let Some(value) = read(&row) {
                     text.line(name, &labels, value as f64);
                 }
@@ -213,7 +250,7 @@ fn caps(text: &mut Text, registry: &Registry) {
     }
 }
 
-/// A name of the operator's choice as the value of a label.
+/// A text of anybody's choice as the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -258,10 +295,9 @@ impl Text {
         self.line(name, &[], value);
     }
 
-    /// Values of labels are names of ours, which need no escapes, or [`escaped`].
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<_> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
         let labels =
             if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let _ = writeln!(self.0, "{name}{labels} {value}");

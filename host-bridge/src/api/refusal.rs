@@ -54,7 +54,7 @@ impl From<SandboxError> for Problem {
             | SandboxError::TooManyMetered | SandboxError::SnapshotsTooLarge { .. } => {
                 with(Code::LimitReached)
             }
-            SandboxError::SnapshotFixes { what, .. } => {
+            SandboxError::SnapshotFixes { what, .. } | SandboxError::Unbounded { what, .. } => {
                 with(Code::Invalid).details(json!({ "field": what }))
             }
             SandboxError::TooMany => with(Code::LimitReached).retry_after(BUSY_PAUSE),
@@ -68,9 +68,6 @@ impl From<SandboxError> for Problem {
                         "scope": scope.kind(), "name": scope.name(), "cap": cap, "used": used,
                         "asked": asked, "allowed": allowed
                     }))
-            }
-            SandboxError::Unbounded { what, .. } => {
-                with(Code::Invalid).details(json!({ "field": what }))
             }
             SandboxError::Secret(error) => refused_secret(error, with),
             SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)

@@ -12,6 +12,12 @@ pub const SYNC_PAUSE: Duration = Duration::from_secs(1);
 pub const IDLE_PAUSE: Duration = Duration::from_secs(3600);
 /// The pause before a write that has failed is tried again.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How long a process waits for another's turn at the log to end, which takes milliseconds.
+pub const TURN_WAIT: Duration = Duration::from_secs(2);
+/// How often it looks whether that has come.
+pub const TURN_PAUSE: Duration = Duration::from_millis(2);
+/// What stands in the file of turns.
+pub const MARK_BYTES_MAX: usize = 4096;
 /// One line. What operations bring is cut long before; a line that is longer is not ours.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 /// A text that somebody else has chosen: a program's name, a reason.

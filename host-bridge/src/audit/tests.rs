@@ -60,10 +60,68 @@ async fn numbers_have_no_gaps_over_files_and_bridges() {
     assert!(numbers[0] > 1, "the oldest files have given way");
     assert_eq!(records[0].entry.operation, "audit.began");
     assert_eq!(records[0].entry.facts["records_before"], numbers[0] - 1);
-    assert!(fs::read_dir(&place).unwrap().count() <= OPTIONS.files_max);
+    assert!(segment::Segment::all(&place).unwrap().len() <= OPTIONS.files_max);
     let verified = verify(&place).unwrap();
     assert_eq!((verified.fault, verified.records), (None, numbers.len() as u64));
     assert_eq!(verified.chained, verified.records, "what was before the first is gone");
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn several_processes_write_one_log_in_turns_over_files() {
+    let place = place("turns");
+    let host = open(&place, Options { files_max: 1000, ..OPTIONS });
+    // What they would have by themselves is not what the bridge that serves has set.
+    let own = Options { chain: false, file_bytes_max: 1 << 20, files_max: 2, ..OPTIONS };
+    let guests = [0, 1].map(|_| Audit::visit(place.clone(), own, Box::new(drop)).unwrap());
+    std::thread::scope(|scope| {
+        for (at, audit) in [&host, &guests[0], &guests[1]].into_iter().enumerate() {
+            scope.spawn(move || {
+                for number in 0..200 {
+                    audit.record(entry(at as u64 * 1000 + number));
+                    std::thread::yield_now();
+                }
+            });
+        }
+    });
+    for audit in [&guests[0], &host, &guests[1]] {
+        audit.close().await;
+    }
+    let verified = verify(&place).unwrap();
+    assert_eq!(verified.fault, None);
+    let records = all(&place);
+    assert!(records.iter().all(|record| record.entry.operation != "audit.chain"));
+    let written = records.iter().filter_map(|record| record.entry.facts.get("number")?.as_u64());
+    let mut written: Vec<_> = written.collect();
+    written.sort_unstable();
+    let expected: Vec<_> = (0..3).flat_map(|at| at * 1000..at * 1000 + 200).collect();
+    assert_eq!(written, expected, "each once, whoever wrote it");
+    assert!(segment::Segment::all(&place).unwrap().len() > 3, "files were begun meanwhile");
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn one_that_died_within_its_turn_is_gone_on_from() {
+    let place = place("died");
+    let host = open(&place, Options { files_max: 1000, ..OPTIONS });
+    host.record(entry(1));
+    // It has written a line and half of another, and has not said which is the next number.
+    let other = Audit::visit(place.clone(), OPTIONS, Box::new(drop)).unwrap();
+    other.record(entry(2));
+    other.close().await;
+    let path = newest_file(&place);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend_from_slice(b"{\"seq\":");
+    fs::write(&path, bytes).unwrap();
+    fs::write(place.join("lock"), "{\"next_seq\":0}").unwrap();
+    host.record(entry(3));
+    host.close().await;
+    assert_eq!(verify(&place).unwrap().fault, None);
+    let operations: Vec<_> =
+        all(&place).into_iter().map(|record| record.entry.operation).skip(1).collect();
+    let made = "create_sandbox";
+    // The first two come in the order of their turns, which may be either.
+    assert_eq!(operations, [made, made, "audit.repaired", made]);
     fs::remove_dir_all(place).unwrap();
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A line is in the kernel before the next is made, so a bridge that dies takes nothing with it that
 //! it had begun to write but a torn end, which the next one cuts off and says so. It is on the disk
-//! within [`super::limits::SYNC_PAUSE`].
+//! within [`super::limits::SYNC_PAUSE`]. Other processes write to the same log, each in its
+//! [turn](super::turn).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,12 +15,16 @@ use super::Options;
 use super::entry::{Entry, Record, time_of};
 use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
 use super::segment::{Segment, digest_of, lines, parse};
+use super::turn::{Mark, Turn, Turns};
 use crate::config::{PRIVATE_FILE, make_private_directory};
 
 /// See the module's description.
 pub struct Writer {
     directory: PathBuf,
     options: Options,
+    /// How the bridge that serves keeps the log, or the last that did; none where there was none.
+    set: Option<Options>,
+    turns: Turns,
     file: File,
     /// Whole lines in the file.
     bytes: u64,
@@ -30,9 +35,28 @@ pub struct Writer {
     unsynced: Option<Instant>,
 }
 
-impl Writer {
-    pub fn open(directory: &Path, options: Options) -> io::Result<Self> {
-        make_private_directory(directory)?;
+/// Whose log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// That of the bridge that serves: it decides how the log is kept.
+    Host,
+    /// Another's.
+    Guest,
+}
+
+/// The end of a log, as it is found.
+struct End {
+    file: File,
+    bytes: u64,
+    next_seq: u64,
+    digest: Option<String>,
+    was_chained: bool,
+    cut_bytes: u64,
+}
+
+impl End {
+    /// Looks at the newest file, and cuts off what a crash has torn.
+    fn find(directory: &Path) -> io::Result<Self> {
         let mut segments = Segment::all(directory)?;
         let mut cut_bytes = 0;
         // A file without a whole line is one whose first line was torn.
@@ -53,37 +77,56 @@ impl Writer {
                 says.unwrap_or(record.prev.is_some())
             })
         });
-        let mut writer = match last {
-            Some((segment, whole, line)) => {
-                let file = append_to(&segment.path)?;
-                file.set_len(whole)?;
-                // A line that nobody can read counts as one: its number is missing, and that shows.
-                let seq = parse(&line).map_or(segment.first, |record| record.seq);
-                let digest = Some(digest_of(&line));
-                let directory = directory.to_owned();
-                let (bytes, unsynced) = (whole, None);
-                Self { directory, options, file, bytes, next_seq: seq + 1, digest, unsynced }
-            }
-            None => Self {
-                file: append_to(&Segment::new(directory, 1).path)?,
-                directory: directory.to_owned(),
-                options,
-                bytes: 0,
-                next_seq: 1,
-                digest: None,
-                unsynced: None,
-            },
+        let Some((segment, bytes, line)) = last else {
+            let file = append_to(&Segment::new(directory, 1).path)?;
+            return Ok(Self { file, bytes: 0, next_seq: 1, digest: None, was_chained, cut_bytes });
         };
+        let file = append_to(&segment.path)?;
+        file.set_len(bytes)?;
+        // A line that nobody can read counts as one: its number is missing, and that shows.
+        let seq = parse(&line).map_or(segment.first, |record| record.seq);
+        let digest = Some(digest_of(&line));
+        Ok(Self { file, bytes, next_seq: seq + 1, digest, was_chained, cut_bytes })
+    }
+}
+
+impl Writer {
+    pub fn open(directory: &Path, options: Options, place: Place) -> io::Result<Self> {
+        make_private_directory(directory)?;
+        let turns = Turns::open(directory)?;
+        let turn = turns.take()?;
+        let set = match place {
+            Place::Host => Some(options),
+            Place::Guest => turn.mark().options,
+        };
+        let end = End::find(directory)?;
+        let (was_chained, cut_bytes) = (end.was_chained, end.cut_bytes);
+        let mut writer = Self {
+            directory: directory.to_owned(),
+            options: set.unwrap_or(options),
+            set,
+            turns,
+            file: end.file,
+            bytes: end.bytes,
+            next_seq: end.next_seq,
+            digest: end.digest,
+            unsynced: None,
+        };
+        writer.begin(&turn)?;
         if writer.bytes == 0 {
             writer.append(writer.head())?;
-        } else if was_chained != options.chain {
-            writer.append(Entry::of_bridge("audit.chain").fact("chain", options.chain))?;
+        } else if was_chained != writer.options.chain {
+            let chain = writer.options.chain;
+            writer.append(Entry::of_bridge("audit.chain").fact("chain", chain))?;
         }
-        if cut_bytes > 0 {
-            writer.append(Entry::of_bridge("audit.repaired").fact("cut_bytes", cut_bytes))?;
-        }
+        writer.say_repaired(cut_bytes)?;
         writer.sync_if_due(true)?;
+        writer.end(&turn);
         Ok(writer)
+    }
+
+    pub fn options(&self) -> Options {
+        self.options
     }
 
     pub fn is_unsynced(&self) -> bool {
@@ -92,6 +135,12 @@ impl Writer {
 
     /// Writes what waits, and leaves what could not be written.
     pub fn write(&mut self, waiting: &mut Vec<Entry>) -> io::Result<()> {
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let turn = self.turns.take()?;
+        self.catch_up(&turn)?;
+        self.begin(&turn)?;
         let mut written = 0;
         let outcome = waiting.iter().try_for_each(|entry| {
             self.append(entry.clone())?;
@@ -99,7 +148,40 @@ impl Writer {
             Ok(())
         });
         waiting.drain(..written);
+        self.end(&turn);
         outcome
+    }
+
+    /// Goes on where others have ended who have written since our last turn.
+    fn catch_up(&mut self, turn: &Turn) -> io::Result<()> {
+        let is_ours = turn.mark().next_seq == self.next_seq;
+        if is_ours && self.file.metadata()?.len() == self.bytes {
+            return Ok(());
+        }
+        if self.is_unsynced() {
+            self.file.sync_data()?;
+        }
+        let end = End::find(&self.directory)?;
+        (self.file, self.bytes, self.unsynced) = (end.file, end.bytes, None);
+        (self.next_seq, self.digest) = (end.next_seq, end.digest);
+        self.say_repaired(end.cut_bytes)
+    }
+
+    fn say_repaired(&mut self, cut_bytes: u64) -> io::Result<()> {
+        if cut_bytes == 0 {
+            return Ok(());
+        }
+        self.append(Entry::of_bridge("audit.repaired").fact("cut_bytes", cut_bytes))
+    }
+
+    /// Says that what the file of turns has is not so any more, until [`Writer::end`].
+    fn begin(&self, turn: &Turn) -> io::Result<()> {
+        turn.leave(&Mark { next_seq: 0, options: self.set })
+    }
+
+    fn end(&self, turn: &Turn) {
+        // Whoever finds that it was not said looks at the log itself.
+        let _ = turn.leave(&Mark { next_seq: self.next_seq, options: self.set });
     }
 
     /// Has the disk keep what is written, if that is due.

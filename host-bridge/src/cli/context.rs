@@ -5,8 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::failure::{self, CliError};
+use super::output;
+use crate::audit::Audit;
 use crate::config::Paths;
-use crate::control::{Client, ClientError, Code, List};
+use crate::control::{self, Client, ClientError, Code, List, Purpose};
 use crate::guest::{Guest, Options};
 use crate::link::Address;
 use crate::link::limits::GONE_AFTER;
@@ -22,6 +24,11 @@ impl Context {
         Ok(Self { paths: Paths::from_environment()? })
     }
 
+    /// The audit log, for what is done here and not by the daemon.
+    pub fn audit(&self) -> Result<Audit> {
+        Ok(control::visit(&self.paths, |what| output::note(&output::printable(&what)))?)
+    }
+
     /// The daemon.
     pub async fn daemon(&self) -> Result<Client> {
         Ok(Client::connect(&self.paths).await?)
@@ -29,12 +36,18 @@ impl Context {
 
     /// The agent of a running box. `verb` is what others see us as.
     pub async fn guest(&self, which: &SandboxRef, verb: &str) -> Result<Guest> {
+        self.guest_for(which, Purpose { verb: verb.to_owned(), ..Purpose::default() }).await
+    }
+
+    /// The same for a program, which the daemon records: it does not see what is said to the agent.
+    pub async fn guest_for(&self, which: &SandboxRef, purpose: Purpose) -> Result<Guest> {
+        let verb = purpose.verb.clone();
         let mut daemon = self.daemon().await?;
-        let dialled = match daemon.dial(which).await {
+        let dialled = match daemon.dial(which, purpose).await {
             Ok(dialled) => dialled,
             Err(error) => return Err(self.explain(which, error).await),
         };
-        let guest = connect(dialled.address, verb).await;
+        let guest = connect(dialled.address, &verb).await;
         let guest = guest.with_context(|| format!("box {which} does not answer"))?;
         Ok(guest.running_as(dialled.user.as_deref()))
     }

@@ -12,6 +12,7 @@ use super::exit::Exit;
 use super::output;
 use super::session::screen::{self, Keyboard, Left};
 use super::session::{self, LOG_HOLDER, ProcessArguments, pipes, program_name};
+use crate::control::Purpose;
 use crate::guest::Guest;
 use crate::sandbox::SandboxRef;
 
@@ -59,7 +60,10 @@ impl Exec {
         }
         let session = self.session.clone().map_or_else(session::draw_id, Ok)?;
         let mut start = self.process.start(session.clone(), &self.command)?;
-        let guest = context.guest(&self.which, "exec").await?;
+        let mut words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let purpose =
+            Purpose { verb: "exec".to_owned(), program: words.next(), arguments: words.collect() };
+        let guest = context.guest_for(&self.which, purpose).await?;
         let exit = if self.detach {
             start.tied = false;
             start.holders = vec![LOG_HOLDER.to_owned()];

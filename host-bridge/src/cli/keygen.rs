@@ -11,6 +11,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::values::{ValueError, parse_duration};
 use super::{instant, output};
+use crate::control;
 use crate::keys::{self, Access, Issued, KeysError, Namespaces, Order, Scopes, Store};
 
 /// Make an API key for programs that use the server
@@ -75,7 +76,7 @@ impl FromStr for Expiry {
 }
 
 impl Keygen {
-    pub fn run(self, context: &Context) -> Result<Exit> {
+    pub async fn run(self, context: &Context) -> Result<Exit> {
         let scopes = Scopes::of(&self.scope).unwrap_or(Scopes::UNSAID);
         let expires_at_ms = match self.expire {
             Expiry::Never => None,
@@ -90,7 +91,14 @@ impl Keygen {
         context.paths.prepare()?;
         let store = Store::open(&keys::directory(&context.paths))?;
         let order = Order { namespace: self.namespace, scopes, expires_at_ms, name: self.name };
+        let audit = context.audit()?;
         let (key, issued) = store.issue(order)?;
+        let entry = control::entry("issue_key")
+            .fact("key", issued.id.to_string())
+            .fact("scopes", issued.scopes.to_string())
+            .fact("namespaces", issued.namespace.to_string());
+        audit.record(entry);
+        audit.close().await;
         if self.json {
             output::print_json(&json!({
                 "key": key.expose(),

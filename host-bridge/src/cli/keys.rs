@@ -8,6 +8,8 @@ use serde_json::json;
 use super::context::Context;
 use super::exit::Exit;
 use super::{failure, instant, output, table};
+use crate::audit::{Entry, Outcome};
+use crate::control;
 use crate::keys::{self, Issued, KeyId, Rotation, Standing, Store};
 
 /// List and revoke API keys, and change what signs them
@@ -79,14 +81,28 @@ After --drop-old every key that there is must be made anew.")]
 }
 
 impl Keys {
-    pub fn run(self, context: &Context) -> Result<Exit> {
+    pub async fn run(self, context: &Context) -> Result<Exit> {
         context.paths.prepare()?;
         let store = Store::open(&keys::directory(&context.paths))?;
-        match self.verb {
-            Verb::Ls { all, quiet, json } => list(&store, all, quiet, json),
-            Verb::Revoke { ids } => revoke(&store, &ids),
-            Verb::Rotate { drop_old, finish } => rotate(&store, drop_old, finish),
-        }
+        let (entry, change): (_, Box<dyn FnOnce() -> Result<Exit>>) = match self.verb {
+            Verb::Ls { all, quiet, json } => return list(&store, all, quiet, json),
+            Verb::Revoke { ids } => {
+                let named: Vec<_> = ids.iter().map(ToString::to_string).collect();
+                let entry = control::entry("revoke_keys").fact("keys", named.join(","));
+                (entry, Box::new(move || revoke(&store, &ids)))
+            }
+            Verb::Rotate { drop_old, finish } => {
+                let entry =
+                    control::entry("rotate_keys").fact("drop_old", drop_old).fact("finish", finish);
+                (entry, Box::new(move || rotate(&store, drop_old, finish)))
+            }
+        };
+        let audit = context.audit()?;
+        let changed = change();
+        let outcome = if changed.is_ok() { Outcome::Ok } else { Outcome::Failed };
+        audit.record(Entry { outcome, ..entry });
+        audit.close().await;
+        changed
     }
 }
 

@@ -108,7 +108,7 @@ async fn carry(daemon: Client, wishes: Wishes) -> Result<Exit> {
 async fn embed(context: &Context, wishes: Wishes) -> Result<Exit> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let embedded = Embedded::open(&context.paths).await?;
+    let embedded = Embedded::open(&context.paths, context.audit()?).await?;
     let exit = tokio::select! {
         () = mcp::serve(embedded.api(), wishes, tokio::io::stdin(), tokio::io::stdout()) => {
             Exit::SUCCESS

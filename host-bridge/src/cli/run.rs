@@ -1,6 +1,7 @@
 //! `run`: one command in a box of its own, which is gone afterwards. Needs no daemon.
 
 use std::ffi::OsString;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
@@ -14,7 +15,8 @@ use super::output;
 use super::session::screen::{self, Keyboard, Left};
 use super::session::{self, ProcessArguments, pipes, program_name};
 use super::start::BoxArguments;
-use crate::control::egress_settings;
+use crate::audit::{Entry, Outcome};
+use crate::control::{self, egress_settings};
 use crate::guest::Guest;
 use crate::image::document::Process;
 use crate::sandbox::{self, OneShot, Spec};
@@ -68,8 +70,40 @@ impl Run {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;
-        super::image::pull::as_asked(&context.paths, &spec).await?;
-        let one_shot = begin(context, &spec).await?;
+        // Before anything is done: it may be that nothing is to be done that is not recorded.
+        let audit = context.audit()?;
+        let mut entry = self.entry(&spec, audit.arguments());
+        let began = Instant::now();
+        let result = self.run_once(context, &spec, &mut entry).await;
+        entry.duration_us = u64::try_from(began.elapsed().as_micros()).ok();
+        match &result {
+            Ok(exit) => entry = entry.fact("exit_code", exit.0),
+            Err(error) => {
+                entry.outcome = Outcome::Failed;
+                entry = entry.fact("why", error.to_string());
+            }
+        }
+        audit.record(entry);
+        audit.close().await;
+        result
+    }
+
+    /// What is recorded of it.
+    fn entry(&self, spec: &Spec, with_arguments: bool) -> Entry {
+        let mut words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let mut entry = control::entry("run");
+        entry.image.clone_from(&spec.image);
+        entry.secrets.clone_from(&spec.secrets);
+        entry.labels.clone_from(&spec.labels);
+        entry.program = words.next();
+        entry.arguments = words.filter(|_| with_arguments).collect();
+        entry
+    }
+
+    async fn run_once(&self, context: &Context, spec: &Spec, entry: &mut Entry) -> Result<Exit> {
+        super::image::pull::as_asked(&context.paths, spec).await?;
+        let one_shot = begin(context, spec).await?;
+        entry.digest = one_shot.image_digest();
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
         }

@@ -10,7 +10,7 @@ use crate::sandbox::{Event, EventSink, Record, Registry, SandboxRef, State, Why}
 use crate::settings;
 
 /// How the log is kept, as the operator has set it.
-pub(super) fn options(set: &settings::Audit) -> Options {
+pub fn options(set: &settings::Audit) -> Options {
     Options {
         reads: set.reads,
         arguments: set.arguments,
@@ -107,7 +107,7 @@ fn about(mut entry: Entry, which: Option<&SandboxRef>) -> Entry {
 }
 
 /// The user at the other end, who is us or root.
-pub(super) fn user(uid: u32) -> Who {
+pub fn user(uid: u32) -> Who {
     let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     Who::User { uid, name: user.map(|user| user.name) }
 }
@@ -118,12 +118,13 @@ pub(super) fn of_request(
     request: &Request,
     who: &Who,
     registry: &Registry,
-    reads: bool,
+    audit: &Audit,
 ) -> Option<Entry> {
     let (operation, which) = match request {
         Request::Start(spec) => ("create_sandbox", Some(spec.which())),
-        // What is done through the agent's own socket is not seen here, but that it was asked for is.
-        Request::Dial { sandbox } => ("dial_sandbox", Some(sandbox.clone())),
+        // What is done through the agent's own socket is not seen here, but that it was asked for is, and
+        // what for in the word of whoever asked.
+        Request::Dial { sandbox, .. } => ("dial_sandbox", Some(sandbox.clone())),
         Request::Stop { sandbox, .. } => ("stop_sandbox", Some(sandbox.clone())),
         Request::Kill { sandbox } => ("kill_sandbox", Some(sandbox.clone())),
         Request::Remove { sandbox, .. } => ("remove_sandbox", Some(sandbox.clone())),
@@ -133,7 +134,7 @@ pub(super) fn of_request(
         Request::RemoveSnapshot { .. } => ("remove_snapshot", None),
         Request::RemoveArtifact { .. } => ("remove_artifact", None),
         Request::Mcp(_) => ("mcp_session", None),
-        _ if !reads => return None,
+        _ if !audit.reads() => return None,
         Request::Version {} => ("version", None),
         Request::List(_) => ("list_sandboxes", None),
         Request::Inspect { sandbox } | Request::Work { sandbox } => {
@@ -150,6 +151,15 @@ pub(super) fn of_request(
             entry.image.clone_from(&spec.image);
             entry.secrets.clone_from(&spec.secrets);
             entry.labels.clone_from(&spec.labels);
+        }
+        Request::Dial { purpose: Some(purpose), .. } => {
+            entry = entry.fact("for", purpose.verb.as_str());
+            entry.program.clone_from(&purpose.program);
+            if audit.arguments() {
+                entry.arguments.clone_from(&purpose.arguments);
+            }
+            let found = which.and_then(|which| registry.get(&which).ok());
+            entry = found.map_or(entry.clone(), |record| described(entry, record));
         }
         Request::Snapshot { name, .. } => entry = entry.fact("snapshot", name.as_str()),
         Request::RemoveSnapshot { snapshot } => {

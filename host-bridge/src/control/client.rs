@@ -10,7 +10,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 use super::line::{LineError, read_line, write_line};
-use super::message::{Answer, Capped, Dialled, List, Refusal, Reply, Request, Version};
+use super::message::{Answer, Capped, Dialled, List, Purpose, Refusal, Reply, Request, Version};
 use crate::api::mcp::Wishes;
 use crate::config::Paths;
 use crate::limits::{
@@ -96,8 +96,14 @@ impl Client {
         self.ask_sandbox(&Request::Inspect { sandbox: which.clone() }).await
     }
 
-    pub async fn dial(&mut self, which: &SandboxRef) -> Result<Dialled, ClientError> {
-        match self.ask(&Request::Dial { sandbox: which.clone() }).await? {
+    /// Asks for the way to an agent, and says what for.
+    pub async fn dial(
+        &mut self,
+        which: &SandboxRef,
+        purpose: Purpose,
+    ) -> Result<Dialled, ClientError> {
+        let request = Request::Dial { sandbox: which.clone(), purpose: Some(purpose) };
+        match self.ask(&request).await? {
             Reply::Dialled(dialled) => Ok(dialled),
             other => Err(unexpected(&other)),
         }

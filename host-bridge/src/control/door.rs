@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::api::{self, Api, Defaults, Limits, Options, Origins, RateOption, Tls, TlsError};
+use crate::api::{
+    self, Api, Defaults, Limits, MetricLabels, Options, Origins, RateOption, Tls, TlsError,
+};
 use crate::artifact::Artifacts;
 use crate::audit::Audit;
 use crate::config::Paths;
@@ -130,5 +132,9 @@ fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
             .map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned()))
             .collect(),
     };
-    Options { keyring, rate, origins, limits, defaults, ..Options::local() }
+    let metric_labels = MetricLabels {
+        keys: settings.metrics.labels.clone(),
+        values_max: settings.metrics.label_values_max,
+    };
+    Options { keyring, rate, origins, limits, defaults, metric_labels, ..Options::local() }
 }

@@ -10,9 +10,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::task::JoinSet;
 
+use super::audit as audit_log;
 use super::lock::{LockError, Locks};
 use crate::api::{Api, Options};
 use crate::artifact::{self, ArtifactError, Artifacts};
+use crate::audit::Audit;
 use crate::config::{Paths, PathsError};
 use crate::machine::{BoxId, Machines};
 use crate::notebook::Notebooks;
@@ -28,6 +30,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 pub struct Embedded {
     api: Api,
     notebooks: Notebooks,
+    audit: Audit,
     directory: PathBuf,
     _locks: Locks,
 }
@@ -50,8 +53,9 @@ pub enum EmbeddedError {
 }
 
 impl Embedded {
-    /// Nobody is asked for keys: whoever has this may do everything.
-    pub async fn open(outer: &Paths) -> Result<Self, EmbeddedError> {
+    /// Nobody is asked for keys: whoever has this may do everything. `audit` is the log of the state
+    /// directory, which outlives this.
+    pub async fn open(outer: &Paths, audit: Audit) -> Result<Self, EmbeddedError> {
         outer.prepare()?;
         sweep(&outer.runtime);
         let id = BoxId::draw().map_err(EmbeddedError::Draw)?;
@@ -62,18 +66,19 @@ impl Embedded {
         let own = Store::open(&paths).await?;
         let artifacts = Artifacts::open(&paths, own, artifact::Limits::default()).await?;
         let machines = Machines::default();
-        let registry =
-            Registry::open_alone(paths, outer.clone(), machines, event::nobody()).await?;
+        let events = audit_log::recording(event::nobody(), audit.clone());
+        let registry = Registry::open_alone(paths, outer.clone(), machines, events).await?;
         // Notebooks outlive this process, and are where a bridge that serves finds them.
         let store = Store::open(outer).await?;
         let notebooks = Notebooks::new(outer.clone(), registry.clone(), store, drop);
         let options = Options {
             notebooks: Some(notebooks.clone()),
             artifacts: Some(artifacts),
+            audit: audit.clone(),
             ..Options::local()
         };
         let api = Api::new(registry, options);
-        Ok(Self { api, notebooks, directory, _locks: locks })
+        Ok(Self { api, notebooks, audit, directory, _locks: locks })
     }
 
     pub fn api(&self) -> &Api {
@@ -92,6 +97,7 @@ impl Embedded {
         }
         while removals.join_next().await.is_some() {}
         registry.leave().await;
+        self.audit.close().await;
         // What is left of it, the next one sweeps.
         let _ = fs::remove_dir_all(&self.directory);
     }

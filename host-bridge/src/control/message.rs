@@ -23,6 +23,9 @@ pub enum Request {
     /// Asks where the agent of a running sandbox is reached.
     Dial {
         sandbox: SandboxRef,
+        /// What for, in the word of whoever asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        purpose: Option<Purpose>,
     },
     /// Says that somebody is at work in a sandbox, through its agent alone: it is not idle until
     /// this connection ends.
@@ -75,6 +78,19 @@ pub enum Request {
     },
     /// Turns this connection into a session of MCP: behind the answer, both ends say lines of it.
     Mcp(Wishes),
+}
+
+/// What somebody is about to do over an agent's own socket, where the bridge does not see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Purpose {
+    /// The word of the command line.
+    pub verb: String,
+    /// The program that is started, and what it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
 }
 
 /// Which sandboxes are listed.

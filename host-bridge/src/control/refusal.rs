@@ -78,6 +78,7 @@ impl From<SandboxError> for Refusal {
                 (Code::Invalid, Some(format!("add `--egress {host}`")))
             }
             SandboxError::SnapshotFixes { .. }
+            | SandboxError::Unbounded { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
             | SandboxError::Rule(_)
@@ -91,7 +92,6 @@ impl From<SandboxError> for Refusal {
                 let hint = "stop or remove a box, or ask for less";
                 (Code::CapExceeded, Some(hint.to_owned()))
             }
-            SandboxError::Unbounded { .. } => (Code::Invalid, None),
             SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
             SandboxError::Lost { which, .. } => {
                 (Code::NotRunning, Some(format!("`host-bridge kill {which}` ends it")))

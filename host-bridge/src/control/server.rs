@@ -168,7 +168,7 @@ fn entry_of(
 ) -> Option<Entry> {
     audit.directory()?;
     let Ok(Some(request)) = line else { return None };
-    audit_log::of_request(request, who, registry, audit.reads())
+    audit_log::of_request(request, who, registry, audit)
 }
 
 /// The user at the other end, if it is the same as ours, or root, who may do anything anyway.
@@ -199,7 +199,7 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
         Request::Inspect { sandbox: which } | Request::Work { sandbox: which } => {
             look(&which, registry)
         }
-        Request::Dial { sandbox: which } => {
+        Request::Dial { sandbox: which, .. } => {
             let (address, record) = registry.dial(&which)?;
             Ok(Reply::Dialled(Dialled { address, user: record.user, state: record.state }))
         }

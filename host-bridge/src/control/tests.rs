@@ -144,8 +144,8 @@ async fn refusals_name_the_sandbox_and_what_to_do() {
     let mut spec = Spec::new("web".parse().unwrap());
     spec.secrets = vec!["TOKEN".to_owned()];
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
-    assert_eq!(refusal.code, Code::Unsupported);
-    assert!(refusal.message.contains("secrets") && refusal.hint.is_some(), "{refusal:?}");
+    assert_eq!(refusal.code, Code::UnknownSecret);
+    assert!(refusal.message.contains("TOKEN") && refusal.hint.is_some(), "{refusal:?}");
     let mut spec = Spec::new("web".parse().unwrap());
     spec.egress = vec!["127.0.0.1".to_owned()];
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
@@ -184,7 +184,7 @@ fn requests_are_read_as_they_are_written() {
         }),
         Request::Work { sandbox: sandbox.clone() },
         Request::Inspect { sandbox: sandbox.clone() },
-        Request::Dial { sandbox: sandbox.clone() },
+        Request::Dial { sandbox: sandbox.clone(), purpose: None },
         Request::Stop { sandbox: sandbox.clone(), grace_ms: Some(5) },
         Request::Kill { sandbox: sandbox.clone() },
         Request::Remove { sandbox, force: true },

@@ -341,9 +341,10 @@ impl Caps {
                 let is_of_days = cap == RUN_MS || cap == OUTPUT_BYTES;
                 // Of a day, something must be left. Whatever else is not asked for is as it was, also
                 // where the cap has been lowered since.
-                let is_over = match is_of_days {
-                    true => !is_snapshot && used >= allowed,
-                    false => asked > 0 && used.saturating_add(asked) > allowed,
+                let is_over = if is_of_days {
+                    !is_snapshot && used >= allowed
+                } else {
+                    asked > 0 && used.saturating_add(asked) > allowed
                 };
                 if is_over {
                     return Err(exceeded(scope, cap, used, asked, allowed));
@@ -375,7 +376,9 @@ mod tests {
     fn admit(caps: &Caps, new: &Record, there: &[Record]) -> Result<(), SandboxError> {
         caps.admit(new, |scope, _| {
             let mut tally = Tally::of(scope, Spent::default());
-            there.iter().for_each(|record| tally.add(record));
+            for record in there {
+                tally.add(record);
+            }
             Ok(tally.used())
         })
     }

@@ -87,6 +87,11 @@ impl OneShot {
         self.image.as_ref().map(|held| &held.lease.image.process)
     }
 
+    /// Which image of this host's store the root is.
+    pub fn image_digest(&self) -> Option<String> {
+        self.image.as_ref().map(|held| held.lease.image.digest.to_string())
+    }
+
     /// What was asked for and does not hold on this host.
     pub fn warnings(&self) -> Vec<String> {
         let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::{
-    AUDIT_FILE_BYTES_DEFAULT, BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, POOL_AGE_DEFAULT,
-    RUN_DEADLINE_DEFAULT,
+    AUDIT_FILE_BYTES_DEFAULT, BODY_BYTES_DEFAULT, CONNECTION_IDLE_DEFAULT, METRIC_VALUES_DEFAULT,
+    POOL_AGE_DEFAULT, RUN_DEADLINE_DEFAULT,
 };
 use super::listen::Listen;
 use super::{
-    Audit, BoxesAtEnd, Caps, Defaults, Egress, ImagePolicy, Log, LogFormat, LogLevel, Origins,
-    Pool, Server, Settings,
+    Audit, BoxesAtEnd, Caps, Defaults, Egress, ImagePolicy, Log, LogFormat, LogLevel, Metrics,
+    Origins, Pool, Server, Settings,
 };
 
 /// The names that the published clients send, until there are images of their own.
@@ -88,6 +88,7 @@ impl Default for Settings {
             secrets: BTreeMap::new(),
             registries: BTreeMap::new(),
             caps: Caps::default(),
+            metrics: Metrics { labels: Vec::new(), label_values_max: METRIC_VALUES_DEFAULT },
             file: None,
             origins: Origins::new(),
         }

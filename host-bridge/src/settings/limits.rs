@@ -6,6 +6,11 @@ use std::time::Duration;
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Entries of a list, and of the table of images.
 pub const ENTRIES_MAX: usize = 1024;
+/// Labels that are in the figures, and the values that each may have.
+pub const METRIC_LABELS_MAX: usize = 16;
+pub const METRIC_VALUES_MAX: u64 = 10_000;
+/// Teams, environments and the like are fewer; a label with more values is a name of something.
+pub const METRIC_VALUES_DEFAULT: usize = 50;
 /// Mirrors of one registry: each may be asked for every image.
 pub const MIRRORS_MAX: usize = 16;
 

@@ -6,6 +6,7 @@ mod defaults;
 mod egress;
 mod image_policy;
 mod log;
+mod metrics;
 mod pool;
 mod server;
 
@@ -74,6 +75,7 @@ pub const SECTIONS: &[Section] = &[
     server::SECTION,
     log::SECTION,
     audit::SECTION,
+    metrics::SECTION,
     defaults::SECTION,
     egress::SECTION,
     pool::SECTION,

@@ -367,6 +367,22 @@ proptest::proptest! {
 }
 
 #[test]
+fn labels_of_figures_are_keys_that_stay_apart() {
+    let settings =
+        parsed("[metrics]\nlabels = [\"team\", \"a.b/c\"]\nlabel_values_max = 7").unwrap();
+    assert_eq!(settings.metrics.labels, ["team", "a.b/c"]);
+    assert_eq!(parsed(&settings.to_toml()).unwrap().metrics, settings.metrics);
+    for (text, expected) in [
+        ("labels = [\"-a\"]", "is not a key of a label"),
+        ("labels = [\"a-b\", \"a.b\"]", "becomes the same name"),
+        ("label_values_max = 0", "out of range"),
+    ] {
+        let message = refused(&format!("[metrics]\n{text}"));
+        assert!(message.contains(expected), "{text}\n{message}");
+    }
+}
+
+#[test]
 fn caps_are_tables_of_namespaces_and_keys() {
     let settings = parsed(
         "[caps.per_key]\nsandboxes = 2\n[caps.namespace.ci]\nmemory_mib = 4096\ncpus = 1.5\n\

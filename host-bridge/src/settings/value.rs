@@ -91,6 +91,13 @@ pub enum Wrong {
          front or without"
     )]
     Mirror(String),
+    #[error(
+        "{0:?} is not a key of a label: write letters, digits, '.', '_', '/' and '-', beginning with a \
+         letter or digit"
+    )]
+    LabelKey(String),
+    #[error("{0:?} becomes the same name as another one, with '_' for '.', '/' and '-'")]
+    SameLabel(String),
     #[error("more than {entries_max} entries")]
     TooMany { entries_max: usize },
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::eventually;
 use tests::http::Client;
 use tests::server::Server;
@@ -199,6 +199,40 @@ fn metrics_are_read_by_prometheus_and_say_what_happens() {
     let families = parse(&client.get("/metrics").expect(200).text());
     let memory = families.get("burrow_sandbox_memory_bytes");
     assert!(memory.is_none_or(|family| family.samples.is_empty()), "a sandbox that is gone");
+}
+
+#[test]
+fn figures_have_the_labels_that_are_named_and_so_many_values() {
+    let options =
+        ["--dev", "--set", "metrics.labels=team,a.b/c", "--set", "metrics.label_values_max=2"];
+    let server = Server::start(&options);
+    let client = Client::new(server.url());
+    let strange = "a\"b\\c{d}=,é";
+    for (name, team) in [("a", strange), ("b", "x"), ("c", "y"), ("d", "x")] {
+        let labels = json!({ "team": team, "a.b/c": "1", "job": "hidden-value" });
+        client.post("/v1/sandboxes", &json!({ "name": name, "labels": labels })).expect(201);
+        // In the order in which they are made: the first values stay.
+        client.get("/metrics").expect(200);
+    }
+    let mut text = String::new();
+    eventually("a sample of each sandbox", || {
+        text = client.get("/metrics").expect(200).text();
+        parse(&text).get("burrow_sandbox_processes").is_some_and(|found| found.samples.len() == 4)
+    });
+    let families = parse(&text);
+    let team = |name: &str| {
+        let samples = &families["burrow_sandbox_processes"].samples;
+        let (_, labels, _) = samples.iter().find(|(_, labels, _)| labels["name"] == name).unwrap();
+        assert_eq!(labels["label_a_b_c"], "1");
+        labels["label_team"].clone()
+    };
+    assert_eq!(["a", "b", "c", "d"].map(team), [strange, "x", "other", "x"]);
+    let counted = &families["burrow_sandboxes_by_label"].samples;
+    let of_x = counted.iter().find(|(_, labels, _)| {
+        labels.get("label_team").is_some_and(|team| team == "x") && labels["state"] == "running"
+    });
+    assert!((of_x.unwrap().2 - 2.0).abs() < 0.01, "{counted:?}");
+    assert!(!text.contains("hidden-value") && !text.contains("job"), "{text}");
 }
 
 /// Buckets grow, end in `+Inf`, and agree with the count.

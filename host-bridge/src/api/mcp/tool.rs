@@ -122,7 +122,7 @@ impl Entry {
         let trail = self.trail(&work, &arguments);
         let session = Arc::clone(&work.session);
         let answered = match trail.admit() {
-            Ok(()) => self.carry_out(work, arguments).await,
+            Ok(()) => self.carry_out(Work { trail: trail.clone(), ..work }, arguments).await,
             Err(problem) => Err(problem),
         };
         if let Some(own) = session.own().filter(|_| !trail.has_sandbox()) {

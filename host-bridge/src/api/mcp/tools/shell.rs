@@ -95,6 +95,8 @@ struct Ran {
 }
 
 async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, Problem> {
+    // What the line says is code.
+    work.trail.command(&["sh".to_owned()]);
     let limit = work.time_limit(asked.timeout)?;
     let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
     let _permit = work.api.admission().admit(&work.caller.label())?;
