@@ -32,3 +32,4 @@ pub mod settings;
 pub mod similar;
 pub mod store;
 pub mod terminal;
+pub mod workspace;

@@ -39,7 +39,7 @@ mod stored;
 use std::io;
 use std::path::PathBuf;
 
-pub use event::{Event, EventSink};
+pub use event::{Event, EventSink, WorkspaceEvent};
 pub(crate) use image::root_of;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
@@ -62,6 +62,7 @@ use crate::limits::{SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, WORKDIR_B
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
 use crate::secret::SecretError;
+use crate::workspace::WorkspaceError;
 
 /// Why something could not be done with a sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +105,8 @@ pub enum SandboxError {
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
     #[error(transparent)]
     Secret(#[from] SecretError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     #[error(
         "{which} has secrets, and a snapshot would write its memory with them to the disk, for others to go on from"
     )]

@@ -72,12 +72,16 @@ pub enum Code {
     UnknownSecret,
     /// A secret's provider did not give it.
     SecretFailed,
+    /// There is no workspace of that name that the namespace may use.
+    UnknownWorkspace,
+    /// The workspace cannot be used, or its changes do not come back.
+    WorkspaceFailed,
     /// A fault of this server.
     Internal,
 }
 
 impl Code {
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -106,6 +110,8 @@ impl Code {
         Self::Unavailable,
         Self::UnknownSecret,
         Self::SecretFailed,
+        Self::UnknownWorkspace,
+        Self::WorkspaceFailed,
         Self::Internal,
     ];
 
@@ -130,6 +136,8 @@ impl Code {
             | Self::ModuleMissing
             | Self::Io
             | Self::UnknownSecret
+            | Self::UnknownWorkspace
+            | Self::WorkspaceFailed
             | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited | Self::LimitReached => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -173,6 +181,8 @@ impl Code {
             Self::Unavailable => "unavailable",
             Self::UnknownSecret => "unknown_secret",
             Self::SecretFailed => "secret_failed",
+            Self::UnknownWorkspace => "unknown_workspace",
+            Self::WorkspaceFailed => "workspace_failed",
             Self::Internal => "internal",
         }
     }

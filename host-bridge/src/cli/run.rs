@@ -19,6 +19,7 @@ use crate::image::document::Process;
 use crate::sandbox::{self, Spec};
 use crate::secret::{self, Secrets};
 use crate::settings::{Overrides, Settings};
+use crate::workspace::{self, Workspaces};
 
 /// Run one command in a box of its own, which is gone afterwards
 #[derive(Debug, Args)]
@@ -28,6 +29,7 @@ use crate::settings::{Overrides, Settings};
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
   host-bridge run --secret npm-token -- npm ci
+  host-bridge run --workspace . -- sh -c 'cd /workspace && make'      changes come back
   host-bridge run --image team/app:2                   what the image says, in what it says
   host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
@@ -60,17 +62,34 @@ fn secrets(spec: &Spec) -> Result<Secrets> {
     Ok(Secrets::new(Settings::load(None, &Overrides::default())?.secrets))
 }
 
+/// The same for a workspace that is named.
+fn workspaces(spec: &Spec) -> Result<Workspaces> {
+    match &spec.workspace {
+        Some(name) if !workspace::is_path(name) => {
+            Ok(Workspaces::new(Settings::load(None, &Overrides::default())?.workspaces))
+        }
+        _ => Ok(Workspaces::default()),
+    }
+}
+
 impl Run {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let spec = self.sandbox.spec()?;
         session::check_terminal(&self.process)?;
-        let one_shot = sandbox::one_shot_with(&context.paths, &spec, &secrets(&spec)?).await?;
+        let (secrets, workspaces) = (secrets(&spec)?, workspaces(&spec)?);
+        let started = sandbox::one_shot_with(&context.paths, &spec, &secrets, &workspaces);
+        let mut one_shot = started.await?;
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
         }
         let result = self.run_in(one_shot.guest(), one_shot.process()).await;
+        let synced = one_shot.sync().await;
         one_shot.end().await;
-        result
+        let exit = result?;
+        for warning in synced?.warnings() {
+            output::note(&output::printable(&warning));
+        }
+        Ok(exit)
     }
 
     async fn run_in(&self, guest: &Guest, image: Option<&Process>) -> Result<Exit> {

@@ -7,6 +7,7 @@ use crate::link::Address;
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
 use crate::store::artifacts::ArtifactRow;
+use crate::workspace::Report;
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +58,10 @@ pub enum Request {
         name: Name,
     },
     Snapshots {},
+    /// Brings back what a sandbox has changed in its workspace.
+    Sync {
+        sandbox: SandboxRef,
+    },
     RemoveSnapshot {
         snapshot: SandboxRef,
     },
@@ -105,6 +110,7 @@ pub enum Reply {
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
     Artifact(Box<ArtifactRow>),
+    Synced(Box<Report>),
     Mcp {},
 }
 
@@ -120,6 +126,7 @@ impl Reply {
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
             Self::Artifact(_) => "artifact",
+            Self::Synced(_) => "synced",
             Self::Mcp {} => "mcp",
         }
     }
@@ -186,4 +193,8 @@ pub enum Code {
     UnknownSecret,
     /// A secret's provider did not give it.
     SecretFailed,
+    /// There is no such workspace for that namespace.
+    UnknownWorkspace,
+    /// A workspace cannot be used, or its changes do not come back.
+    WorkspaceFailed,
 }

@@ -6,6 +6,7 @@ use crate::image::ImageError;
 use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
 use crate::secret::SecretError;
+use crate::workspace::WorkspaceError;
 
 impl Refusal {
     pub(super) fn new(code: Code, message: impl Into<String>, hint: Option<&str>) -> Self {
@@ -72,6 +73,12 @@ impl From<SandboxError> for Refusal {
             SandboxError::Secret(SecretError::Provider { .. }) => {
                 (Code::SecretFailed, Some("the daemon's log says why".to_owned()))
             }
+            SandboxError::Workspace(WorkspaceError::Unknown { .. }) => {
+                let hint = "`host-bridge serve --print-config` shows [workspaces] as it is read";
+                (Code::UnknownWorkspace, Some(hint.to_owned()))
+            }
+            SandboxError::Workspace(WorkspaceError::None) => (Code::Invalid, None),
+            SandboxError::Workspace(_) => (Code::WorkspaceFailed, None),
             SandboxError::SnapshotFixes { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }

@@ -30,6 +30,7 @@ use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
 use crate::secret::{self, Secrets};
 use crate::settings::{self, BoxesAtEnd, Settings};
 use crate::store::{Store, StoreError};
+use crate::workspace::Workspaces;
 
 /// How a bridge shall serve.
 pub struct ServeOptions {
@@ -95,7 +96,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
-    let means = Means { pool, secrets, images, image_policy, egress };
+    let workspaces = Workspaces::new(settings.workspaces.clone());
+    let means = Means { pool, secrets, workspaces, images, image_policy, egress };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,

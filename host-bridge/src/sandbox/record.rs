@@ -40,6 +40,9 @@ pub struct Record {
     /// The secrets that it was given, by their names in the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// What it has at `/workspace`, by its name in the configuration or its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     pub created_at_ms: u64,
     #[serde(flatten)]
     pub state: State,
@@ -98,6 +101,7 @@ impl Record {
             scratch_bytes: spec.scratch_bytes(),
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             secrets: spec.secrets.clone(),
+            workspace: spec.workspace.clone(),
             created_at_ms,
             state: State::Creating,
             pid: None,

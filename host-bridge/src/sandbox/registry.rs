@@ -33,6 +33,7 @@ use crate::image::{Images, Policy};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
+use crate::workspace::{Mirror, Report, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -46,6 +47,8 @@ pub struct Means {
     pub egress: egress::Settings,
     /// What they may ask for by name.
     pub secrets: Secrets,
+    /// The directories that they may work on.
+    pub workspaces: Workspaces,
     /// The images of this host; opened when one is asked for, where they are not given.
     pub images: Option<Images>,
     /// Which of them sandboxes may have.
@@ -57,6 +60,7 @@ impl Default for Means {
         Self {
             pool: pool::Options::none(),
             secrets: Secrets::default(),
+            workspaces: Workspaces::default(),
             images: None,
             image_policy: Policy::default(),
             egress: egress::Settings::default(),
@@ -75,6 +79,7 @@ struct Inner {
     egress: Arc<egress::Settings>,
     snapshots: Snapshots,
     secrets: Secrets,
+    workspaces: Workspaces,
     images: Option<Images>,
     image_policy: Policy,
     seats: Mutex<Seats>,
@@ -181,7 +186,7 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, images, image_policy, egress, .. } = means;
+        let Means { secrets, workspaces, images, image_policy, egress, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -191,6 +196,7 @@ impl Registry {
             snapshots,
             egress: Arc::new(egress),
             secrets,
+            workspaces,
             images,
             image_policy,
             seats,
@@ -244,6 +250,10 @@ impl Registry {
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
         spec.check()?;
+        if let Some(name) = &spec.workspace {
+            let workspace = self.0.workspaces.find(spec.namespace.as_str(), name)?;
+            Mirror::check(name, &workspace)?;
+        }
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec)?);
@@ -319,6 +329,11 @@ impl Registry {
     /// Lets a paused sandbox go on, with its clock stepped.
     pub async fn resume(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
         self.order(which, |reply| Order::Resume { reply }).await
+    }
+
+    /// Brings back what a running sandbox has changed in its workspace, and says what came of it.
+    pub async fn sync(&self, which: &SandboxRef) -> Result<Report, SandboxError> {
+        self.order(which, |reply| Order::Sync { reply }).await
     }
 
     /// Writes a running sandbox down under a name of its namespace. It goes on.
@@ -427,6 +442,7 @@ impl Registry {
             events: Arc::clone(&self.0.events),
             egress: Arc::clone(&self.0.egress),
             presence,
+            workspaces: self.0.workspaces.clone(),
             _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
         };
         Ok(Owner::new(kept, place, show, ordered))

@@ -85,6 +85,7 @@ impl Default for Settings {
             image_policy: ImagePolicy::default(),
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             secrets: BTreeMap::new(),
+            workspaces: BTreeMap::new(),
             registries: BTreeMap::new(),
             file: None,
             origins: Origins::new(),

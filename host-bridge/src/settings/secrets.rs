@@ -42,7 +42,7 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
         }
     }
     let source = source.ok_or(Wrong::SecretSource)?;
-    let reach = reach.ok_or(Wrong::SecretNamespaces)?;
+    let reach = reach.ok_or(Wrong::Namespaces)?;
     Ok(Entry { source, variable, reach })
 }
 
@@ -54,11 +54,16 @@ pub fn show(entry: &Entry) -> Vec<String> {
         Source::Credential(name) => format!("credential = {}", quote(name)),
         Source::Command(words) => format!("command = {}", quote_all(words)),
     };
-    let reach = match &entry.reach {
+    let reach = show_reach(&entry.reach);
+    vec![source, format!("as = {}", quote(&entry.variable)), format!("namespaces = {reach}")]
+}
+
+/// Who may use something, as it is written.
+pub(super) fn show_reach(reach: &Reach) -> String {
+    match reach {
         Reach::All => quote(ALL),
         Reach::These(names) => quote_all(names),
-    };
-    vec![source, format!("as = {}", quote(&entry.variable)), format!("namespaces = {reach}")]
+    }
 }
 
 fn read_variable(value: &Given) -> Result<String, Wrong> {
@@ -67,7 +72,7 @@ fn read_variable(value: &Given) -> Result<String, Wrong> {
     is_good.then(|| text.to_owned()).ok_or_else(|| Wrong::Variable(text.to_owned()))
 }
 
-fn read_path(value: &Given) -> Result<PathBuf, Wrong> {
+pub(super) fn read_path(value: &Given) -> Result<PathBuf, Wrong> {
     let path = PathBuf::from(value.text()?);
     if path.is_absolute() { Ok(path) } else { Err(Wrong::Path(path.display().to_string())) }
 }
@@ -88,7 +93,7 @@ fn read_command(value: &Given) -> Result<Vec<String>, Wrong> {
     is_good.then(|| words.into_iter().map(str::to_owned).collect()).ok_or(Wrong::Command)
 }
 
-fn read_reach(value: &Given) -> Result<Reach, Wrong> {
+pub(super) fn read_reach(value: &Given) -> Result<Reach, Wrong> {
     let names = value.texts()?;
     if names == [ALL] {
         return Ok(Reach::All);

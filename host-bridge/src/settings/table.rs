@@ -49,8 +49,16 @@ pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file
     programs find it in, which is the name in capitals otherwise. Values are read for each sandbox \
     and kept nowhere.";
 
+/// The section of workspaces, likewise.
+pub const WORKSPACES: &str = "workspaces";
+pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may work on, in the file \
+    alone: a table `[workspaces.NAME]` each, with `path = \"/srv/project\"` and `namespaces` (a list \
+    of those that may use it, or `\"*\"`), and, where wanted, `read_only = true`, \
+    `write = [\"outputs/\"]` for the paths whose changes come back (all of them otherwise), \
+    `file_bytes_max` (`\"256MiB\"`), `total_bytes_max` (`\"1GiB\"`) and `entries_max` (`50000`).";
+
 /// The sections that have names of the user's choice.
-pub const NAMED: [&str; 3] = [IMAGES, SECRETS, REGISTRIES];
+pub const NAMED: [&str; 4] = [IMAGES, SECRETS, WORKSPACES, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";

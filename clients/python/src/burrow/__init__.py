@@ -27,6 +27,7 @@ from .errors import (
     TooLarge,
     Unauthenticated,
     UnknownSecret,
+    UnknownWorkspace,
     Unsupported,
 )
 from .files import Files
@@ -96,5 +97,6 @@ __all__ = [
     "Transfer",
     "Unauthenticated",
     "UnknownSecret",
+    "UnknownWorkspace",
     "Unsupported",
 ]

@@ -41,6 +41,8 @@ pub fn operations() -> Vec<Operation> {
                 Code::LimitReached,
                 Code::UnknownSecret,
                 Code::SecretFailed,
+                Code::UnknownWorkspace,
+                Code::WorkspaceFailed,
             ]),
         operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
             .about("Ordered by namespace and name, a page at a time."),
@@ -138,7 +140,8 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     spec.idle_ttl_ms = asked.idle_ttl_ms.or(defaults.idle_ttl_ms);
     spec.keep_stopped_ms = asked.keep_stopped_ms.or(defaults.keep_stopped_ms);
     spec.egress = asked.egress;
-    spec.workspace = asked.workspace;
+    let permitted = |name: String| api.workspace_of(caller, name);
+    spec.workspace = asked.workspace.map(permitted).transpose()?;
     spec.secrets = asked.secrets;
     Ok(spec)
 }
