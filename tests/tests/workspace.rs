@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -306,8 +307,6 @@ fn a_hostile_tree_writes_nothing_outside_and_nothing_that_is_no_file() {
     assert_eq!(scene.tree(), before);
 }
 
-use std::os::unix::ffi::OsStringExt;
-
 #[test]
 fn a_stop_brings_back_what_a_kill_does_not() {
     let scene = Scene::new();
@@ -403,7 +402,7 @@ fn a_virtual_machine_has_a_workspace_too() {
         "--machine",
         "qemu",
         "--image",
-        "base",
+        "full",
         "--workspace",
         "p",
     ]);

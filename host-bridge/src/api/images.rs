@@ -17,19 +17,6 @@ const NAMES_SHOWN_MAX: usize = 16;
 const NAME_CHARS_SHOWN: usize = 64;
 
 impl Api {
-    /// The workspace that a caller may have under a name. Directories of the host are for those who
-    /// may do anything here.
-    pub(super) fn workspace_of(&self, caller: &Caller, name: String) -> Result<String, Problem> {
-        if !crate::workspace::is_path(&name) || caller.may(Access::Admin) {
-            return Ok(name);
-        }
-        let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
-        let message =
-            format!("workspace: the directory {shown:?} can be named by admin keys alone");
-        Err(Problem::new(Code::Forbidden, message)
-            .hint("name a workspace of the server's configuration"))
-    }
-
     /// The root that an image stands for: a directory of the host, for a virtual machine a file or an
     /// image of the kit, and for either an image of the store by what it was asked as.
     pub(super) fn root_of(
@@ -67,4 +54,16 @@ impl Api {
         Err(Problem::new(Code::Unsupported, message)
             .hint(format!("the server's configuration names {names}")))
     }
+}
+
+/// The workspace that a caller may have under a name. Directories of the host are for those who
+/// may do anything here.
+pub(super) fn workspace_of(caller: &Caller, name: String) -> Result<String, Problem> {
+    if !crate::workspace::is_path(&name) || caller.may(Access::Admin) {
+        return Ok(name);
+    }
+    let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+    let message = format!("workspace: the directory {shown:?} can be named by admin keys alone");
+    Err(Problem::new(Code::Forbidden, message)
+        .hint("name a workspace of the server's configuration"))
 }

@@ -77,9 +77,8 @@ impl From<SandboxError> for Refusal {
                 let hint = "`host-bridge serve --print-config` shows [workspaces] as it is read";
                 (Code::UnknownWorkspace, Some(hint.to_owned()))
             }
-            SandboxError::Workspace(WorkspaceError::None) => (Code::Invalid, None),
-            SandboxError::Workspace(_) => (Code::WorkspaceFailed, None),
-            SandboxError::SnapshotFixes { .. }
+            SandboxError::Workspace(WorkspaceError::None)
+            | SandboxError::SnapshotFixes { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
             | SandboxError::Rule(_)
@@ -87,6 +86,7 @@ impl From<SandboxError> for Refusal {
             | SandboxError::OutOfRange { .. }
             | SandboxError::Secret(_)
             | SandboxError::Label(_) => (Code::Invalid, None),
+            SandboxError::Workspace(_) => (Code::WorkspaceFailed, None),
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
             SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
             SandboxError::Lost { which, .. } => {

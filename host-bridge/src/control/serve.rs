@@ -97,7 +97,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
     let workspaces = Workspaces::new(settings.workspaces.clone());
-    let means = Means { pool, secrets, workspaces, images, image_policy, egress };
+    let means = Means { pool, egress, secrets, workspaces, images, image_policy };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,

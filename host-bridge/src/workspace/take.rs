@@ -120,7 +120,7 @@ impl Taking {
                 let host = stands(&self.tree).map(|found| (found.stamp, Digest::default()));
                 self.know(path, Kind::Directory, seen, host, true);
             }
-            Err(errno) => self.give_up(path, Kind::Directory, seen, errno.into()),
+            Err(errno) => self.give_up(path, Kind::Directory, seen, &errno.into()),
         }
     }
 
@@ -132,7 +132,7 @@ impl Taking {
                 let kind = Kind::Link;
                 self.put(path, seen, kind, known, temporary, digest_of_link(target));
             }
-            Err(errno) => self.give_up(path, Kind::Link, seen, errno.into()),
+            Err(errno) => self.give_up(path, Kind::Link, seen, &errno.into()),
         }
     }
 
@@ -163,7 +163,7 @@ impl Taking {
         let (temporary, mut file) = match self.tree.temporary(path, self.number) {
             Ok(made) => made,
             Err(errno) => {
-                self.give_up(path, Kind::File, seen, errno.into());
+                self.give_up(path, Kind::File, seen, &errno.into());
                 return Ok(());
             }
         };
@@ -186,7 +186,7 @@ impl Taking {
                 return Ok(());
             }
             Err(Fetch::Host(error)) => {
-                self.give_up(path, Kind::File, seen, error);
+                self.give_up(path, Kind::File, seen, &error);
                 return Ok(());
             }
         };
@@ -196,7 +196,7 @@ impl Taking {
             return Ok(());
         }
         if let Err(error) = settle(&file, seen.stamp.mode, seen.stamp.modified_ms) {
-            self.give_up(path, Kind::File, seen, error);
+            self.give_up(path, Kind::File, seen, &error);
             return Ok(());
         }
         drop(file);
@@ -205,8 +205,8 @@ impl Taking {
     }
 
     /// What has been said of a path that the host did not take. It is tried again when the guest changes it.
-    fn give_up(&mut self, path: &[u8], kind: Kind, seen: &Seen, error: std::io::Error) {
-        let what = super::place::explain(&error);
+    fn give_up(&mut self, path: &[u8], kind: Kind, seen: &Seen, error: &std::io::Error) {
+        let what = super::place::explain(error);
         self.report.refuse(path, what);
         let host = self.manifest.known.get(path).and_then(|known| known.host);
         self.know(path, kind, seen, host, true);

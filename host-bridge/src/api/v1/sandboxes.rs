@@ -10,6 +10,7 @@ use serde_json::json;
 use super::super::Api;
 use super::super::call::Call;
 use super::super::caller::Caller;
+use super::super::images::workspace_of;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
@@ -140,7 +141,7 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     spec.idle_ttl_ms = asked.idle_ttl_ms.or(defaults.idle_ttl_ms);
     spec.keep_stopped_ms = asked.keep_stopped_ms.or(defaults.keep_stopped_ms);
     spec.egress = asked.egress;
-    let permitted = |name: String| api.workspace_of(caller, name);
+    let permitted = |name: String| workspace_of(caller, name);
     spec.workspace = asked.workspace.map(permitted).transpose()?;
     spec.secrets = asked.secrets;
     Ok(spec)
