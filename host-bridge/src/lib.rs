@@ -33,3 +33,4 @@ pub mod similar;
 pub mod store;
 pub mod terminal;
 pub mod trust;
+pub mod workspace;

@@ -41,12 +41,12 @@ mod stored;
 use std::io;
 use std::path::PathBuf;
 
-pub use event::{Event, EventSink};
+pub use event::{Event, EventSink, WorkspaceEvent};
 pub(crate) use image::root_of;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
 pub use name::{InvalidName, Name, SandboxRef};
-pub use one_shot::{OneShot, one_shot, one_shot_with};
+pub use one_shot::{Known, OneShot, one_shot, one_shot_with};
 pub use page::{Filter, Page};
 pub use presence::Activity;
 pub use record::Record;
@@ -66,6 +66,7 @@ use crate::limits::{
 use crate::machine::MachineError;
 pub use crate::machine::{BoxId, MachineKind};
 use crate::secret::SecretError;
+use crate::workspace::WorkspaceError;
 
 /// Why something could not be done with a sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +125,8 @@ pub enum SandboxError {
     Unbounded { scope: caps::Scope, what: &'static str },
     #[error(transparent)]
     Secret(#[from] SecretError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     #[error(
         "{which} has secrets, and a snapshot would write its memory with them to the disk, for others to go on from"
     )]

@@ -28,6 +28,7 @@ mod secrets;
 mod shown;
 mod table;
 mod value;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -45,7 +46,7 @@ pub use pull::{Pull, UnknownPull};
 pub use registries::Registry;
 pub use value::Wrong;
 
-use crate::secret;
+use crate::{secret, workspace};
 
 /// Everything that can be set, as it holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +64,8 @@ pub struct Settings {
     pub images: BTreeMap<String, PathBuf>,
     /// What sandboxes may ask for by name.
     pub secrets: BTreeMap<String, secret::Entry>,
+    /// The directories that they may work on.
+    pub workspaces: BTreeMap<String, workspace::Entry>,
     /// What is particular about registries, by host and port.
     pub registries: BTreeMap<String, Registry>,
     /// The file that was read.

@@ -45,6 +45,8 @@ STATE = {
     "deadline_exceeded": "the call gave itself too little time",
     "forbidden": "the key does not reach that far",
     "unknown_secret": "the configuration has none of that name",
+    "unknown_workspace": "the configuration has none of that name",
+    "workspace_failed": "there is no such directory, or it is larger than its limits",
 }
 
 # What `invalid` means where a schema could not have said it, by what the message says.

@@ -192,7 +192,7 @@ def test_more_sandboxes_than_a_page_holds_are_all_listed(client: Any) -> None:
     ("fields", "kind", "word"),
     [
         ({"egress": ("10.0.0.1",)}, burrow.InvalidRequest, "egress"),
-        ({"workspace": "/no/such/workspace"}, burrow.Unsupported, "workspace"),
+        ({"workspace": "no-such-workspace"}, burrow.UnknownWorkspace, "no-such-workspace"),
         ({"secrets": ("no-such-secret",)}, burrow.UnknownSecret, "no-such-secret"),
     ],
 )

@@ -75,3 +75,15 @@ impl Api {
             .hint(format!("the server's configuration names {names}")))
     }
 }
+
+/// The workspace that a caller may have under a name. Directories of the host are for those who
+/// may do anything here.
+pub(super) fn workspace_of(caller: &Caller, name: String) -> Result<String, Problem> {
+    if !crate::workspace::is_path(&name) || caller.may(Access::Admin) {
+        return Ok(name);
+    }
+    let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+    let message = format!("workspace: the directory {shown:?} can be named by admin keys alone");
+    Err(Problem::new(Code::Forbidden, message)
+        .hint("name a workspace of the server's configuration"))
+}

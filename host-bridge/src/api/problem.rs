@@ -76,12 +76,16 @@ pub enum Code {
     SecretFailed,
     /// No registry gave the image.
     PullFailed,
+    /// There is no workspace of that name that the namespace may use.
+    UnknownWorkspace,
+    /// The workspace cannot be used, or its changes do not come back.
+    WorkspaceFailed,
     /// A fault of this server.
     Internal,
 }
 
 impl Code {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Forbidden,
@@ -112,6 +116,8 @@ impl Code {
         Self::UnknownSecret,
         Self::SecretFailed,
         Self::PullFailed,
+        Self::UnknownWorkspace,
+        Self::WorkspaceFailed,
         Self::Internal,
     ];
 
@@ -136,6 +142,8 @@ impl Code {
             | Self::ModuleMissing
             | Self::Io
             | Self::UnknownSecret
+            | Self::UnknownWorkspace
+            | Self::WorkspaceFailed
             | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited | Self::LimitReached | Self::CapExceeded => {
                 StatusCode::TOO_MANY_REQUESTS
@@ -183,6 +191,8 @@ impl Code {
             Self::UnknownSecret => "unknown_secret",
             Self::SecretFailed => "secret_failed",
             Self::PullFailed => "pull_failed",
+            Self::UnknownWorkspace => "unknown_workspace",
+            Self::WorkspaceFailed => "workspace_failed",
             Self::Internal => "internal",
         }
     }

@@ -11,6 +11,7 @@ use crate::machine::{Blame, MachineError};
 use crate::notebook::NotebookError;
 use crate::sandbox::SandboxError;
 use crate::secret::SecretError;
+use crate::workspace::WorkspaceError;
 
 impl From<SandboxError> for Problem {
     fn from(error: SandboxError) -> Self {
@@ -70,6 +71,16 @@ impl From<SandboxError> for Problem {
                     }))
             }
             SandboxError::Secret(error) => refused_secret(error, with),
+            SandboxError::Workspace(WorkspaceError::Unknown { name, .. }) => {
+                with(Code::UnknownWorkspace)
+                    .hint("the server's configuration names those that there are")
+                    .details(json!({ "workspace": name }))
+            }
+            SandboxError::Workspace(WorkspaceError::None) => with(Code::Conflict)
+                .hint("name a workspace when the sandbox is made")
+                .details(json!({ "reason": "no_workspace" })),
+            SandboxError::Workspace(_) => with(Code::WorkspaceFailed)
+                .hint("the directory, its limits in [workspaces], or the sandbox is in the way"),
             SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)
                 .hint("make a snapshot of a sandbox without secrets, and ask for them with its clones")
                 .details(json!({ "reason": "holds_secrets" })),

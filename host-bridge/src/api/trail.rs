@@ -96,6 +96,9 @@ impl Trail {
             noted.entry.secrets.clone_from(&spec.secrets);
             noted.entry.labels.clone_from(&spec.labels);
         });
+        if let Some(workspace) = &spec.workspace {
+            self.fact("workspace", workspace.as_str());
+        }
     }
 
     /// An image that is no sandbox's.

@@ -21,6 +21,7 @@ mod sessions;
 mod snapshots;
 mod starts;
 mod value;
+mod workspace;
 
 pub use apps::{AppInfo, AppList, AppType, StartApp, shown as shown_app};
 pub use artifacts::{Captured, CategoryName, KeptArtifact, LeftOut};
@@ -44,6 +45,7 @@ pub fn operations() -> Vec<Operation> {
         sandboxes::operations(),
         images::operations(),
         snapshots::operations(),
+        workspace::operations(),
         exec::operations(),
         sessions::operations(),
         attach::operations(),

@@ -93,6 +93,9 @@ impl Inspection {
         if !record.secrets.is_empty() {
             facts.push(("secrets", record.secrets.join(" ")));
         }
+        if let Some(workspace) = &record.workspace {
+            facts.push(("workspace", workspace.clone()));
+        }
         if let Some(pid) = record.pid {
             facts.push(("process", pid.to_string()));
         }

@@ -42,6 +42,7 @@ mod session;
 mod snapshot;
 mod start;
 mod stop;
+mod sync;
 mod table;
 mod values;
 mod version;
@@ -105,6 +106,7 @@ enum Verb {
     Audit(audit::Audit),
     Image(image::Image),
     Stop(stop::Stop),
+    Sync(sync::Sync),
     Rm(rm::Rm),
     Serve(serve::Serve),
     Mcp(mcp::Mcp),
@@ -183,6 +185,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Audit(verb) => verb.run(&context).await,
         Verb::Image(verb) => verb.run(&context).await,
         Verb::Stop(verb) => verb.run(&context).await,
+        Verb::Sync(verb) => verb.run(&context).await,
         Verb::Rm(verb) => verb.run(&context).await,
         Verb::Serve(verb) => verb.run(&context).await,
         Verb::Mcp(verb) => verb.run(&context).await,

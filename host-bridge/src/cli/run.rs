@@ -19,9 +19,10 @@ use crate::audit::{Entry, Outcome};
 use crate::control::{self, egress_settings};
 use crate::guest::Guest;
 use crate::image::document::Process;
-use crate::sandbox::{self, OneShot, Spec};
+use crate::sandbox::{self, Known, OneShot, Spec};
 use crate::secret::{self, Secrets};
 use crate::settings::{Overrides, Settings};
+use crate::workspace::{self, Workspaces};
 
 /// Run one command in a box of its own, which is gone afterwards
 #[derive(Debug, Args)]
@@ -31,6 +32,7 @@ use crate::settings::{Overrides, Settings};
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
   host-bridge run --secret npm-token -- npm ci
+  host-bridge run --workspace . -- sh -c 'cd /workspace && make'      changes come back
   host-bridge run --image team/app:2                   what the image says, in what it says
   host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
@@ -53,17 +55,22 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// A box with the secrets that there are and the bounds of what may be reached, if any of those is
-/// asked for: no daemon is needed, so the configuration is read here.
+/// A box with the secrets, the workspaces and the bounds of what may be reached that there are, if any
+/// of those is asked for: no daemon is needed, so the configuration is read here.
 async fn begin(context: &Context, spec: &Spec) -> Result<OneShot> {
-    let is_set = !spec.secrets.is_empty() || !spec.egress.is_empty();
+    let names_a_workspace = spec.workspace.as_deref().is_some_and(|name| !workspace::is_path(name));
+    let is_set = !spec.secrets.is_empty() || !spec.egress.is_empty() || names_a_workspace;
     let settings =
         if is_set { Settings::load(None, &Overrides::default())? } else { Settings::default() };
     if !spec.secrets.is_empty() {
         secret::guard_process();
     }
-    let (known, egress) = (Secrets::new(settings.secrets), egress_settings(&settings.egress));
-    Ok(sandbox::one_shot_with(&context.paths, spec, &known, &egress).await?)
+    let known = Known {
+        egress: egress_settings(&settings.egress),
+        secrets: Secrets::new(settings.secrets),
+        workspaces: Workspaces::new(settings.workspaces),
+    };
+    Ok(sandbox::one_shot_with(&context.paths, spec, &known).await?)
 }
 
 impl Run {
@@ -102,14 +109,19 @@ impl Run {
 
     async fn run_once(&self, context: &Context, spec: &Spec, entry: &mut Entry) -> Result<Exit> {
         super::image::pull::as_asked(&context.paths, spec).await?;
-        let one_shot = begin(context, spec).await?;
+        let mut one_shot = begin(context, spec).await?;
         entry.digest = one_shot.image_digest();
         for warning in one_shot.warnings() {
             output::note(&output::printable(&warning));
         }
         let result = self.run_in(one_shot.guest(), one_shot.process()).await;
+        let synced = one_shot.sync().await;
         one_shot.end().await;
-        result
+        let exit = result?;
+        for warning in synced?.warnings() {
+            output::note(&output::printable(&warning));
+        }
+        Ok(exit)
     }
 
     async fn run_in(&self, guest: &Guest, image: Option<&Process>) -> Result<Exit> {

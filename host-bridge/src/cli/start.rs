@@ -59,6 +59,11 @@ pub struct BoxArguments {
     /// Give it a secret of the configuration, as a variable; may be given several times
     #[arg(long = "secret", value_name = "NAME")]
     secrets: Vec<String>,
+
+    /// Give it a copy of a directory at /workspace, and bring changes back: a workspace of the
+    /// configuration, or a path
+    #[arg(long, value_name = "NAME|PATH")]
+    workspace: Option<PathBuf>,
 }
 
 impl BoxArguments {
@@ -82,6 +87,10 @@ impl BoxArguments {
         spec.cpu_millis = self.cpus;
         spec.egress.clone_from(&self.egress);
         spec.secrets.clone_from(&self.secrets);
+        spec.workspace = match &self.workspace {
+            Some(name) if is_workspace_name(name) => Some(name.display().to_string()),
+            path => path.as_deref().map(absolute).transpose()?,
+        };
         Ok(spec)
     }
 }
@@ -92,6 +101,14 @@ fn is_name(image: &Path, is_virtual: bool) -> bool {
     let is_plain = matches!(components.next(), Some(Component::Normal(_)));
     // A name of the kit is no path, whatever lies about here.
     is_plain && ((is_virtual && components.next().is_none()) || !image.exists())
+}
+
+/// Whether a workspace is meant by its name: a directory is said with a slash or a dot.
+fn is_workspace_name(name: &Path) -> bool {
+    let mut components = name.components();
+    matches!(components.next(), Some(Component::Normal(_)))
+        && components.next().is_none()
+        && !name.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// The daemon has another working directory than we have.
@@ -110,6 +127,7 @@ fn absolute(path: &Path) -> Result<String, CliError> {
   host-bridge start --memory 512 --cpus 0.5 --label team=a --label ci=
   host-bridge start --egress pypi.org --egress '*.pythonhosted.org'
   host-bridge start --secret npm-token                 a value that only the daemon knows
+  host-bridge start --workspace ./project              a copy at /workspace; changes come back
   host-bridge start --ttl 8h --idle 15m --keep 1d      gone by itself, and forgotten a day later
   host-bridge start --name vm --machine external --address vsock:3:1024
 

@@ -6,8 +6,9 @@ use nix::unistd::{Uid, User};
 use super::message::{Code, Refusal, Reply, Request};
 use crate::audit::{Audit, Door, Entry, OnFailure, Options, Outcome, Verdict, Who};
 use crate::egress::{self, EgressEvent, What};
-use crate::sandbox::{Event, EventSink, Record, Registry, SandboxRef, State, Why};
+use crate::sandbox::{Event, EventSink, Record, Registry, SandboxRef, State, Why, WorkspaceEvent};
 use crate::settings;
+use crate::workspace::Report;
 
 /// How the log is kept, as the operator has set it.
 pub fn options(set: &settings::Audit) -> Options {
@@ -56,6 +57,7 @@ fn of_event(event: &Event) -> Option<Entry> {
         }
         Event::Pool(event) => Entry::of_bridge("pool").fact("what", event.to_string()),
         Event::Egress { event, .. } => of_egress(event),
+        Event::Workspace { event, .. } => of_workspace(event),
         Event::State { .. } | Event::Trouble { .. } => return None,
     };
     Some(about(entry, event.which()))
@@ -100,6 +102,22 @@ fn of_egress(event: &EgressEvent) -> Entry {
     }
 }
 
+/// What has come back of a workspace: how much, and the first of what did not.
+fn of_workspace(event: &WorkspaceEvent) -> Entry {
+    let Report { written, deleted, conflicts, refused, untold } = &event.report;
+    let entry = Entry::of_bridge("workspace.sync")
+        .fact("workspace", event.name.as_str())
+        .fact("written", written.len())
+        .fact("deleted", deleted.len())
+        .fact("conflicts", conflicts.len())
+        .fact("refused", refused.len())
+        .fact("untold", *untold);
+    match event.report.warnings().next() {
+        Some(first) => entry.fact("first", first),
+        None => entry,
+    }
+}
+
 fn about(mut entry: Entry, which: Option<&SandboxRef>) -> Entry {
     entry.namespace = which.map(|which| which.namespace.to_string());
     entry.sandbox = which.map(|which| which.name.to_string());
@@ -131,6 +149,7 @@ pub(super) fn of_request(
         Request::Pause { sandbox } => ("pause_sandbox", Some(sandbox.clone())),
         Request::Resume { sandbox } => ("resume_sandbox", Some(sandbox.clone())),
         Request::Snapshot { sandbox, .. } => ("take_snapshot", Some(sandbox.clone())),
+        Request::Sync { sandbox } => ("sync_workspace", Some(sandbox.clone())),
         Request::RemoveSnapshot { .. } => ("remove_snapshot", None),
         Request::RemoveArtifact { .. } => ("remove_artifact", None),
         Request::Mcp(_) => ("mcp_session", None),
@@ -151,6 +170,9 @@ pub(super) fn of_request(
             entry.image.clone_from(&spec.image);
             entry.secrets.clone_from(&spec.secrets);
             entry.labels.clone_from(&spec.labels);
+            if let Some(workspace) = &spec.workspace {
+                entry = entry.fact("workspace", workspace.as_str());
+            }
         }
         Request::Dial { purpose: Some(purpose), .. } => {
             entry = entry.fact("for", purpose.verb.as_str());
@@ -198,6 +220,7 @@ pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64
                 Code::StartFailed
                 | Code::SecretFailed
                 | Code::PullFailed
+                | Code::WorkspaceFailed
                 | Code::Io
                 | Code::Stuck => Outcome::Failed,
                 _ => Outcome::Refused,

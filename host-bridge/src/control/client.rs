@@ -20,6 +20,8 @@ use crate::limits::{
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Snapshot, Spec};
 use crate::store::artifacts::ArtifactRow;
+use crate::workspace::Report;
+use crate::workspace::limits::{LAST_SYNC_DEADLINE, SYNC_DEADLINE};
 
 /// A connection to the bridge that serves.
 #[derive(Debug)]
@@ -142,6 +144,14 @@ impl Client {
         self.ask_sandbox(&Request::Resume { sandbox: which.clone() }).await
     }
 
+    /// Brings back what a sandbox has changed in its workspace.
+    pub async fn sync(&mut self, which: &SandboxRef) -> Result<Report, ClientError> {
+        match self.ask(&Request::Sync { sandbox: which.clone() }).await? {
+            Reply::Synced(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Writes a running sandbox down under a name of its namespace.
     pub async fn snapshot(
         &mut self,
@@ -220,9 +230,11 @@ impl Client {
     async fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
         let grace = match request {
             Request::Stop { grace_ms, .. } => {
-                grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
+                // Its workspace may come back before.
+                LAST_SYNC_DEADLINE + grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis)
             }
             Request::Snapshot { .. } => SNAPSHOT_WRITE_DEADLINE,
+            Request::Sync { .. } => SYNC_DEADLINE,
             Request::Start(spec) if spec.snapshot.is_some() => VIRTUAL_RESTORE_DEADLINE,
             _ => Duration::ZERO,
         };

@@ -8,6 +8,7 @@ use crate::sandbox::caps::Scope;
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
 use crate::store::artifacts::ArtifactRow;
+use crate::workspace::Report;
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,10 @@ pub enum Request {
         name: Name,
     },
     Snapshots {},
+    /// Brings back what a sandbox has changed in its workspace.
+    Sync {
+        sandbox: SandboxRef,
+    },
     RemoveSnapshot {
         snapshot: SandboxRef,
     },
@@ -129,6 +134,7 @@ pub enum Reply {
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
     Artifact(Box<ArtifactRow>),
+    Synced(Box<Report>),
     Mcp {},
 }
 
@@ -145,6 +151,7 @@ impl Reply {
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
             Self::Artifact(_) => "artifact",
+            Self::Synced(_) => "synced",
             Self::Mcp {} => "mcp",
         }
     }
@@ -235,4 +242,8 @@ pub enum Code {
     SecretFailed,
     /// No registry gave the image.
     PullFailed,
+    /// There is no such workspace for that namespace.
+    UnknownWorkspace,
+    /// A workspace cannot be used, or its changes do not come back.
+    WorkspaceFailed,
 }

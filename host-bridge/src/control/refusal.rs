@@ -6,6 +6,7 @@ use crate::image::ImageError;
 use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
 use crate::secret::SecretError;
+use crate::workspace::WorkspaceError;
 
 impl Refusal {
     pub(super) fn new(code: Code, message: impl Into<String>, hint: Option<&str>) -> Self {
@@ -77,7 +78,12 @@ impl From<SandboxError> for Refusal {
             SandboxError::Secret(SecretError::OutOfReach { host, .. }) => {
                 (Code::Invalid, Some(format!("add `--egress {host}`")))
             }
-            SandboxError::SnapshotFixes { .. }
+            SandboxError::Workspace(WorkspaceError::Unknown { .. }) => {
+                let hint = "`host-bridge serve --print-config` shows [workspaces] as it is read";
+                (Code::UnknownWorkspace, Some(hint.to_owned()))
+            }
+            SandboxError::Workspace(WorkspaceError::None)
+            | SandboxError::SnapshotFixes { .. }
             | SandboxError::Unbounded { .. }
             | SandboxError::Environment { .. }
             | SandboxError::Hostname { .. }
@@ -87,6 +93,7 @@ impl From<SandboxError> for Refusal {
             | SandboxError::OutOfRange { .. }
             | SandboxError::Secret(_)
             | SandboxError::Label(_) => (Code::Invalid, None),
+            SandboxError::Workspace(_) => (Code::WorkspaceFailed, None),
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
             SandboxError::CapExceeded { .. } => {
                 let hint = "stop or remove a box, or ask for less";

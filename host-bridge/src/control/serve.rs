@@ -33,6 +33,7 @@ use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
 use crate::secret::{self, Secrets};
 use crate::settings::{self, BoxesAtEnd, Settings};
 use crate::store::{Store, StoreError};
+use crate::workspace::Workspaces;
 
 /// How a bridge shall serve.
 pub struct ServeOptions {
@@ -107,7 +108,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
     let caps = caps(&settings.caps);
-    let means = Means { pool, egress, secrets, images, image_policy, puller, caps };
+    let workspaces = Workspaces::new(settings.workspaces.clone());
+    let means = Means { pool, egress, secrets, workspaces, images, image_policy, puller, caps };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,

@@ -213,6 +213,9 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
             Ok(Reply::Snapshot(Box::new(registry.snapshot(&which, name).await?)))
         }
         Request::Snapshots {} => Ok(Reply::Snapshots(registry.snapshots(None))),
+        Request::Sync { sandbox: which } => {
+            Ok(Reply::Synced(Box::new(registry.sync(&which).await?)))
+        }
         Request::RemoveSnapshot { snapshot } => {
             Ok(Reply::Snapshot(Box::new(registry.remove_snapshot(&snapshot).await?)))
         }

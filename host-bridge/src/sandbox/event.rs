@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::pool::PoolEvent;
 use super::{SandboxRef, State};
 use crate::egress::EgressEvent;
+use crate::workspace::Report;
 
 /// Takes events as they happen. It must not block: the task that owns the sandbox calls it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -27,10 +28,31 @@ pub enum Event {
     Trouble { which: Option<SandboxRef>, what: String },
     /// Something was decided about what a sandbox may reach.
     Egress { which: SandboxRef, event: EgressEvent },
+    /// Something of a workspace has come back, or could not.
+    Workspace { which: SandboxRef, event: WorkspaceEvent },
     /// Something happened to a machine that nobody has.
     Pool(PoolEvent),
     /// The bridge ends; so many sandboxes run on.
     Ending { running: usize },
+}
+
+/// What an exchange with a workspace has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceEvent {
+    pub name: String,
+    pub report: Report,
+}
+
+impl fmt::Display for WorkspaceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { written, deleted, conflicts, refused, untold } = &self.report;
+        write!(f, "{:?}: {} written, {} deleted, ", self.name, written.len(), deleted.len())?;
+        write!(f, "{} in conflict, {} refused", conflicts.len(), refused.len())?;
+        if *untold > 0 {
+            write!(f, ", {untold} more")?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Event {
@@ -44,6 +66,7 @@ impl fmt::Display for Event {
             Self::Trouble { which: Some(which), what } => write!(f, "{which}: {what}"),
             Self::Trouble { which: None, what } => f.write_str(what),
             Self::Egress { which, event } => write!(f, "{which}: egress: {event}"),
+            Self::Workspace { which, event } => write!(f, "{which}: workspace {event}"),
             Self::Pool(event) => event.fmt(f),
             Self::Ending { running } => write!(f, "ending; {running} sandboxes run on"),
         }
@@ -66,7 +89,8 @@ impl Event {
             Self::State { which, .. }
             | Self::Adopted { which }
             | Self::Removed { which }
-            | Self::Egress { which, .. } => Some(which),
+            | Self::Egress { which, .. }
+            | Self::Workspace { which, .. } => Some(which),
             Self::Trouble { which, .. } => which.as_ref(),
             Self::Listening { .. } | Self::Cleaned { .. } | Self::Pool(_) | Self::Ending { .. } => {
                 None

@@ -16,6 +16,8 @@ use crate::image::store::describe_lost;
 use crate::limits::KILL_DEADLINE;
 use crate::machine::{BoxId, Machine, MachineExit, Machines, Running};
 use crate::secret::Secrets;
+use crate::workspace::limits::LAST_SYNC_DEADLINE;
+use crate::workspace::{Ends, Mirror, Report, WorkspaceError, Workspaces};
 
 /// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
 /// also waits until it is gone.
@@ -23,6 +25,9 @@ pub struct OneShot {
     guest: Guest,
     /// The way out, for as long as the sandbox lives.
     _egress: Option<Serving>,
+    mirror: Option<Mirror>,
+    /// What of its workspace was not carried.
+    left_out: Report,
     // The machine goes before what it has as its root.
     alive: KillOnDrop,
     image: Option<Held>,
@@ -31,19 +36,35 @@ pub struct OneShot {
 /// Starts a sandbox for one command. `paths` are hidden from it, and their store of images is
 /// where one comes from that is asked for by its name.
 pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
-    one_shot_with(paths, spec, &Secrets::default(), &Settings::default()).await
+    one_shot_with(paths, spec, &Known::default()).await
 }
 
-/// The same with the secrets that it may ask for, and the bounds of what it may reach.
+/// What a sandbox for one command may ask for by name, and what bounds it.
+#[derive(Debug, Default)]
+pub struct Known {
+    pub secrets: Secrets,
+    pub workspaces: Workspaces,
+    pub egress: Settings,
+}
+
+/// The same with what it may ask for.
 pub async fn one_shot_with(
     paths: &Paths,
     spec: &Spec,
-    known: &Secrets,
-    egress: &Settings,
+    known: &Known,
 ) -> Result<OneShot, SandboxError> {
+    let Known { secrets: known, workspaces, egress } = known;
     spec.check()?;
     let rules = spec.rules()?;
     secrets::variables(known, spec, &rules)?;
+    let workspace = match &spec.workspace {
+        Some(name) => {
+            let workspace = workspaces.find(spec.namespace.as_str(), name)?;
+            Mirror::check(name, &workspace)?;
+            Some(workspace)
+        }
+        None => None,
+    };
     let machines = Machines::default();
     let id = BoxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
@@ -65,7 +86,17 @@ pub async fn one_shot_with(
         exited.await;
         orphan.forsake();
     });
+    let owner = id.to_string();
     let alive = KillOnDrop { running, machine, id, ended: false };
+    let (mirror, left_out) = match workspace {
+        Some(workspace) => {
+            let guest = guest.clone();
+            let ends = Ends { guest, workspace, owner, ended: Arc::default() };
+            let (mirror, report) = Mirror::open(ends, None).await?;
+            (Some(mirror), report)
+        }
+        None => (None, Report::default()),
+    };
     let egress = if rules.is_empty() {
         None
     } else {
@@ -74,7 +105,7 @@ pub async fn one_shot_with(
         let allowed = Allowed { rules, secrets: injections };
         Some(Serving::open(guest.clone(), allowed, egress, None, sink).await?)
     };
-    Ok(OneShot { guest, _egress: egress, alive, image })
+    Ok(OneShot { guest, _egress: egress, mirror, left_out, alive, image })
 }
 
 impl OneShot {
@@ -95,7 +126,16 @@ impl OneShot {
     /// What was asked for and does not hold on this host.
     pub fn warnings(&self) -> Vec<String> {
         let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));
-        self.alive.running.warnings().into_iter().chain(lost).collect()
+        let warnings = self.alive.running.warnings().into_iter().chain(lost);
+        warnings.chain(self.left_out.warnings()).collect()
+    }
+
+    /// Brings back what it has changed in its workspace; nothing where it has none.
+    pub async fn sync(&mut self) -> Result<Report, WorkspaceError> {
+        let Some(mirror) = &mut self.mirror else { return Ok(Report::default()) };
+        let seconds = LAST_SYNC_DEADLINE.as_secs();
+        let synced = tokio::time::timeout(LAST_SYNC_DEADLINE, mirror.sync()).await;
+        synced.unwrap_or(Err(WorkspaceError::Overran { seconds }))
     }
 
     /// Resolves when the sandbox is gone, for whatever reason.

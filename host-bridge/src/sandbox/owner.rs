@@ -8,6 +8,7 @@
 mod begin;
 mod expire;
 mod suspend;
+mod workspace;
 
 use std::future::{Future, pending};
 use std::io;
@@ -39,8 +40,12 @@ use crate::link::LinkError;
 use crate::machine::{BoxFuture, Directories, Machine, MachineExit, Running};
 use crate::secret::Secrets;
 
+use crate::workspace::limits::LAST_SYNC_DEADLINE;
+use crate::workspace::{Mirror, Said, Workspaces};
+
 use suspend::Errand;
 pub(super) use suspend::SnapshotReply;
+use workspace::SyncReply;
 
 /// The answer to an order.
 pub(super) type Reply = oneshot::Sender<Result<Record, SandboxError>>;
@@ -79,6 +84,10 @@ pub(super) enum Order {
     Spent {
         kind: ExpiryKind,
     },
+    /// Bring back what has changed in the workspace; see [`super::Registry::sync`].
+    Sync {
+        reply: SyncReply,
+    },
     /// Let go of the machine, for the next bridge to find.
     Leave {
         reply: Reply,
@@ -104,6 +113,9 @@ impl Order {
             | Self::Leave { reply } => {
                 let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
             }
+            Self::Sync { reply } => {
+                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
+            }
             // Nothing runs yet; it is said again as long as it holds.
             Self::Spent { .. } => {}
         }
@@ -126,6 +138,7 @@ pub(super) struct Place {
     pub secrets: Secrets,
     pub meter: Meter,
     pub presence: Arc<Presence>,
+    pub workspaces: Workspaces,
     /// Dropped with the owner: then the name is free.
     pub _occupied: Occupied,
 }
@@ -147,6 +160,8 @@ enum Happening {
     Looked(Option<Vec<ContextInfo>>),
     /// What takes its time is done.
     Returned(Errand),
+    /// Something of the workspace has come back.
+    Said(Said),
 }
 
 /// What the loop does after a happening.
@@ -193,6 +208,8 @@ struct Life {
     recorder: Option<JoinHandle<()>>,
     /// The way out, for as long as this is kept; none where nothing may be reached.
     egress: Option<Serving>,
+    /// What brings changes in the workspace back; none without a workspace.
+    mirror: Option<Mirror>,
     /// The question to the agent whether something is at work.
     look: Option<BoxFuture<'static, Option<Vec<ContextInfo>>>>,
     /// A pause, a resumption or a snapshot under way.
@@ -254,6 +271,10 @@ impl Owner {
                     self.judge(contexts).await;
                     Next::GoOn
                 }
+                Happening::Said(said) => {
+                    self.hear(said).await;
+                    Next::GoOn
+                }
                 Happening::Returned(errand) => {
                     self.return_from(errand).await;
                     Next::GoOn
@@ -269,12 +290,13 @@ impl Owner {
 
     async fn next(&mut self) -> Happening {
         let (overdue, due) = (self.overdue, self.expiry.next());
-        let (exited, lost, look, errand) = match &mut self.life {
+        let (exited, lost, look, errand, mirror) = match &mut self.life {
             Some(life) => {
                 let (look, errand) = (life.look.as_mut(), life.errand.as_mut());
-                (Some(&mut life.exited), life.lost.as_mut(), look, errand)
+                let mirror = life.mirror.as_mut();
+                (Some(&mut life.exited), life.lost.as_mut(), look, errand, mirror)
             }
-            None => (None, None, None, None),
+            None => (None, None, None, None, None),
         };
         tokio::select! {
             // A machine that is gone makes everything else moot.
@@ -285,6 +307,7 @@ impl Owner {
             () = reached(overdue) => Happening::Overdue,
             contexts = settled(look) => Happening::Looked(contexts),
             errand = settled(errand) => Happening::Returned(errand),
+            said = heard(mirror) => Happening::Said(said),
             () = reached(due.map(|(at, _)| at)) => {
                 due.map_or(Happening::Forsaken, |(_, due)| Happening::Due(due))
             }
@@ -326,6 +349,7 @@ impl Owner {
             Order::Resume { reply } => self.resume_paused(reply),
             Order::Snapshot { draft, reply } => self.write_down(*draft, reply),
             Order::Spent { kind } => self.end_spent(kind).await,
+            Order::Sync { reply } => self.sync(reply),
             Order::Leave { reply } => {
                 self.let_go().await;
                 let _ = reply.send(Ok(self.kept.record.clone()));
@@ -343,13 +367,32 @@ impl Owner {
         life.errand = None;
         self.why = Some(why);
         let goes_on_within = if is_halted { SET_RIGHT_MAX } else { Duration::ZERO };
-        let stops_within = goes_on_within + grace + STOP_MARGIN_HOST;
+        let last = life.mirror.as_ref().map(Mirror::ask);
+        let syncs_within = if last.is_some() { LAST_SYNC_DEADLINE } else { Duration::ZERO };
+        let stops_within = goes_on_within + syncs_within + grace + STOP_MARGIN_HOST;
         self.overdue = Some(Instant::now() + stops_within + KILL_DEADLINE);
         self.expiry.ends();
         self.place.presence.close();
         self.enter(State::Stopping).await;
+        let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
         // That it is done shows in the machine's exit.
-        tokio::spawn(async move { running.stop(grace).await });
+        tokio::spawn(async move {
+            if let Some(last) = last {
+                if is_halted && let Some(suspend) = running.suspend() {
+                    // What stands still gives nothing.
+                    let _ = tokio::time::timeout(SET_RIGHT_MAX, suspend.set_right()).await;
+                }
+                if tokio::time::timeout(LAST_SYNC_DEADLINE, last).await.is_err() {
+                    let seconds = LAST_SYNC_DEADLINE.as_secs();
+                    let what = format!(
+                        "it was stopped before all of its workspace had come back, which took \
+                         longer than {seconds} s"
+                    );
+                    events(&Event::Trouble { which: Some(which), what });
+                }
+            }
+            running.stop(grace).await;
+        });
     }
 
     async fn begin_kill(&mut self) {
@@ -396,7 +439,12 @@ impl Owner {
 
     /// Marks the end of the machine, and removes what it left except record, logs and disk.
     async fn bury(&mut self, why: Why) {
-        if let Some(life) = self.life.take() {
+        if let Some(mut life) = self.life.take() {
+            // What was said in the last moment.
+            let said = life.mirror.take().map(Mirror::rest).unwrap_or_default();
+            for said in said {
+                self.hear(said).await;
+            }
             if let Some(guest) = life.running.guest() {
                 guest.forsake();
             }
@@ -431,6 +479,7 @@ impl Owner {
     async fn let_go(&mut self) {
         let Some(life) = self.life.take() else { return };
         drop(life.egress);
+        drop(life.mirror);
         self.place.presence.leave();
         if let Some(recorder) = life.recorder {
             recorder.abort();
@@ -532,6 +581,14 @@ impl Owner {
 async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match future {
         Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+/// The same for what is said of a workspace.
+async fn heard(mirror: Option<&mut Mirror>) -> Said {
+    match mirror {
+        Some(mirror) => mirror.said().await,
         None => pending().await,
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::record::now_ms;
@@ -16,7 +17,11 @@ use crate::limits::EXPIRY_DRIFT_SHOWN;
 
 /// What is shared between a sandbox's owner, its recorder and the registry.
 #[derive(Debug)]
-pub(super) struct Presence(Mutex<Seen>);
+pub(super) struct Presence {
+    seen: Mutex<Seen>,
+    /// Notified when something at work has ended.
+    ended: Arc<Notify>,
+}
 
 #[derive(Debug)]
 struct Seen {
@@ -42,6 +47,8 @@ impl Drop for Activity {
         if seen.activities == 0 {
             seen.touch();
         }
+        drop(seen);
+        self.0.ended.notify_one();
     }
 }
 
@@ -54,19 +61,25 @@ impl Seen {
 
 impl Presence {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Seen {
+        let seen = Mutex::new(Seen {
             guest: None,
             open: false,
             activities: 0,
             idle_since: Instant::now(),
             idle_since_ms: now_ms(),
             expires: None,
-        })))
+        });
+        Arc::new(Self { seen, ended: Arc::default() })
+    }
+
+    /// What is notified when something at work has ended.
+    pub(super) fn ended(&self) -> Arc<Notify> {
+        Arc::clone(&self.ended)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         // Nothing in it is ever half-changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The sandbox lives: idle time begins.
@@ -108,6 +121,7 @@ impl Presence {
     /// Something was at work a moment ago.
     pub(super) fn touch(&self) {
         self.seen().touch();
+        self.ended.notify_one();
     }
 
     /// How long nothing has been at work; `None` while something is.

@@ -40,6 +40,9 @@ pub struct Record {
     /// The secrets that it was given, by their names in the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// What it has at `/workspace`, by its name in the configuration or its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     pub created_at_ms: u64,
     /// The id of the key that has made it; absent where no key was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +110,7 @@ impl Record {
             scratch_bytes: spec.scratch_bytes(),
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             secrets: spec.secrets.clone(),
+            workspace: spec.workspace.clone(),
             created_at_ms,
             key: spec.key.clone(),
             state: State::Creating,

@@ -37,6 +37,7 @@ use crate::image::{Images, Policy, Puller};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
+use crate::workspace::{Mirror, Report, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ pub struct Means {
     pub egress: egress::Settings,
     /// What they may ask for by name.
     pub secrets: Secrets,
+    /// The directories that they may work on.
+    pub workspaces: Workspaces,
     /// The images of this host; opened when one is asked for, where they are not given.
     pub images: Option<Images>,
     /// Which of them sandboxes may have.
@@ -65,6 +68,7 @@ impl Default for Means {
         Self {
             pool: pool::Options::none(),
             secrets: Secrets::default(),
+            workspaces: Workspaces::default(),
             images: None,
             image_policy: Policy::default(),
             puller: None,
@@ -85,6 +89,7 @@ struct Inner {
     egress: Arc<egress::Settings>,
     snapshots: Snapshots,
     secrets: Secrets,
+    workspaces: Workspaces,
     images: Option<Images>,
     image_policy: Policy,
     puller: Option<Puller>,
@@ -196,7 +201,7 @@ impl Registry {
         let snapshots = Snapshots::open(paths.snapshots())?;
         let (meter, unread) = Meter::open(&paths.usage());
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, images, image_policy, puller, egress, caps, .. } = means;
+        let Means { secrets, workspaces, images, image_policy, puller, egress, caps, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -206,6 +211,7 @@ impl Registry {
             snapshots,
             egress: Arc::new(egress),
             secrets,
+            workspaces,
             images,
             image_policy,
             puller,
@@ -268,6 +274,10 @@ impl Registry {
         }
         self.bound(&mut spec)?;
         spec.check()?;
+        if let Some(name) = &spec.workspace {
+            let workspace = self.0.workspaces.find(spec.namespace.as_str(), name)?;
+            Mirror::check(name, &workspace)?;
+        }
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
@@ -365,6 +375,11 @@ impl Registry {
             self.room_to_go_on(&record)?;
         }
         self.order(which, |reply| Order::Resume { reply }).await
+    }
+
+    /// Brings back what a running sandbox has changed in its workspace, and says what came of it.
+    pub async fn sync(&self, which: &SandboxRef) -> Result<Report, SandboxError> {
+        self.order(which, |reply| Order::Sync { reply }).await
     }
 
     /// Writes a running sandbox down under a name of its namespace. It goes on.
@@ -480,6 +495,7 @@ impl Registry {
             secrets: self.0.secrets.clone(),
             meter: self.0.meter.clone(),
             presence,
+            workspaces: self.0.workspaces.clone(),
             _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
         };
         Ok(Owner::new(kept, place, show, ordered))

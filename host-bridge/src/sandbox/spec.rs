@@ -92,10 +92,12 @@ pub struct Spec {
     /// What it may reach, as rules of [`crate::egress::Rules`]. None means nothing at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<String>,
-    /// What no machine can do yet is refused with the reason, instead of being forgotten: a
-    /// directory of the host, mounts, ports published on the host.
+    /// What it has at `/workspace`: a workspace by its name in the bridge's configuration, or a
+    /// directory of the host by its absolute path. Those who let callers through decide who may say one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// What no machine can do yet is refused with the reason, instead of being forgotten: mounts,
+    /// ports published on the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
     /// Secrets by their names in the bridge's configuration. Their values go to the machine and are

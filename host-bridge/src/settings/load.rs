@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use super::registries::{self, REGISTRIES};
-use super::table::{CAPS, Choice, IMAGES, SECRETS, SECTIONS};
+use super::table::{CAPS, Choice, IMAGES, SECRETS, SECTIONS, WORKSPACES};
 use super::value::{Given, Wrong};
-use super::{Origin, Settings, file, secrets};
-use crate::secret;
+use super::{Origin, Settings, file, secrets, workspaces};
 use crate::similar::nearest;
+use crate::{secret, workspace};
 
 /// Names the file, when no flag does.
 const FILE_VARIABLE: &str = "BURROW_CONFIG";
@@ -132,6 +132,7 @@ impl Settings {
             (Some((IMAGES, image)), ..) => self.set_image(image, given),
             (Some((SECRETS, secret)), ..) => self.set_secret(secret, given),
             (Some((CAPS, table)), ..) => self.caps.set(table, given),
+            (Some((WORKSPACES, workspace)), ..) => self.set_workspace(workspace, given),
             (_, Some((host, key)), _) => self.set_registry(host, key, given),
             (_, None, Some((_, option))) => (option.set)(self, given),
             (_, None, None) => {
@@ -171,6 +172,17 @@ impl Settings {
             return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
         }
         self.secrets.insert(name.to_owned(), secrets::read(name, given)?);
+        Ok(())
+    }
+
+    fn set_workspace(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+        if !workspace::is_name(name) {
+            return Err(Wrong::WorkspaceName(name.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+        }
+        if self.workspaces.len() >= ENTRIES_MAX {
+            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.workspaces.insert(name.to_owned(), workspaces::read(given)?);
         Ok(())
     }
 

@@ -5,8 +5,11 @@ use std::fmt::Write as _;
 use super::load::variable_of;
 use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
-use super::table::{CAPS, CAPS_ABOUT, IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS};
-use super::{Origin, Settings, secrets};
+use super::table::{
+    CAPS, CAPS_ABOUT, IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS, WORKSPACES,
+    WORKSPACES_ABOUT,
+};
+use super::{Origin, Settings, secrets, workspaces};
 
 /// Characters of a line of comment.
 const COMMENT_CHARS_MAX: usize = 90;
@@ -61,6 +64,14 @@ impl Settings {
             push(text, format_args!("[{SECRETS}.{}]", quote(name)));
             for line in secrets::show(entry) {
                 write(text, &line, &self.origin(&format!("{SECRETS}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, WORKSPACES_ABOUT);
+        for (name, entry) in &self.workspaces {
+            push(text, format_args!("[{WORKSPACES}.{}]", quote(name)));
+            for line in workspaces::show(entry) {
+                write(text, &line, &self.origin(&format!("{WORKSPACES}.{name}")));
             }
         }
         push(text, format_args!(""));
@@ -122,6 +133,9 @@ pub fn reference() -> String {
     }
     push(&mut text, format_args!("\n## [{CAPS}]\n\n{CAPS_ABOUT} See [caps](caps.md)."));
     push(&mut text, format_args!("\n## [{SECRETS}]\n\n{SECRETS_ABOUT} See [secrets](secrets.md)."));
+    let about =
+        format_args!("\n## [{WORKSPACES}]\n\n{WORKSPACES_ABOUT} See [workspaces](workspace.md).");
+    push(&mut text, about);
     push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
     push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
     for Field { key, values, about, example } in &KEYS {

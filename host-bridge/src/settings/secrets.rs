@@ -47,7 +47,7 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
         }
     }
     let source = source.ok_or(Wrong::SecretSource)?;
-    let reach = reach.ok_or(Wrong::SecretNamespaces)?;
+    let reach = reach.ok_or(Wrong::Namespaces)?;
     Ok(Entry { source, variable, reach, hosts })
 }
 
@@ -59,10 +59,7 @@ pub fn show(entry: &Entry) -> Vec<String> {
         Source::Credential(name) => format!("credential = {}", quote(name)),
         Source::Command(words) => format!("command = {}", quote_all(words)),
     };
-    let reach = match &entry.reach {
-        Reach::All => quote(ALL),
-        Reach::These(names) => quote_all(names),
-    };
+    let reach = show_reach(&entry.reach);
     let variable = format!("as = {}", quote(&entry.variable));
     let mut lines = vec![source, variable, format!("namespaces = {reach}")];
     if !entry.hosts.is_empty() {
@@ -71,13 +68,21 @@ pub fn show(entry: &Entry) -> Vec<String> {
     lines
 }
 
+/// Who may use something, as it is written.
+pub(super) fn show_reach(reach: &Reach) -> String {
+    match reach {
+        Reach::All => quote(ALL),
+        Reach::These(names) => quote_all(names),
+    }
+}
+
 fn read_variable(value: &Given) -> Result<String, Wrong> {
     let text = value.text()?;
     let is_good = secret::is_variable(text);
     is_good.then(|| text.to_owned()).ok_or_else(|| Wrong::Variable(text.to_owned()))
 }
 
-fn read_path(value: &Given) -> Result<PathBuf, Wrong> {
+pub(super) fn read_path(value: &Given) -> Result<PathBuf, Wrong> {
     let path = PathBuf::from(value.text()?);
     if path.is_absolute() { Ok(path) } else { Err(Wrong::Path(path.display().to_string())) }
 }
@@ -111,7 +116,7 @@ fn read_hosts(value: &Given) -> Result<Vec<String>, Wrong> {
     hosts.into_iter().map(read).collect()
 }
 
-fn read_reach(value: &Given) -> Result<Reach, Wrong> {
+pub(super) fn read_reach(value: &Given) -> Result<Reach, Wrong> {
     let names = value.texts()?;
     if names == [ALL] {
         return Ok(Reach::All);

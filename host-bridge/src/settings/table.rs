@@ -61,8 +61,16 @@ pub const CAPS_ABOUT: &str = "How much the living sandboxes of one namespace or 
     `memory_mib`, `cpus`, `disk` (of their writable layers, logs and snapshots), `ttl` (of each \
     one), `run_time_per_day` and `output_per_day`. What exceeds one is refused with 429.";
 
+/// The section of workspaces, likewise.
+pub const WORKSPACES: &str = "workspaces";
+pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may work on, in the file \
+    alone: a table `[workspaces.NAME]` each, with `path = \"/srv/project\"` and `namespaces` (a list \
+    of those that may use it, or `\"*\"`), and, where wanted, `read_only = true`, \
+    `write = [\"outputs/\"]` for the paths whose changes come back (all of them otherwise), \
+    `file_bytes_max` (`\"256MiB\"`), `total_bytes_max` (`\"1GiB\"`) and `entries_max` (`50000`).";
+
 /// The sections that have names of the user's choice.
-pub const NAMED: [&str; 4] = [IMAGES, SECRETS, CAPS, REGISTRIES];
+pub const NAMED: [&str; 5] = [IMAGES, SECRETS, WORKSPACES, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";

@@ -436,3 +436,27 @@ fn secrets_say_where_they_are_and_who_may_use_them() {
         assert!(message.contains(expected), "{text}\n{message}");
     }
 }
+
+#[test]
+fn workspaces_say_which_directory_it_is_and_what_comes_back() {
+    let settings = parsed(
+        "[workspaces.project]\npath = \"/srv/project\"\nnamespaces = [\"team\"]\n\
+         write = [\"outputs/\", \"a/b\"]\nfile_bytes_max = \"1MiB\"\n\
+         [workspaces.all]\npath = \"/srv\"\nnamespaces = \"*\"\nread_only = true",
+    )
+    .unwrap();
+    let entry = &settings.workspaces["project"];
+    assert_eq!((entry.policy.write[0].as_str(), entry.policy.file_bytes_max), ("outputs", 1 << 20));
+    assert_eq!(parsed(&settings.to_toml()).unwrap().workspaces, settings.workspaces);
+    for (text, word) in [
+        ("[workspaces.a]\nnamespaces = \"*\"", "say with path"),
+        ("[workspaces.a]\npath = \"/a\"", "who may use it"),
+        ("[workspaces.a]\npath = \"a\"\nnamespaces = \"*\"", "path: \"a\" is not an absolute path"),
+        ("[workspaces.a]\npath = \"/a\"\nwrite = [\"../b\"]", "is not a path in a workspace"),
+        ("[workspaces.a]\nptah = \"/a\"", "did you mean \"path\"?"),
+        ("[workspaces.\"a/b\"]\npath = \"/a\"", "is not a name of a workspace"),
+    ] {
+        let said = parsed(text).unwrap_err().to_string();
+        assert!(said.contains(word), "{said}");
+    }
+}

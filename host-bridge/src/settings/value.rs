@@ -69,11 +69,19 @@ pub enum Wrong {
     #[error("say where the value is with one of env, file, credential and command")]
     SecretSource,
     #[error("say with namespaces who may use it, as in [\"team\"], or \"*\" for all")]
-    SecretNamespaces,
+    Namespaces,
     #[error("{0:?} is not the whole name of a host, such as api.example.org")]
     SecretHost(String),
     #[error("write 1 to {max} names of hosts, such as [\"api.example.org\"]")]
     SecretHosts { max: usize },
+    #[error("say with path which directory of the host it is")]
+    WorkspacePath,
+    #[error("{0:?} is not a path in a workspace, as in \"outputs/\"")]
+    Prefix(String),
+    #[error(
+        "{0:?} is not a name of a workspace: write a letter, then letters, digits, '_', '-' and '.'"
+    )]
+    WorkspaceName(String),
     #[error("{0:?} is not a name of a variable: write letters, digits and '_'")]
     Variable(String),
     #[error("{0:?} is not a name of a namespace")]

@@ -107,7 +107,7 @@ fn what_cannot_be_had_is_refused_with_what_to_do_instead() {
     let server = Server::dev();
     let client = Client::new(server.url());
     for (field, value, code, word) in [
-        ("workspace", json!("/srv/project"), "unsupported", "workspace"),
+        ("workspace", json!("project"), "unknown_workspace", "project"),
         ("secrets", json!(["GITHUB_TOKEN"]), "unknown_secret", "GITHUB_TOKEN"),
         ("machine", json!("external"), "unsupported", "machine"),
     ] {

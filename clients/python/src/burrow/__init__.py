@@ -28,6 +28,7 @@ from .errors import (
     TooLarge,
     Unauthenticated,
     UnknownSecret,
+    UnknownWorkspace,
     Unsupported,
 )
 from .files import Files
@@ -98,5 +99,6 @@ __all__ = [
     "Transfer",
     "Unauthenticated",
     "UnknownSecret",
+    "UnknownWorkspace",
     "Unsupported",
 ]

@@ -139,6 +139,15 @@ class UnknownSecret(ApiError, LookupError):
         return secret if isinstance(secret, str) else None
 
 
+class UnknownWorkspace(ApiError, LookupError):
+    """There is no workspace of that name that the namespace may use."""
+
+    @property
+    def workspace(self) -> str | None:
+        workspace = self.details.get("workspace")
+        return workspace if isinstance(workspace, str) else None
+
+
 class SpawnFailed(ApiError):
     """The program could not be started: it is missing, or may not be executed."""
 
@@ -233,6 +242,8 @@ _BY_CODE: dict[str, type[BurrowError]] = {
     "unknown_secret": UnknownSecret,
     "secret_failed": StartFailed,
     "pull_failed": StartFailed,
+    "unknown_workspace": UnknownWorkspace,
+    "workspace_failed": StartFailed,
     "spawn_failed": SpawnFailed,
     "app_failed": ApiError,
     "app_not_ready": ApiError,

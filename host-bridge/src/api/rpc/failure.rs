@@ -120,7 +120,11 @@ impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let Problem { code, message, hint, details, retry_after, .. } = problem;
         let number = match code {
-            Code::Invalid | Code::Unsupported | Code::UnknownSecret => INVALID_PARAMS,
+            Code::Invalid
+            | Code::Unsupported
+            | Code::UnknownSecret
+            | Code::UnknownWorkspace
+            | Code::WorkspaceFailed => INVALID_PARAMS,
             Code::UnsupportedMediaType | Code::TooLarge => INVALID_REQUEST,
             Code::NotFound => NO_SANDBOX,
             Code::Unauthenticated | Code::Forbidden | Code::Misdirected => FORBIDDEN,

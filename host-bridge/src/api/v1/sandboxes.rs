@@ -10,6 +10,7 @@ use serde_json::json;
 use super::super::Api;
 use super::super::call::Call;
 use super::super::caller::Caller;
+use super::super::images::workspace_of;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
@@ -43,6 +44,8 @@ pub fn operations() -> Vec<Operation> {
                 Code::UnknownSecret,
                 Code::SecretFailed,
                 Code::PullFailed,
+                Code::UnknownWorkspace,
+                Code::WorkspaceFailed,
             ]),
         operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
             .about("Ordered by namespace and name, a page at a time."),
@@ -148,7 +151,8 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     spec.idle_ttl_ms = asked.idle_ttl_ms.or(defaults.idle_ttl_ms);
     spec.keep_stopped_ms = asked.keep_stopped_ms.or(defaults.keep_stopped_ms);
     spec.egress = asked.egress;
-    spec.workspace = asked.workspace;
+    let permitted = |name: String| workspace_of(caller, name);
+    spec.workspace = asked.workspace.map(permitted).transpose()?;
     spec.secrets = asked.secrets;
     Ok(spec)
 }

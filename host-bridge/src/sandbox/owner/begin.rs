@@ -15,6 +15,7 @@ use crate::sandbox::recorder::{Recorder, SharedLog};
 use crate::sandbox::secrets::again;
 use crate::sandbox::stored::{Held, Wanted};
 use crate::sandbox::{Event, SandboxError, State, Why};
+use crate::workspace::Mirror;
 
 impl Owner {
     /// Makes the sandbox, then owns it until it is removed.
@@ -77,7 +78,7 @@ impl Owner {
             return Err(SandboxError::Files { action: "write", path: state, source });
         }
         pool::record::forget(&state);
-        self.enliven(running, egress);
+        self.enliven(running, egress, None);
         self.show(self.kept.record.which(), State::Running);
         Ok(())
     }
@@ -118,7 +119,16 @@ impl Owner {
                 return Err(error);
             }
         };
-        self.enliven(running, egress);
+        let mirror = match self.open_workspace(&running).await {
+            Ok(mirror) => mirror,
+            Err(error) => {
+                drop(egress);
+                running.kill();
+                running.exited().await;
+                return Err(error);
+            }
+        };
+        self.enliven(running, egress, mirror);
         self.enter(State::Running).await;
         Ok(())
     }
@@ -188,11 +198,15 @@ impl Owner {
                         self.was_away = !matches!(before, State::Paused { .. });
                         self.trace(&running);
                         let egress = self.reopen_egress(&running);
-                        self.enliven(running, egress);
+                        let mirror = self.reopen_workspace(&running).await;
+                        self.enliven(running, egress, mirror);
                         (self.place.events)(&Event::Adopted { which });
                         self.resume(&before).await;
                     }
-                    Adoption::Dead => self.bury(Why::BridgeAway).await,
+                    Adoption::Dead => {
+                        self.sweep_workspace().await;
+                        self.bury(Why::BridgeAway).await;
+                    }
                 }
             }
         }
@@ -279,7 +293,12 @@ impl Owner {
     }
 
     /// Begins to watch and to record a machine that lives.
-    pub(super) fn enliven(&mut self, running: Arc<dyn Running>, egress: Option<Serving>) {
+    pub(super) fn enliven(
+        &mut self,
+        running: Arc<dyn Running>,
+        egress: Option<Serving>,
+        mirror: Option<Mirror>,
+    ) {
         let guest = running.guest();
         self.place.presence.open(guest.clone());
         self.expire_as_recorded();
@@ -290,8 +309,16 @@ impl Owner {
         });
         let exited = running.exited();
         let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
-        self.life =
-            Some(Life { running, exited, lost, recorder, egress, look: None, errand: None });
+        self.life = Some(Life {
+            running,
+            exited,
+            lost,
+            recorder,
+            egress,
+            mirror,
+            look: None,
+            errand: None,
+        });
     }
 
     fn open_log(&mut self) {

@@ -139,7 +139,8 @@ impl Owner {
         if let Some(running) = unknown {
             // The bridge that paused it is no more: its agent is met only now.
             let egress = self.reopen_egress(&running);
-            self.enliven(running, egress);
+            let mirror = self.reopen_workspace(&running).await;
+            self.enliven(running, egress, mirror);
         } else {
             self.place.presence.touch();
             self.expire_as_recorded();

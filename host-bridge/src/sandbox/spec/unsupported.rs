@@ -12,15 +12,15 @@ struct Missing {
     hint: &'static str,
 }
 
-const WORKSPACE: Missing = Missing {
+const WORKSPACE_ELSEWHERE: Missing = Missing {
     what: "workspace",
-    why: "no machine of this bridge mounts a directory of the host yet",
-    hint: "copy the files in and out: `host-bridge cp`, or the files of the API",
+    why: "what an external machine has at /workspace is up to whoever runs it",
+    hint: "leave it out, and copy the files in and out",
 };
 const VOLUMES: Missing = Missing {
     what: "volumes",
-    why: "no machine of this bridge mounts directories of the host yet",
-    hint: "copy the files in and out: `host-bridge cp`, or the files of the API",
+    why: "no machine of this bridge mounts directories of the host",
+    hint: "one directory comes in and back as its workspace; others are copied: `host-bridge cp`",
 };
 const SECRETS_ELSEWHERE: Missing = Missing {
     what: "secrets",
@@ -58,7 +58,7 @@ const SCRATCH_ELSEWHERE: Missing = Missing {
 pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     let elsewhere = spec.machine == MachineKind::External;
     let asked_for = [
-        (spec.workspace.is_some(), WORKSPACE),
+        (elsewhere && spec.workspace.is_some(), WORKSPACE_ELSEWHERE),
         (!spec.volumes.is_empty(), VOLUMES),
         (!spec.ports.is_empty(), PORTS),
         (elsewhere && !spec.egress.is_empty(), EGRESS_ELSEWHERE),
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused_by_name_and_never_forgotten() {
         for (json, field) in [
-            (r#""workspace":"/src""#, "workspace"),
+            (r#""machine":"external","workspace":"/src""#, "workspace"),
             (r#""volumes":["/a:/b"]"#, "volumes"),
             (r#""machine":"external","secrets":["TOKEN"]"#, "secrets"),
             (r#""ports":["80:80"]"#, "ports"),

@@ -84,7 +84,8 @@ pub struct CreateSandbox {
     /// the internet. What the machine kind cannot enforce is refused.
     #[serde(default)]
     pub egress: Vec<String>,
-    /// A directory to mount at `/workspace`. Refused where that cannot be done.
+    /// What it has at `/workspace`, as a copy whose changes come back: a workspace of the server's
+    /// configuration by name, or, with the scope `admin`, a directory of the host.
     #[serde(default)]
     pub workspace: Option<String>,
     /// Names of secrets of the server's configuration, whose values become variables of the
@@ -193,6 +194,10 @@ pub struct Sandbox {
     /// The secrets that it was given, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// What it has at `/workspace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub workspace: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workdir: Option<String>,
@@ -385,6 +390,7 @@ impl From<Record> for Sandbox {
             cpus: record.cpu_millis.map(|millis| f64::from(millis) / 1000.0),
             env_names: record.env_names,
             secrets: record.secrets,
+            workspace: record.workspace,
             workdir: record.workdir,
             user: record.user,
             scratch_bytes: record.scratch_bytes,

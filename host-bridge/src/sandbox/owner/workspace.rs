@@ -1,0 +1,117 @@
+//! What an owner does about its sandbox's workspace: it has it filled before anything runs, has the
+//! changes back before a stop, and puts down what was said of them.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Owner;
+use crate::machine::Running;
+use crate::sandbox::{Event, SandboxError, State, WorkspaceEvent};
+use crate::workspace::limits::WARNINGS_MAX;
+use crate::workspace::{Ends, Mirror, Report, Said, WorkspaceError};
+
+/// The answer to whoever asked for an exchange.
+pub(in crate::sandbox) type SyncReply = oneshot::Sender<Result<Report, SandboxError>>;
+
+impl Owner {
+    /// Gives a new machine its workspace.
+    pub(super) async fn open_workspace(
+        &mut self,
+        running: &Arc<dyn Running>,
+    ) -> Result<Option<Mirror>, SandboxError> {
+        let Some(ends) = self.ends(running)? else { return Ok(None) };
+        let kept = self.place.directories.state.clone();
+        let (mirror, report) = Mirror::open(ends, Some(&kept)).await?;
+        self.warn(&report);
+        Ok(Some(mirror))
+    }
+
+    /// The same for a machine that an earlier bridge had. It lives without, if that cannot be: then nothing
+    /// comes back.
+    pub(super) async fn reopen_workspace(&mut self, running: &Arc<dyn Running>) -> Option<Mirror> {
+        let kept = self.place.directories.state.clone();
+        let adopted = match self.ends(running) {
+            Ok(None) => return None,
+            Ok(Some(ends)) => Mirror::adopt(ends, &kept).await.map_err(SandboxError::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &adopted {
+            self.trouble(format!("the changes in its workspace do not come back: {error}"));
+        }
+        adopted.ok()
+    }
+
+    fn ends(&self, running: &Arc<dyn Running>) -> Result<Option<Ends>, SandboxError> {
+        let record = &self.kept.record;
+        let Some(name) = &record.workspace else { return Ok(None) };
+        let workspace = self.place.workspaces.find(record.namespace.as_str(), name)?;
+        let (owner, ended) = (record.id.to_string(), self.place.presence.ended());
+        let ends = |guest| Ends { guest, workspace, owner, ended };
+        Ok(running.guest().map(ends))
+    }
+
+    /// Removes what a bridge that was killed has left in the workspace of a machine that is gone.
+    pub(super) async fn sweep_workspace(&mut self) {
+        let record = &self.kept.record;
+        let Some(name) = &record.workspace else { return };
+        if let Ok(found) = self.place.workspaces.find(record.namespace.as_str(), name) {
+            let owner = record.id.to_string();
+            let sweeping = move || crate::workspace::sweep(&found.path, &owner);
+            let _ = tokio::task::spawn_blocking(sweeping).await;
+        }
+    }
+
+    pub(super) fn sync(&self, reply: SyncReply) {
+        let record = &self.kept.record;
+        let which = record.which();
+        let mirror = self.life.as_ref().map(|life| life.mirror.as_ref());
+        let asked = match (mirror, &record.state) {
+            (Some(_), State::Paused { .. }) => Err(SandboxError::Paused { which }),
+            (Some(Some(mirror)), State::Running) => Ok(mirror.ask()),
+            (Some(None), State::Running) => Err(WorkspaceError::None.into()),
+            (_, state) => Err(SandboxError::NotRunning { which, state: state.clone() }),
+        };
+        match asked {
+            Err(error) => drop(reply.send(Err(error))),
+            Ok(answer) => drop(tokio::spawn(async move {
+                let answer = answer.await.unwrap_or(Err(WorkspaceError::Ended));
+                let _ = reply.send(answer.map_err(SandboxError::from));
+            })),
+        }
+    }
+
+    /// Puts down what has come of an exchange.
+    pub(super) async fn hear(&mut self, said: Said) {
+        let (which, name) = (self.kept.record.which(), self.kept.record.workspace.clone());
+        if self.warn(&said.report) {
+            self.save().await;
+            self.shown.send_replace(self.kept.record.clone());
+        }
+        if !said.report.is_empty() {
+            let report = said.report.clone();
+            let event = WorkspaceEvent { name: name.unwrap_or_default(), report };
+            (self.place.events)(&Event::Workspace { which, event });
+        }
+        if let Some(error) = &said.failed {
+            self.trouble(format!("the changes in its workspace did not come back: {error}"));
+        }
+        said.answer();
+    }
+
+    /// Adds to the record's warnings what it has not said yet, as far as there is room.
+    fn warn(&mut self, report: &Report) -> bool {
+        let warnings = &mut self.kept.record.warnings;
+        let before = warnings.len();
+        for warning in report.warnings() {
+            let told = warnings.iter().filter(|told| told.starts_with("workspace: ")).count();
+            if told >= WARNINGS_MAX {
+                break;
+            }
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        warnings.len() > before
+    }
+}

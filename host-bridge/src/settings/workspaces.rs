@@ -1,0 +1,68 @@
+//! `[workspaces.NAME]`: a directory that sandboxes may work on, and what of it comes back. Pure.
+
+use super::secrets::{read_path, read_reach, show_reach};
+use super::shown::{quote, quote_all};
+use super::value::{Given, Wrong, show_size};
+use crate::similar::nearest;
+use crate::workspace::limits::{BYTES_MAX, ENTRIES_MAX, WRITE_PREFIXES_MAX};
+use crate::workspace::{Entry, Policy, parse_prefix};
+
+/// All keys of such a table.
+const KEYS: [&str; 7] = [
+    "path",
+    "namespaces",
+    "read_only",
+    "write",
+    "file_bytes_max",
+    "total_bytes_max",
+    "entries_max",
+];
+
+/// Reads the table of one workspace.
+pub fn read(given: &Given) -> Result<Entry, Wrong> {
+    let (mut path, mut reach, mut policy) = (None, None, Policy::default());
+    for (key, value) in given.table()? {
+        let read = match key.as_str() {
+            "path" => read_path(value).map(|read| path = Some(read)),
+            "namespaces" => read_reach(value).map(|read| reach = Some(read)),
+            "read_only" => value.truth().map(|read| policy.read_only = read),
+            "write" => read_prefixes(value).map(|read| policy.write = read),
+            "file_bytes_max" => value.bytes(1, BYTES_MAX).map(|read| policy.file_bytes_max = read),
+            "total_bytes_max" => {
+                value.bytes(1, BYTES_MAX).map(|read| policy.total_bytes_max = read)
+            }
+            "entries_max" => value.whole(1, ENTRIES_MAX).map(|read| policy.entries_max = read),
+            _ => {
+                let meant = nearest(key, KEYS);
+                return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
+            }
+        };
+        read.map_err(|wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) })?;
+    }
+    let path = path.ok_or(Wrong::WorkspacePath)?;
+    let reach = reach.ok_or(Wrong::Namespaces)?;
+    Ok(Entry { path, reach, policy })
+}
+
+/// The lines of such a table.
+pub fn show(entry: &Entry) -> Vec<String> {
+    let Policy { read_only, write, file_bytes_max, total_bytes_max, entries_max } = &entry.policy;
+    vec![
+        format!("path = {}", quote(entry.path.to_string_lossy())),
+        format!("namespaces = {}", show_reach(&entry.reach)),
+        format!("read_only = {read_only}"),
+        format!("write = {}", quote_all(write)),
+        format!("file_bytes_max = {}", quote(show_size(*file_bytes_max))),
+        format!("total_bytes_max = {}", quote(show_size(*total_bytes_max))),
+        format!("entries_max = {entries_max}"),
+    ]
+}
+
+fn read_prefixes(value: &Given) -> Result<Vec<String>, Wrong> {
+    let texts = value.texts()?;
+    if texts.len() > WRITE_PREFIXES_MAX {
+        return Err(Wrong::TooMany { entries_max: WRITE_PREFIXES_MAX });
+    }
+    let read = |text: &str| parse_prefix(text).ok_or_else(|| Wrong::Prefix(text.to_owned()));
+    texts.into_iter().map(read).collect()
+}

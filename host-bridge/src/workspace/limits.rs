@@ -1,0 +1,56 @@
+//! Bounds of workspaces, each with its reason.
+
+use std::time::Duration;
+
+/// A logical name: as long as other names of this bridge.
+pub const NAME_CHARS_MAX: usize = 63;
+/// Prefixes that may be written to: a list that people write.
+pub const WRITE_PREFIXES_MAX: usize = 64;
+/// The largest file by default: what a run leaves, and no disk image.
+pub const FILE_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
+/// All files together by default: what the layer of a sandbox has room for beside its own.
+pub const TOTAL_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
+/// The largest that may be set, for one file and for all: 1 TiB, more than travels through an agent.
+pub const BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
+/// Files, directories and links by default: a project with its packages.
+pub const ENTRIES_DEFAULT: u64 = 50_000;
+/// The most that may be set: each is some hundred bytes of this process.
+pub const ENTRIES_MAX: u64 = 1_000_000;
+/// Directories within each other: deeper trees than that no project has, and a hostile one has no end.
+pub const DEPTH_MAX: usize = 64;
+/// A name of one file, as file systems bound it.
+pub const NAME_BYTES_MAX: usize = 255;
+/// The text of a link, as Linux bounds it.
+pub const LINK_BYTES_MAX: usize = 4095;
+
+/// The pause between the end of something at work and the look at what it left: those who run one
+/// thing after the other are not looked at in between.
+pub const QUIET: Duration = Duration::from_millis(500);
+/// One exchange of all changes: gigabytes through an agent that is slow.
+pub const SYNC_DEADLINE: Duration = Duration::from_secs(600);
+/// The exchange before a stop: somebody waits for it.
+pub const LAST_SYNC_DEADLINE: Duration = Duration::from_secs(60);
+/// Who may wait for an exchange at once.
+pub const ASKS_WAITING_MAX: usize = 64;
+/// What was exchanged and is not yet put down.
+pub const SAID_WAITING_MAX: usize = 16;
+
+/// A file that was changed so short a time before it was looked at may have been changed again in the
+/// same tick of the clock, with the same size: it is read again the next time.
+pub const SETTLED_AFTER_MS: u64 = 2000;
+/// A temporary file that is so old belongs to nobody: its bridge is gone.
+pub const LEFTOVER_AGE: Duration = Duration::from_secs(86_400);
+
+/// Paths that an answer names of each kind; all are counted.
+pub const PATHS_TOLD_MAX: usize = 1000;
+/// Warnings of one sandbox about its workspace.
+pub const WARNINGS_MAX: usize = 16;
+/// Copies of one file beside it: whoever has so many looks at none.
+pub const CONFLICTS_PER_FILE_MAX: u32 = 1000;
+
+/// A piece on its way between disk and link.
+pub const PIECE_BYTES: usize = 256 * 1024;
+/// Pieces that wait there.
+pub const PIECES_WAITING_MAX: usize = 4;
+/// The manifest, which is read whole: the most entries with long names.
+pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024 * 1024;

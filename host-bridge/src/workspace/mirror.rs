@@ -1,0 +1,239 @@
+//! The task that exchanges what has changed: when something at work has ended, when somebody asks, and
+//! before a stop. One exchange at a time, and each begins behind what was asked before it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::guest::walk;
+use super::limits::{ASKS_WAITING_MAX, QUIET, SAID_WAITING_MAX, SYNC_DEADLINE};
+use super::manifest::Manifest;
+use super::take::Taking;
+use super::tree::{Tree, sweep};
+use super::{Report, Workspace, WorkspaceError, send};
+use crate::guest::Guest;
+
+/// What came of an exchange that has done something, could not be made, or was asked for.
+#[derive(Debug)]
+pub struct Said {
+    pub report: Report,
+    pub failed: Option<WorkspaceError>,
+    /// Whoever asked. Those who hear of an exchange put it down and then answer.
+    answer: Option<Answer>,
+}
+
+type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
+
+impl Said {
+    /// Tells whoever has asked for it.
+    pub fn answer(self) {
+        let Self { report, failed, answer } = self;
+        if let Some(answer) = answer {
+            let _ = answer.send(failed.map_or(Ok(report), Err));
+        }
+    }
+}
+
+/// The workspace of one living sandbox. Dropping it ends the exchanges; a file that is under way then
+/// has no name.
+#[derive(Debug)]
+pub struct Mirror {
+    asks: mpsc::Sender<Answer>,
+    said: mpsc::Receiver<Said>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a mirror is between.
+pub struct Ends {
+    pub guest: Guest,
+    pub workspace: Workspace,
+    /// The sandbox's id: a part of the names of temporary files and of copies.
+    pub owner: String,
+    /// Notified when something at work in the sandbox has ended.
+    pub ended: Arc<Notify>,
+}
+
+impl Mirror {
+    /// Whether the host has the directory.
+    pub fn check(name: &str, workspace: &Workspace) -> Result<(), WorkspaceError> {
+        let opened = Tree::open(&workspace.path, "");
+        let unusable = |errno: rustix::io::Errno| WorkspaceError::Unusable {
+            name: name.to_owned(),
+            source: errno.into(),
+        };
+        opened.map(drop).map_err(unusable)
+    }
+
+    /// Fills the workspace of a sandbox that nothing runs in yet. What both have is kept in `kept`, or
+    /// in memory alone. The report has what could not be carried.
+    pub async fn open(ends: Ends, kept: Option<&Path>) -> Result<(Self, Report), WorkspaceError> {
+        let tree = Tree::open(&ends.workspace.path, &ends.owner);
+        let tree = Arc::new(tree.map_err(|errno| WorkspaceError::file(b".", errno))?);
+        let mut manifest = Manifest::new(kept.map(Path::to_owned));
+        let deadline = Instant::now() + SYNC_DEADLINE;
+        let sending = send::send(&ends.guest, &tree, &ends.workspace.policy, &mut manifest);
+        let report = timeout_at(deadline, sending).await.map_err(overran)??;
+        let manifest = blocking(move || manifest.save().map(|()| manifest)).await?;
+        Ok((Self::run(ends, tree, manifest), report))
+    }
+
+    /// Goes on where an earlier bridge was, beginning with what has changed meanwhile.
+    pub async fn adopt(ends: Ends, kept: &Path) -> Result<Self, WorkspaceError> {
+        let (path, owner) = (ends.workspace.path.clone(), ends.owner.clone());
+        let kept = kept.to_owned();
+        let (tree, manifest) = blocking(move || {
+            sweep(&path, &owner);
+            Ok((Tree::open(&path, &owner)?, Manifest::read(&kept)?))
+        })
+        .await?;
+        ends.ended.notify_one();
+        Ok(Self::run(ends, Arc::new(tree), manifest))
+    }
+
+    fn run(ends: Ends, tree: Arc<Tree>, manifest: Manifest) -> Self {
+        let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
+        let (say, said) = mpsc::channel(SAID_WAITING_MAX);
+        let mirroring = Mirroring { ends, tree, manifest: Some(manifest), number: 0, asked, say };
+        Self { asks, said, task: tokio::spawn(mirroring.run()) }
+    }
+
+    /// Asks for an exchange of all that has changed until now.
+    pub fn ask(&self) -> oneshot::Receiver<Result<Report, WorkspaceError>> {
+        let (answer, answered) = oneshot::channel();
+        // One that is not taken is dropped, which whoever waits for it sees.
+        let _ = self.asks.try_send(answer);
+        answered
+    }
+
+    /// The same for those who hear of no other.
+    pub async fn sync(&mut self) -> Result<Report, WorkspaceError> {
+        let mut answered = self.ask();
+        loop {
+            tokio::select! {
+                answer = &mut answered => return answer.unwrap_or(Err(WorkspaceError::Ended)),
+                said = self.said() => said.answer(),
+            }
+        }
+    }
+
+    /// What was said and nobody has heard yet; the end of the exchanges.
+    pub fn rest(mut self) -> Vec<Said> {
+        std::iter::from_fn(|| self.said.try_recv().ok()).collect()
+    }
+
+    /// What is said next; never when the task is gone.
+    pub async fn said(&mut self) -> Said {
+        match self.said.recv().await {
+            Some(said) => said,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+struct Mirroring {
+    ends: Ends,
+    tree: Arc<Tree>,
+    /// Absent while an exchange has it, and for good if that has failed to give it back.
+    manifest: Option<Manifest>,
+    number: u64,
+    asked: mpsc::Receiver<Answer>,
+    say: mpsc::Sender<Said>,
+}
+
+impl Mirroring {
+    async fn run(mut self) {
+        loop {
+            let ask = tokio::select! {
+                ask = self.asked.recv() => ask,
+                () = self.ends.ended.notified() => {
+                    tokio::select! {
+                        ask = self.asked.recv() => ask,
+                        () = sleep(QUIET) => {
+                            self.exchange(None).await;
+                            continue;
+                        }
+                    }
+                }
+            };
+            let Some(answer) = ask else { return };
+            self.exchange(Some(answer)).await;
+        }
+    }
+
+    async fn exchange(&mut self, answer: Option<Answer>) {
+        let (report, done) = self.try_exchange().await;
+        let failed = done.err();
+        if !report.is_empty() || failed.is_some() || answer.is_some() {
+            // Whoever is to put it down and does not is gone.
+            let _ = self.say.send(Said { report, failed, answer }).await;
+        }
+    }
+
+    async fn try_exchange(&mut self) -> (Report, Result<(), WorkspaceError>) {
+        let deadline = Instant::now() + SYNC_DEADLINE;
+        let Some(manifest) = self.manifest.take() else {
+            return (Report::default(), Err(WorkspaceError::Ended));
+        };
+        let policy = &self.ends.workspace.policy;
+        let walked = timeout_at(deadline, walk(&self.ends.guest, policy.entries_max)).await;
+        let seens = match walked.map_err(overran).and_then(|walked| walked) {
+            Ok(seens) => seens,
+            Err(error) => {
+                self.manifest = Some(manifest);
+                return (Report::default(), Err(error));
+            }
+        };
+        let mut taking = Taking {
+            guest: self.ends.guest.clone(),
+            tree: Arc::clone(&self.tree),
+            policy: policy.clone(),
+            manifest,
+            report: Report::default(),
+            number: self.number,
+            owner: self.ends.owner.clone(),
+            total: 0,
+            runtime: Handle::current(),
+            deadline,
+            looked_ms: now_ms(),
+        };
+        let carrying = tokio::task::spawn_blocking(move || {
+            let carried = taking.carry(&seens);
+            (taking, carried)
+        });
+        match carrying.await {
+            Ok((taking, carried)) => {
+                self.manifest = Some(taking.manifest);
+                self.number = taking.number;
+                (taking.report, carried)
+            }
+            Err(error) => (Report::default(), Err(WorkspaceError::Manifest(error.into()))),
+        }
+    }
+}
+
+fn overran(_: tokio::time::error::Elapsed) -> WorkspaceError {
+    WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() }
+}
+
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Does what may wait for the disk, on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, WorkspaceError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(error.into())).map_err(WorkspaceError::Manifest)
+}

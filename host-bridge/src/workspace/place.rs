@@ -1,0 +1,167 @@
+//! A change gets its place on the host, unless the host has changed the same. What the host has that is
+//! not from here is never written over, and never removed.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::guest::Seen;
+use super::limits::CONFLICTS_PER_FILE_MAX;
+use super::manifest::{Digest, HostStamp, Kind, Known};
+use super::take::{Taking, beside};
+use super::tree::{Found, Temporary, split};
+
+/// What may become of a temporary file.
+enum Verdict {
+    /// There is nothing of that name.
+    New,
+    /// What is there is what this sandbox was given, or has written.
+    Replace,
+    /// The host has the same by itself.
+    Same(HostStamp),
+    Conflict,
+}
+
+/// What is said of a host that does not take something.
+pub fn explain(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP | Errno::XDEV) => "it leads through a link on the host".to_owned(),
+        Some(Errno::NOTDIR | Errno::EXIST) => "the host has something else there".to_owned(),
+        _ => format!("the host does not take it: {error}"),
+    }
+}
+
+impl Taking {
+    /// Gives what is whole its name.
+    pub(super) fn put(
+        &mut self,
+        path: &[u8],
+        seen: &Seen,
+        kind: Kind,
+        known: Option<&Known>,
+        mut temporary: Temporary,
+        digest: Digest,
+    ) {
+        let settled = self.is_settled(seen);
+        let put = self.judge(path, known, &digest).and_then(|verdict| match verdict {
+            Verdict::Same(stamp) => Ok(Some((stamp, digest))),
+            Verdict::New | Verdict::Replace => {
+                self.manifest.intend(path, digest)?;
+                let is_new = matches!(verdict, Verdict::New);
+                match temporary.place(split(path).1, is_new) {
+                    // Somebody has made it in this moment.
+                    Err(Errno::EXIST) => {
+                        self.keep_beside(path, &mut temporary, &digest)?;
+                        Ok(known.and_then(|known| known.host))
+                    }
+                    placed => {
+                        placed?;
+                        self.report.write(path);
+                        Ok(self.tree.look(path)?.map(|found| (found.stamp, digest)))
+                    }
+                }
+            }
+            Verdict::Conflict => {
+                self.keep_beside(path, &mut temporary, &digest)?;
+                Ok(known.and_then(|known| known.host))
+            }
+        });
+        match put {
+            Ok(host) => self.know(path, kind, seen, host, settled),
+            Err(error) => {
+                self.report.refuse(path, explain(&error));
+                // The guest's is as it was seen; what the host has is what it had.
+                self.know(path, kind, seen, known.and_then(|known| known.host), true);
+            }
+        }
+    }
+
+    fn judge(&self, path: &[u8], known: Option<&Known>, digest: &Digest) -> io::Result<Verdict> {
+        let Some(found) = self.tree.look(path)? else { return Ok(Verdict::New) };
+        if known.and_then(|known| known.host).is_some_and(|(stamp, _)| stamp == found.stamp) {
+            return Ok(Verdict::Replace);
+        }
+        Ok(match self.tree.digest(path, found.kind)? {
+            Some(theirs) if theirs == *digest => Verdict::Same(found.stamp),
+            Some(theirs) if self.manifest.is_ours(path, &theirs) => Verdict::Replace,
+            _ => Verdict::Conflict,
+        })
+    }
+
+    fn keep_beside(
+        &mut self,
+        path: &[u8],
+        temporary: &mut Temporary,
+        digest: &Digest,
+    ) -> io::Result<()> {
+        for number in 1..=CONFLICTS_PER_FILE_MAX {
+            let copy = beside(path, &self.owner, number);
+            match temporary.place(split(&copy).1, true) {
+                Err(Errno::EXIST) => {
+                    // An exchange that was cut off has kept it already.
+                    let found = self.tree.look(&copy)?;
+                    let theirs = self.tree.digest(&copy, found.and_then(|found| found.kind))?;
+                    if theirs.as_ref() == Some(digest) {
+                        self.report.conflict(path, Some(&copy));
+                        return Ok(());
+                    }
+                }
+                placed => {
+                    placed?;
+                    self.report.conflict(path, Some(&copy));
+                    return Ok(());
+                }
+            }
+        }
+        Err(io::Error::other("there are too many copies of conflicts beside it"))
+    }
+
+    /// Carries a deletion, if the host has what this sandbox was given or has written.
+    pub(super) fn delete(&mut self, path: &[u8], known: &Known) {
+        self.delete_there(path, known);
+        self.forget(path);
+    }
+
+    fn delete_there(&mut self, path: &[u8], known: &Known) {
+        let Ok(Some(found)) = self.tree.look(path) else { return };
+        // Of what the host had by itself nothing was ever this sandbox's.
+        let Some((stamp, _)) = known.host else { return };
+        if let Some(why) = self.policy.refusal(path) {
+            self.report.refuse(path, format!("its deletion: {why}"));
+            return;
+        }
+        let is_directory = known.kind == Kind::Directory && found.kind == Some(Kind::Directory);
+        if !is_directory && found.stamp != stamp && !self.holds_ours(path, &found) {
+            self.report.conflict(path, None);
+            return;
+        }
+        match self.tree.remove(path, known.kind) {
+            Ok(()) => self.report.delete(path),
+            // The host has put something into it, or has removed it in this moment.
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
+            Err(errno) => self.report.refuse(path, explain(&errno.into())),
+        }
+    }
+
+    /// The same for what an earlier bridge has written in its last moment, and the sandbox has removed since.
+    pub(super) fn delete_unfinished(&mut self, path: &[u8]) {
+        let Ok(Some(found)) = self.tree.look(path) else { return };
+        if let Some(kind) = found.kind
+            && self.holds_ours(path, &found)
+            && self.tree.remove(path, kind).is_ok()
+        {
+            self.report.delete(path);
+        }
+    }
+
+    fn holds_ours(&self, path: &[u8], found: &Found) -> bool {
+        let theirs = self.tree.digest(path, found.kind).ok().flatten();
+        theirs.is_some_and(|theirs| self.manifest.is_ours(path, &theirs))
+    }
+
+    fn forget(&mut self, path: &[u8]) {
+        if let Some(known) = self.manifest.known.remove(path) {
+            self.total = self.total.saturating_sub(super::take::host_bytes(&known));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What of a workspace may be written back, and how much it may hold. Pure.
+
+use super::limits::{ENTRIES_DEFAULT, FILE_BYTES_DEFAULT, TOTAL_BYTES_DEFAULT};
+
+/// See the module's description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub read_only: bool,
+    /// Paths below which changes come back, without slashes at their ends; none for all.
+    pub write: Vec<String>,
+    pub file_bytes_max: u64,
+    pub total_bytes_max: u64,
+    pub entries_max: u64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            write: Vec::new(),
+            file_bytes_max: FILE_BYTES_DEFAULT,
+            total_bytes_max: TOTAL_BYTES_DEFAULT,
+            entries_max: ENTRIES_DEFAULT,
+        }
+    }
+}
+
+impl Policy {
+    /// Why a change at this path is not for the host; nothing when it is.
+    pub fn refusal(&self, path: &[u8]) -> Option<&'static str> {
+        if self.read_only {
+            return Some("the workspace is read-only");
+        }
+        let covers = |prefix: &String| {
+            let rest = path.strip_prefix(prefix.as_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        let is_open = self.write.is_empty() || self.write.iter().any(covers);
+        (!is_open).then_some("it is outside of what may be written to")
+    }
+}
+
+/// A prefix as it is configured, or nothing if it is none: relative, without `.` and `..`.
+pub fn parse_prefix(text: &str) -> Option<String> {
+    let trimmed = text.trim_matches('/');
+    let is_good = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('\0');
+    trimmed.split('/').all(is_good).then(|| trimmed.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_covers_itself_and_what_is_below_it_and_no_namesake() {
+        let policy = Policy { write: vec!["outputs".into(), "a/b".into()], ..Policy::default() };
+        for path in ["outputs", "outputs/x", "a/b/c/d"] {
+            assert_eq!(policy.refusal(path.as_bytes()), None, "{path}");
+        }
+        for path in ["outputs2", "outputs2/x", "a", "a/bc", "x/outputs"] {
+            assert!(policy.refusal(path.as_bytes()).is_some(), "{path}");
+        }
+        assert_eq!(Policy::default().refusal(b"anything"), None);
+        let closed = Policy { read_only: true, ..policy };
+        assert!(closed.refusal(b"outputs/x").is_some());
+    }
+
+    #[test]
+    fn a_prefix_is_read_with_and_without_slashes_and_leads_nowhere_else() {
+        for text in ["outputs", "outputs/", "/outputs/"] {
+            assert_eq!(parse_prefix(text).as_deref(), Some("outputs"));
+        }
+        for text in ["", "/", "..", "a/../b", "a//b", "./a"] {
+            assert_eq!(parse_prefix(text), None, "{text}");
+        }
+    }
+}

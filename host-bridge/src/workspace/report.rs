@@ -1,0 +1,86 @@
+//! What an exchange has come to.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::shown;
+use super::limits::PATHS_TOLD_MAX;
+
+/// A file that both sides have changed: the host's stays, and the sandbox's is kept beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    pub path: String,
+    /// Where the sandbox's is; absent where the sandbox has removed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_as: Option<String>,
+}
+
+/// A change that was not made on the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub path: String,
+    pub why: String,
+}
+
+/// Lists of at most [`PATHS_TOLD_MAX`] paths; `untold` counts those that they have no room for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    pub written: Vec<String>,
+    pub deleted: Vec<String>,
+    pub conflicts: Vec<Conflict>,
+    pub refused: Vec<Refused>,
+    pub untold: u64,
+}
+
+impl Report {
+    /// Whether nothing has happened.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn write(&mut self, path: &[u8]) {
+        let told = push(&mut self.written, shown(path));
+        self.untold += u64::from(!told);
+    }
+
+    pub(super) fn delete(&mut self, path: &[u8]) {
+        let told = push(&mut self.deleted, shown(path));
+        self.untold += u64::from(!told);
+    }
+
+    pub(super) fn conflict(&mut self, path: &[u8], kept_as: Option<&[u8]>) {
+        let conflict = Conflict { path: shown(path), kept_as: kept_as.map(shown) };
+        let told = push(&mut self.conflicts, conflict);
+        self.untold += u64::from(!told);
+    }
+
+    pub(super) fn refuse(&mut self, path: &[u8], why: impl Into<String>) {
+        let told = push(&mut self.refused, Refused { path: shown(path), why: why.into() });
+        self.untold += u64::from(!told);
+    }
+
+    /// One sentence for each conflict and refusal.
+    pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
+        let conflicts = self.conflicts.iter().map(|conflict| match &conflict.kept_as {
+            Some(kept_as) => format!(
+                "workspace: {:?} was changed on the host too; the sandbox's is kept as {kept_as:?}",
+                conflict.path
+            ),
+            None => format!(
+                "workspace: {:?} was removed in the sandbox and changed on the host; it stays",
+                conflict.path
+            ),
+        });
+        let refused = self.refused.iter().map(|refused| {
+            format!("workspace: {:?} was not carried: {}", refused.path, refused.why)
+        });
+        conflicts.chain(refused)
+    }
+}
+
+fn push<T>(list: &mut Vec<T>, item: T) -> bool {
+    let has_room = list.len() < PATHS_TOLD_MAX;
+    if has_room {
+        list.push(item);
+    }
+    has_room
+}

@@ -1,0 +1,25 @@
+use super::*;
+
+fn workspaces() -> Workspaces {
+    let entry = |reach| Entry { path: "/srv/project".into(), reach, policy: Policy::default() };
+    Workspaces::new(BTreeMap::from([
+        ("all".to_owned(), entry(Reach::All)),
+        ("team".to_owned(), entry(Reach::These(vec!["team".to_owned()]))),
+    ]))
+}
+
+#[test]
+fn one_of_another_namespace_is_as_unknown_as_one_that_is_not_there() {
+    let workspaces = workspaces();
+    assert_eq!(workspaces.find("any", "all").unwrap().path, Path::new("/srv/project"));
+    workspaces.find("team", "team").unwrap();
+    let said = |name| workspaces.find("other", name).unwrap_err().to_string();
+    assert_eq!(said("team").replace("team", "none"), said("none"));
+}
+
+#[test]
+fn a_path_is_itself_and_a_name_never_is_one() {
+    let found = workspaces().find("any", "/srv/other").unwrap();
+    assert_eq!((found.path.as_path(), found.policy), (Path::new("/srv/other"), Policy::default()));
+    assert!(!is_path("srv") && is_path("/") && !is_name("/srv") && is_name("srv.1"));
+}

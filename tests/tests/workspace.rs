@@ -1,0 +1,414 @@
+//! Workspaces: a directory of the host is at `/workspace`, what is changed there comes back, and nothing
+//! that a sandbox does makes the host lose or write anything else.
+//!
+//! Changes come back by themselves some time after a program has ended, so tests ask what the host has and
+//! what the record says, and not which of the exchanges it was.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tests::http::Client;
+use tests::machines::machines_or_skip;
+use tests::server::Server;
+use tests::{Burrow, eventually};
+
+/// A bridge with a directory that sandboxes may work on, under several names.
+struct Scene {
+    server: Server,
+    project: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with("")
+    }
+
+    /// With more keys for the workspace `p`.
+    fn with(keys: &str) -> Self {
+        let burrow = Burrow::new();
+        let project = burrow.scratch().join("project");
+        fs::create_dir_all(project.join("src/deep")).unwrap();
+        fs::write(project.join("readme"), "hello").unwrap();
+        fs::write(project.join("src/deep/code"), "one\n").unwrap();
+        fs::write(project.join("src/tool"), "#!/bin/sh\necho tool\n").unwrap();
+        fs::set_permissions(project.join("src/tool"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink("readme", project.join("link")).unwrap();
+        let config = burrow.scratch().join("burrow.toml");
+        let path = project.display();
+        let text = format!(
+            "[workspaces.p]\npath = \"{path}\"\nnamespaces = [\"default\"]\n{keys}\n\
+             [workspaces.closed]\npath = \"{path}\"\nnamespaces = \"*\"\nread_only = true\n\
+             [workspaces.gone]\npath = \"{path}/no-such\"\nnamespaces = \"*\"\n"
+        );
+        fs::write(&config, text).unwrap();
+        let options = ["--dev", "--config", config.to_str().unwrap()];
+        Self { server: Server::start_in(burrow, &options), project }
+    }
+
+    fn start(&self, name: &str, workspace: &str) {
+        self.server.ok(&["start", "--name", name, "--workspace", workspace]);
+    }
+
+    fn sh(&self, name: &str, script: &str) -> String {
+        self.server.ok(&["exec", name, "--", "sh", "-ec", &format!("cd /workspace; {script}")])
+    }
+
+    fn sync(&self, name: &str) -> Value {
+        serde_json::from_str(&self.server.ok(&["sync", "--json", name])).unwrap()
+    }
+
+    /// What the record warns of, in one text.
+    fn warnings(&self, name: &str) -> String {
+        let client = Client::new(self.server.url());
+        let record = client.get(&format!("/v1/sandboxes/default/{name}")).expect(200).json();
+        record["warnings"].to_string()
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.project.join(path)).unwrap()
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.project.join(path).symlink_metadata().is_ok()
+    }
+
+    /// Everything on the host: paths with contents, links as what they say.
+    fn tree(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        collect(&self.project, Path::new(""), &mut found);
+        found
+    }
+}
+
+fn collect(root: &Path, below: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(root.join(below)).into_iter().flatten().flatten() {
+        let path = below.join(entry.file_name());
+        let name = path.to_string_lossy().into_owned();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.insert(format!("{name}/"), Vec::new());
+            collect(root, &path, found);
+        } else if kind.is_symlink() {
+            let Ok(target) = fs::read_link(entry.path()) else { continue };
+            found.insert(name, format!("-> {}", target.display()).into_bytes());
+        } else {
+            // What is being written meanwhile may have got its name.
+            found.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes)));
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_the_host_is_there_and_changes_come_back_by_themselves() {
+    let scene = Scene::new();
+    scene.start("a", "p");
+    let seen = scene.sh("a", "cat readme src/deep/code; readlink link; ./src/tool; ls -A");
+    assert_eq!(seen, "helloone\nreadme\ntool\nlink\nreadme\nsrc\n");
+    scene.sh(
+        "a",
+        "echo two >> src/deep/code; mkdir -p out/x; echo new > out/x/y; chmod 700 out/x/y; \
+         ln -s ../nowhere out/dangling; rm readme; mv src/tool src/renamed",
+    );
+    eventually("what has ended is looked at", || {
+        scene.has("out/dangling") && !scene.has("src/tool")
+    });
+    scene.sync("a");
+    assert_eq!(scene.read("src/deep/code"), "one\ntwo\n");
+    assert_eq!(scene.read("out/x/y"), "new\n");
+    let mode = fs::metadata(scene.project.join("out/x/y")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(fs::read_link(scene.project.join("out/dangling")).unwrap(), Path::new("../nowhere"));
+    assert!(!scene.has("readme") && scene.has("link") && scene.has("src/renamed"));
+    assert_eq!(scene.warnings("a"), "[]");
+    let again = scene.sync("a");
+    assert_eq!(again["written"], json!([]), "{again}");
+    // A directory that became a file, and the other way round.
+    scene.sh(
+        "a",
+        "rm -r out; echo file > out; rm src/renamed; mkdir src/renamed; echo 1 > src/renamed/f",
+    );
+    scene.sync("a");
+    assert_eq!((scene.read("out"), scene.read("src/renamed/f")), ("file\n".into(), "1\n".into()));
+    let told = scene.server.ok(&["inspect", "a"]);
+    assert!(told.contains("workspace"), "{told}");
+    assert!(scene.server.ok(&["audit"]).contains("workspace.sync"));
+}
+
+#[test]
+fn what_both_have_changed_stays_on_the_host_and_the_sandboxes_is_beside_it() {
+    let scene = Scene::new();
+    scene.start("a", "p");
+    fs::write(scene.project.join("readme"), "the host's").unwrap();
+    fs::write(scene.project.join("src/deep/code"), "the host's too").unwrap();
+    fs::write(scene.project.join("fresh"), "of the host").unwrap();
+    fs::write(scene.project.join("same"), "alike").unwrap();
+    scene.sh(
+        "a",
+        "echo guest > readme; rm src/deep/code; echo other > fresh; printf alike > same; echo x > src/tool",
+    );
+    scene.sync("a");
+    assert_eq!(scene.read("readme"), "the host's");
+    assert_eq!(scene.read("src/deep/code"), "the host's too");
+    assert_eq!(scene.read("fresh"), "of the host");
+    assert_eq!(scene.read("src/tool"), "x\n");
+    let tree = scene.tree();
+    let copies: Vec<_> = tree.iter().filter(|(name, _)| name.contains(".conflict-")).collect();
+    let contents: Vec<_> = copies.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+    assert_eq!(contents, [&b"other\n"[..], b"guest\n"], "{copies:?}");
+    let warnings = scene.warnings("a");
+    for word in ["readme.conflict-", "fresh.conflict-", "src/deep/code", "changed on the host"] {
+        assert!(warnings.contains(word), "{warnings}");
+    }
+    assert!(!warnings.contains("same"), "{warnings}");
+    // The sandbox goes on with its own, and that does not come over the host's either.
+    scene.sh("a", "echo again > readme");
+    scene.sync("a");
+    assert_eq!(scene.read("readme"), "the host's");
+    let copies = scene.tree().keys().filter(|name| name.starts_with("readme.conflict-")).count();
+    assert_eq!(copies, 2);
+}
+
+#[test]
+fn only_what_may_be_written_comes_back_and_the_rest_is_said() {
+    let scene = Scene::with(
+        "write = [\"outputs/\"]\nfile_bytes_max = \"64KiB\"\ntotal_bytes_max = \"128KiB\"\nentries_max = 40",
+    );
+    let before = scene.tree();
+    scene.start("a", "p");
+    scene.sh(
+        "a",
+        "echo x > readme; rm src/tool; mkdir outputs outputs2; echo y > outputs2/y; echo z > outputs/z; \
+         head -c 70000 /dev/zero > outputs/big",
+    );
+    scene.sync("a");
+    let mut after = scene.tree();
+    assert_eq!(after.remove("outputs/"), Some(Vec::new()));
+    assert_eq!(after.remove("outputs/z"), Some(b"z\n".to_vec()));
+    assert_eq!(after, before);
+    let warnings = scene.warnings("a");
+    for word in ["readme", "src/tool", "outputs2", "outputs/big", "65536 bytes", "outside"] {
+        assert!(warnings.contains(word), "{word}: {warnings}");
+    }
+    scene.sh("a", "rm outputs/big; for i in 1 2 3; do head -c 60000 /dev/zero > outputs/$i; done");
+    scene.sync("a");
+    assert!(scene.has("outputs/1") && scene.has("outputs/2") && !scene.has("outputs/3"));
+    assert!(scene.warnings("a").contains("131072 bytes"));
+    // With more entries than are looked at nothing is known, and so nothing is done.
+    scene.sh("a", "for i in $(seq 60); do : > outputs/e$i; done; rm outputs/z");
+    let refused = scene.server.run(&["sync", "a"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("40 entries"), "{said}");
+    assert!(scene.has("outputs/z"));
+
+    let before = scene.tree();
+    scene.start("b", "closed");
+    scene.sh("b", "echo x > readme; rm -r src; echo new > new");
+    scene.sync("b");
+    assert_eq!(scene.tree(), before);
+    assert!(scene.warnings("b").contains("read-only"));
+}
+
+#[test]
+fn a_directory_that_is_larger_than_its_limits_starts_nothing() {
+    for (keys, word) in [
+        ("file_bytes_max = 4", "readme"),
+        ("total_bytes_max = 10", "10 bytes"),
+        ("entries_max = 3", "3 entries"),
+    ] {
+        let scene = Scene::with(keys);
+        let client = Client::new(scene.server.url());
+        let asked = json!({ "name": "a", "workspace": "p" });
+        let refused = client.post("/v1/sandboxes", &asked).expect(422);
+        assert_eq!(refused.code(), "workspace_failed");
+        assert!(refused.text().contains(word), "{}", refused.text());
+        assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "");
+    }
+}
+
+#[test]
+fn what_may_not_be_had_is_refused_and_nothing_is_started() {
+    let scene = Scene::new();
+    let client = Client::new(scene.server.url());
+    let create = |namespace: &str, workspace: &str| {
+        let asked = json!({ "name": "a", "namespace": namespace, "workspace": workspace });
+        client.post("/v1/sandboxes", &asked).expect(422)
+    };
+    let unknown = create("default", "nonesuch");
+    assert_eq!(unknown.code(), "unknown_workspace");
+    // Whoever asks learns nothing of what others have.
+    let others = create("other", "p");
+    let alike = |text: String, name: &str| text.replace(&format!("\\\"{name}\\\""), "_");
+    assert_eq!(others.code(), "unknown_workspace");
+    assert_eq!(
+        alike(others.json()["message"].to_string(), "p"),
+        alike(unknown.json()["message"].to_string(), "nonesuch").replace("default", "other")
+    );
+    let gone = create("default", "gone");
+    assert_eq!(gone.code(), "workspace_failed");
+    assert!(!gone.text().contains(scene.project.to_str().unwrap()), "{}", gone.text());
+    assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "");
+    scene.server.ok(&["start", "--name", "plain"]);
+    let none = client.post("/v1/sandboxes/default/plain/workspace/sync", &json!({})).expect(409);
+    assert!(none.text().contains("no workspace"), "{}", none.text());
+}
+
+#[test]
+fn a_hostile_tree_writes_nothing_outside_and_nothing_that_is_no_file() {
+    let scene = Scene::new();
+    let outside = scene.server.scratch().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("victim"), "safe").unwrap();
+    scene.start("a", "p");
+    // On the host a directory becomes a link, in the sandbox what was in it changes.
+    fs::rename(scene.project.join("src/deep"), scene.project.join("moved")).unwrap();
+    symlink(&outside, scene.project.join("src/deep")).unwrap();
+    symlink(outside.join("victim"), scene.project.join("lure")).unwrap();
+    scene.sh(
+        "a",
+        &format!(
+            "echo evil > src/deep/code; echo evil > src/deep/victim; rm src/deep/code; \
+             echo evil > lure; ln -s {0} way; ln -sf /etc/passwd link; mkfifo pipe; \
+             echo x > .burrow-123-1.part; mkdir -p .burrow-9-9.part/in; chmod 4777 src/tool; \
+             printf x > \"$(printf 'bad\\377name')\"; printf y > 'new\nline'",
+            outside.display()
+        ),
+    );
+    let report = scene.sync("a");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{report}");
+    assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "safe");
+    assert_eq!(fs::read_link(scene.project.join("way")).unwrap(), outside);
+    assert_eq!(fs::read_link(scene.project.join("link")).unwrap(), Path::new("/etc/passwd"));
+    let tree = scene.tree();
+    assert!(!scene.has("pipe") && !tree.keys().any(|name| name.contains(".part")), "{tree:?}");
+    let mode = fs::metadata(scene.project.join("src/tool")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o777);
+    let odd = std::ffi::OsString::from_vec(b"bad\xffname".to_vec());
+    assert_eq!(fs::read(scene.project.join(odd)).unwrap(), b"x");
+    assert_eq!(scene.read("new\nline"), "y");
+    let warnings = scene.warnings("a");
+    for word in ["pipe", "src/deep", "lure.conflict-", ".part"] {
+        assert!(warnings.contains(word), "{word}: {warnings}");
+    }
+    // A tree without an end ends here.
+    scene.sh("a", "p=deep; for i in $(seq 80); do p=$p/d; done; mkdir -p $p");
+    assert!(!scene.server.run(&["sync", "a"]).status.success());
+    scene.sh("a", "rm -r deep");
+    // Without its directory a workspace has lost nothing.
+    let before = scene.tree();
+    scene.server.ok(&["exec", "a", "--", "mv", "/workspace", "/elsewhere"]);
+    let refused = scene.server.run(&["sync", "a"]);
+    assert!(!refused.status.success());
+    assert_eq!(scene.tree(), before);
+}
+
+#[test]
+fn a_stop_brings_back_what_a_kill_does_not() {
+    let scene = Scene::new();
+    scene.start("a", "p");
+    // It runs on, so nothing that has ended gives a reason to look.
+    scene.server.ok(&[
+        "exec",
+        "-d",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        "echo late > /workspace/late; sleep 1000",
+    ]);
+    let written = || !scene.sh("a", "cat late 2>/dev/null || true").is_empty();
+    eventually("it is written", written);
+    scene.server.ok(&["stop", "a"]);
+    assert_eq!(scene.read("late"), "late\n");
+    scene.start("b", "p");
+    scene.server.ok(&["kill", "b"]);
+    assert!(!scene.tree().keys().any(|name| name.contains(".part")));
+}
+
+#[test]
+fn a_bridge_that_is_killed_in_the_midst_of_it_leaves_whole_files_and_the_next_goes_on() {
+    const FILES: usize = 120;
+    for seed in [0, 1, 7, 40, 119] {
+        let mut scene = Scene::new();
+        scene.start("a", "p");
+        let script = format!(
+            "for i in $(seq {FILES}); do head -c 20000 /dev/zero | tr '\\0' x > new$i; done; \
+             echo changed > src/deep/code; rm readme"
+        );
+        scene.sh("a", &script);
+        // As many are there, or all: then it was quicker than we are, and has to be whole all the same.
+        let count =
+            |scene: &Scene| scene.tree().keys().filter(|name| name.starts_with("new")).count();
+        eventually("some have come", || count(&scene) >= seed);
+        let project = scene.project.clone();
+        scene.server.kill_daemon_for_a_moment(|| {
+            for entry in fs::read_dir(&project).unwrap().flatten() {
+                let name = entry.file_name().into_string().unwrap();
+                if name.starts_with("new") {
+                    assert_eq!(entry.metadata().unwrap().len(), 20000, "{name} is half of it");
+                }
+            }
+        });
+        // Changed again by the sandbox alone, so that what the first bridge wrote is no conflict.
+        scene.sh("a", "for i in 1 2 3; do echo again > new$i; done; rm new5");
+        scene.sync("a");
+        assert_eq!(count(&scene), FILES - 1);
+        assert_eq!(
+            (scene.read("new2"), scene.read("src/deep/code")),
+            ("again\n".into(), "changed\n".into())
+        );
+        assert!(!scene.has("readme"));
+        let tree = scene.tree();
+        let odd = tree.keys().find(|name| name.contains(".part") || name.contains(".conflict"));
+        assert_eq!(odd, None, "seed {seed}: {}", scene.warnings("a"));
+    }
+}
+
+#[test]
+fn a_command_of_its_own_works_on_a_directory_of_its_persons() {
+    let scene = Scene::new();
+    let path = scene.project.to_str().unwrap();
+    let script = "cat /workspace/readme; echo ran > /workspace/ran";
+    assert_eq!(scene.server.ok(&["run", "--workspace", path, "--", "sh", "-c", script]), "hello");
+    assert_eq!(scene.read("ran"), "ran\n");
+    let failed = scene.server.run(&[
+        "run",
+        "--workspace",
+        path,
+        "--",
+        "sh",
+        "-c",
+        "echo 3 > /workspace/3; exit 3",
+    ]);
+    assert_eq!(failed.status.code(), Some(3));
+    assert_eq!(scene.read("3"), "3\n");
+}
+
+#[test]
+fn a_virtual_machine_has_a_workspace_too() {
+    if !machines_or_skip() {
+        return;
+    }
+    let scene = Scene::new();
+    scene.server.ok(&[
+        "start",
+        "--name",
+        "vm",
+        "--machine",
+        "qemu",
+        "--image",
+        "full",
+        "--workspace",
+        "p",
+    ]);
+    assert_eq!(scene.sh("vm", "cat readme src/deep/code; readlink link"), "helloone\nreadme\n");
+    scene.sh("vm", "echo vm > src/deep/code; rm readme; mkdir out; echo o > out/o");
+    scene.server.ok(&["stop", "vm"]);
+    assert_eq!((scene.read("src/deep/code"), scene.read("out/o")), ("vm\n".into(), "o\n".into()));
+    assert!(!scene.has("readme"));
+}
