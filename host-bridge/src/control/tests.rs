@@ -144,8 +144,8 @@ async fn refusals_name_the_sandbox_and_what_to_do() {
     let mut spec = Spec::new("web".parse().unwrap());
     spec.secrets = vec!["TOKEN".to_owned()];
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
-    assert_eq!(refusal.code, Code::Unsupported);
-    assert!(refusal.message.contains("secrets") && refusal.hint.is_some(), "{refusal:?}");
+    assert_eq!(refusal.code, Code::UnknownSecret);
+    assert!(refusal.message.contains("TOKEN"), "{refusal:?}");
     let mut spec = Spec::new("web".parse().unwrap());
     spec.egress = vec!["127.0.0.1".to_owned()];
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
