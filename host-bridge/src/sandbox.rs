@@ -16,6 +16,7 @@
 //! sandbox's state, writes its record and orders its machine about. `control` and `api` call this;
 //! it knows nothing of who asks or how.
 
+mod commit;
 pub mod event;
 mod expiry;
 mod image;
@@ -57,6 +58,8 @@ pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
 pub use stored::image_users;
 
 use crate::egress::{EgressError, RuleError};
+pub use commit::CommitError;
+
 use crate::image::ImageError;
 use crate::limits::{
     SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, USER_BYTES_MAX, WORKDIR_BYTES_MAX,
@@ -100,6 +103,8 @@ pub enum SandboxError {
     User { user: String },
     #[error("the creation of {which} was ended while its image was being pulled")]
     CreationEnded { which: SandboxRef },
+    #[error("{which} did not become an image: {source}")]
+    Commit { which: SandboxRef, source: Box<CommitError> },
     #[error("{what} is {value}; from {min} to {max} would do")]
     OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
     #[error(transparent)]

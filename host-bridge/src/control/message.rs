@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api::mcp::Wishes;
+use crate::image::digest::Digest;
 use crate::link::Address;
 use crate::sandbox::pool::ShelfStatus;
 use crate::sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
@@ -56,6 +57,12 @@ pub enum Request {
         sandbox: SandboxRef,
         name: Name,
     },
+    /// Makes an image of what a running sandbox has become.
+    Commit {
+        sandbox: SandboxRef,
+        /// What it is called.
+        image: String,
+    },
     Snapshots {},
     RemoveSnapshot {
         snapshot: SandboxRef,
@@ -102,6 +109,7 @@ pub enum Reply {
     Sandboxes(Vec<Record>),
     Dialled(Dialled),
     Pool(Vec<ShelfStatus>),
+    Committed { digest: Digest },
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
     Artifact(Box<ArtifactRow>),
@@ -117,6 +125,7 @@ impl Reply {
             Self::Sandboxes(_) => "sandboxes",
             Self::Dialled(_) => "dialled",
             Self::Pool(_) => "pool",
+            Self::Committed { .. } => "committed",
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
             Self::Artifact(_) => "artifact",
