@@ -17,6 +17,7 @@
 //! it knows nothing of who asks or how.
 
 pub mod caps;
+mod commit;
 pub mod event;
 mod expiry;
 mod image;
@@ -59,6 +60,8 @@ pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
 pub use stored::image_users;
 
 use crate::egress::{EgressError, RuleError};
+pub use commit::CommitError;
+
 use crate::image::ImageError;
 use crate::limits::{
     SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, USER_BYTES_MAX, WORKDIR_BYTES_MAX,
@@ -107,6 +110,8 @@ pub enum SandboxError {
     User { user: String },
     #[error("the creation of {which} was ended while its image was being pulled")]
     CreationEnded { which: SandboxRef },
+    #[error("{which} did not become an image: {source}")]
+    Commit { which: SandboxRef, source: Box<CommitError> },
     #[error("{what} is {value}; from {min} to {max} would do")]
     OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
     #[error(transparent)]

@@ -4,6 +4,8 @@
 //! watched and counted together; what it starts is not. A step is a call that makes, names, removes
 //! or syncs something, or writes to a file below the place that the test has given.
 
+#![allow(clippy::disallowed_methods, reason = "it waits for what it watches, and for nothing else")]
+
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;

@@ -3,6 +3,8 @@
 //!
 //! `BURROW_CRASH_SEEDS` says at how many steps of each operation; by default at some, spread over all.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -257,6 +259,7 @@ fn boxes(burrow: &Burrow) -> BTreeSet<String> {
 }
 
 /// Takes leave of the dead that nobody else waits for.
+#[allow(clippy::disallowed_methods, reason = "they have become this process's")]
 fn reap() {
     for pid in tests::children(Pid::this()) {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! Images that are pulled because somebody asks for a sandbox of them, and what may be asked for.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
+
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use crate::guest::GuestError;
 use crate::image::ImageError;
 use crate::machine::{Blame, MachineError};
 use crate::notebook::NotebookError;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{CommitError, SandboxError};
 use crate::secret::SecretError;
 use crate::workspace::WorkspaceError;
 
@@ -31,6 +31,10 @@ impl From<SandboxError> for Problem {
                 .hint("stop it first, or remove it with force=true")
                 .details(json!({ "reason": "still_running", "state": state.name() })),
             SandboxError::CreationEnded { .. } => with(Code::Conflict),
+            SandboxError::Commit { source, .. } => match **source {
+                CommitError::Slow => with(Code::TooLarge),
+                CommitError::Read(_) | CommitError::Freeze(_) => with(Code::GuestUnreachable),
+            },
             SandboxError::NotRunning { state, .. } => with(Code::Conflict)
                 .hint("its logs are still there to read")
                 .details(json!({ "reason": "not_running", "state": state.name() })),

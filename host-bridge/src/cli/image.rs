@@ -1,6 +1,7 @@
 //! `image`: what boxes may have as their root. None of it needs the daemon: the store has locks of
 //! its own, which hold between programs.
 
+mod commit;
 mod import;
 mod inspect;
 mod ls;
@@ -27,6 +28,7 @@ const DIGITS_SHOWN: usize = 12;
   host-bridge image import ./layout --name team/app:2
   host-bridge image ls
   host-bridge run --image team/app:2 -- python3 -c 'print(1)'
+  host-bridge image commit work team/app:3
   host-bridge image rm team/app:2
   host-bridge image prune
 
@@ -44,10 +46,14 @@ enum Verb {
     Rm(rm::Rm),
     Prune(prune::Prune),
     Pull(pull::Pull),
+    Commit(commit::Commit),
 }
 
 impl Image {
     pub async fn run(self, context: &Context) -> Result<Exit> {
+        if let Verb::Commit(verb) = &self.verb {
+            return verb.run(context).await;
+        }
         context.paths.prepare()?;
         let images = Images::open(&context.paths)?;
         let paths = context.paths.clone();
@@ -61,7 +67,7 @@ impl Image {
             Verb::Import(verb) => verb.run(&images),
             Verb::Rm(verb) => verb.run(&images, &paths),
             Verb::Prune(verb) => verb.run(&images, &paths),
-            Verb::Pull(_) => Ok(Exit::SUCCESS),
+            Verb::Pull(_) | Verb::Commit(_) => Ok(Exit::SUCCESS),
         });
         done.await?
     }

@@ -150,6 +150,7 @@ pub(super) fn of_request(
         Request::Resume { sandbox } => ("resume_sandbox", Some(sandbox.clone())),
         Request::Snapshot { sandbox, .. } => ("take_snapshot", Some(sandbox.clone())),
         Request::Sync { sandbox } => ("sync_workspace", Some(sandbox.clone())),
+        Request::Commit { sandbox, .. } => ("commit_sandbox", Some(sandbox.clone())),
         Request::RemoveSnapshot { .. } => ("remove_snapshot", None),
         Request::RemoveArtifact { .. } => ("remove_artifact", None),
         Request::Mcp(_) => ("mcp_session", None),
@@ -213,6 +214,7 @@ pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64
     let entry = Entry { duration_us, ..entry };
     match reply {
         Ok(Reply::Sandbox(record)) => described(entry, (**record).clone()),
+        Ok(Reply::Committed { digest }) => entry.fact("committed", digest.to_string()),
         Ok(_) => entry,
         Err(refusal) => {
             let code = serde_json::to_value(refusal.code).ok();

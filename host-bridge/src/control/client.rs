@@ -13,6 +13,8 @@ use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Capped, Dialled, List, Purpose, Refusal, Reply, Request, Version};
 use crate::api::mcp::Wishes;
 use crate::config::Paths;
+use crate::image::digest::Digest;
+use crate::image::reference::Reference;
 use crate::limits::{
     CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE, SNAPSHOT_WRITE_DEADLINE, STOP_GRACE_DEFAULT,
     VIRTUAL_RESTORE_DEADLINE,
@@ -148,6 +150,19 @@ impl Client {
     pub async fn sync(&mut self, which: &SandboxRef) -> Result<Report, ClientError> {
         match self.ask(&Request::Sync { sandbox: which.clone() }).await? {
             Reply::Synced(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes an image of what a running sandbox has become.
+    pub async fn commit(
+        &mut self,
+        which: &SandboxRef,
+        name: &Reference,
+    ) -> Result<Digest, ClientError> {
+        let request = Request::Commit { sandbox: which.clone(), image: name.to_string() };
+        match self.ask(&request).await? {
+            Reply::Committed { digest } => Ok(digest),
             other => Err(unexpected(&other)),
         }
     }

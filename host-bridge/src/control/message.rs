@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api::mcp::Wishes;
+use crate::image::digest::Digest;
 use crate::link::Address;
 use crate::sandbox::caps::Scope;
 use crate::sandbox::pool::ShelfStatus;
@@ -60,6 +61,12 @@ pub enum Request {
     Snapshot {
         sandbox: SandboxRef,
         name: Name,
+    },
+    /// Makes an image of what a running sandbox has become.
+    Commit {
+        sandbox: SandboxRef,
+        /// What it is called.
+        image: String,
     },
     Snapshots {},
     /// Brings back what a sandbox has changed in its workspace.
@@ -131,6 +138,7 @@ pub enum Reply {
     Dialled(Dialled),
     Pool(Vec<ShelfStatus>),
     Caps(Vec<Capped>),
+    Committed { digest: Digest },
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
     Artifact(Box<ArtifactRow>),
@@ -148,6 +156,7 @@ impl Reply {
             Self::Dialled(_) => "dialled",
             Self::Pool(_) => "pool",
             Self::Caps(_) => "caps",
+            Self::Committed { .. } => "committed",
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
             Self::Artifact(_) => "artifact",

@@ -105,7 +105,9 @@ impl From<SandboxError> for Refusal {
             }
             SandboxError::Image(error) => (code_of_image(error), hint_of_image(error)),
             SandboxError::Machine(error) => (code_of(error), error.hint().map(str::to_owned)),
-            SandboxError::Files { .. } | SandboxError::Draw(_) => (Code::Io, None),
+            SandboxError::Files { .. } | SandboxError::Draw(_) | SandboxError::Commit { .. } => {
+                (Code::Io, None)
+            }
             SandboxError::Stopping => (Code::Stopping, None),
         };
         Self { code, message, hint }

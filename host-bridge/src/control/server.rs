@@ -22,6 +22,7 @@ use crate::api::{Api, mcp};
 use crate::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use crate::audit::{Audit, Entry, Unwritable, Who, now_ms};
 use crate::config::PRIVATE_FILE;
+use crate::image::ImageError;
 use crate::limits::{
     CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
     STOP_GRACE_DEFAULT, STOP_GRACE_MAX,
@@ -211,6 +212,11 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
         Request::Resume { sandbox: which } => sandbox(registry.resume(&which).await),
         Request::Snapshot { sandbox: which, name } => {
             Ok(Reply::Snapshot(Box::new(registry.snapshot(&which, name).await?)))
+        }
+        Request::Commit { sandbox: which, image } => {
+            let name = image.parse().map_err(ImageError::Name);
+            let name = name.map_err(SandboxError::Image)?;
+            Ok(Reply::Committed { digest: registry.commit(&which, name).await?.digest })
         }
         Request::Snapshots {} => Ok(Reply::Snapshots(registry.snapshots(None))),
         Request::Sync { sandbox: which } => {

@@ -5,6 +5,7 @@
 //! and looked at then. Whatever is taken from there is checked against its digest.
 
 mod archive;
+mod commit;
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -179,6 +179,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_pulled_is_what_would_be_allowed() {
+        let digest = Digest::of(b"x");
+        let pulls = |patterns: &[&str], required: bool, asked: &str| {
+            let patterns: Vec<_> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+            let policy = Policy::new(&patterns, required).unwrap();
+            let policy = policy.with_own(["ghcr.io/own/app:1".to_owned()]);
+            policy.check_pull(asked, &asked.parse().unwrap()).is_ok()
+        };
+        let pinned = format!("python@{digest}");
+        assert!(pulls(&[], false, "python") && pulls(&["docker.io/library/*"], false, "python"));
+        assert!(!pulls(&["docker.io/library/*"], false, "ghcr.io/a/b"));
+        assert!(!pulls(&[], true, "python") && pulls(&[], true, &pinned));
+        // One that is pinned in the list may be fetched by its digest, or by the name to see whether it
+        // still is that; what may then be used is looked at again.
+        assert!(pulls(&[&pinned], false, &pinned) && pulls(&[&pinned], false, "python:latest"));
+        assert!(!pulls(&[&pinned], false, "node"));
+        assert!(pulls(&["node"], true, "ghcr.io/own/app:1"));
+    }
+
+    #[test]
     fn a_digest_that_is_required_has_to_be_in_what_is_asked_for() {
         let policy = Policy::new(&[], true).unwrap();
         let digest = Digest::of(b"x");

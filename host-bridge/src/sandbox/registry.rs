@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::caps::Caps;
+use super::commit;
 use super::meter::Meter;
 use super::owner::{Ahead, Order, Owner, Place};
 use super::pool::{self, Personal, Pool, Shape};
@@ -32,8 +33,9 @@ use super::stored::{Wanted, image_users};
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State};
 use crate::config::Paths;
 use crate::egress;
+use crate::image::reference::Reference;
 use crate::image::store::User;
-use crate::image::{Images, Policy, Puller};
+use crate::image::{Image, ImageError, Images, Policy, Puller};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
@@ -324,6 +326,31 @@ impl Registry {
     /// What pulls images, where this bridge can.
     pub fn puller(&self) -> Option<&Puller> {
         self.0.puller.as_ref()
+    }
+
+    /// Makes an image of what a running sandbox has become since it was made of one of the store's. It
+    /// is not cut off half-way when nobody waits any more.
+    pub async fn commit(&self, which: &SandboxRef, name: Reference) -> Result<Image, SandboxError> {
+        let record = self.get(which)?;
+        let unsupported = |why| SandboxError::Unsupported {
+            what: "an image of this sandbox",
+            why,
+            hint: "`host-bridge cp` takes files out of every sandbox",
+        };
+        let digest = record.image_digest;
+        let digest = digest.ok_or_else(|| unsupported("its root is no image of the store"))?;
+        let images = self.0.images.clone();
+        let images = images.ok_or_else(|| unsupported("this bridge has no images"))?;
+        let finding = images.clone();
+        let base = tokio::task::spawn_blocking(move || finding.find(&digest.to_string()));
+        let base = base.await.unwrap_or(Err(ImageError::Busy))?;
+        let (guest, activity) = (self.guest(which)?, self.activity(which));
+        let which = which.clone();
+        let committing = tokio::spawn(async move {
+            let _activity = activity;
+            commit::commit(guest, images, base, &which, name).await
+        });
+        committing.await.unwrap_or(Err(SandboxError::Stopping))
     }
 
     /// Who has images as roots.

@@ -115,7 +115,7 @@ fn what_is_wrong_is_named_with_its_place() {
         ("[log]\nlevel = 1979-05-27", "a date is not a string"),
         ("[defaults]\ncpus = nan", "out of range"),
         ("[images]\n\"a b\" = \"/\"", "is not a name of an image"),
-        ("[images]\nbase = \"srv\"", ":2:8: images.base: \"srv\" is not an absolute path"),
+        ("[images]\nbase = \"./srv\"", ":2:8: images.base: \"./srv\" is not an absolute path"),
     ];
     for (text, expected) in cases {
         let message = refused(text);

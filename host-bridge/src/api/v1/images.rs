@@ -9,7 +9,7 @@ use super::super::call::Call;
 use super::super::problem::{Code, Problem};
 use super::super::refusal::code_of_image;
 use super::super::route::{Operation, operation};
-use super::super::shape::{Json, Nothing, Reply};
+use super::super::shape::{Created, Json, Nothing, Reply};
 use crate::image::digest::Digest;
 use crate::image::puller::{Puller, UnderWay};
 use crate::image::reference::Reference;
@@ -42,6 +42,20 @@ pub fn operations() -> Vec<Operation> {
             "The images that are being pulled, and how far that is.",
             pulls,
         ),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/commit",
+            "commit_sandbox",
+            "Make an image of what a running sandbox has become.",
+            commit,
+        )
+        .access(Some(Access::Admin))
+        .about(
+            "It has the layers of the sandbox's image and one more, and what that image says of \
+             programs. Programs stand still meanwhile. What is mounted, `/tmp` and `/run` are not in \
+             it, nor are secrets and the environment of the sandbox.",
+        )
+        .problems(&[Code::Conflict, Code::Unsupported, Code::TooLarge, Code::LimitReached]),
         operation(Method::GET, one, "get_image", "One image, by its digest.", get),
         operation(
             Method::DELETE,
@@ -92,6 +106,15 @@ pub struct ImageList {
 #[serde(deny_unknown_fields)]
 pub struct PullImage {
     /// Its name, with a tag or a digest, as `registry.example/team/app:2`.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+}
+
+/// An image to make of a sandbox.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommitSandbox {
+    /// What it is called, as `team/app:2`.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
 }
@@ -186,6 +209,18 @@ async fn pull(
     let digest = puller.pull(&name).await?.digest;
     call.trail.image(None, Some(digest.to_string()));
     Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
+}
+
+async fn commit(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<CommitSandbox>,
+) -> Result<Created<Image>, Problem> {
+    let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
+    let which = call.which()?;
+    let digest = call.api.registry().commit(&which, name).await?.digest;
+    call.trail.fact("committed", digest.to_string());
+    Ok(Created(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
 }
 
 async fn pulls(call: Call, _: Nothing, _: Nothing) -> Result<Reply<PullList>, Problem> {

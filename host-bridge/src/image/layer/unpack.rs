@@ -73,12 +73,23 @@ pub struct Unpacked {
 }
 
 /// Unpacks an archive into an empty directory.
-pub fn unpack(mut archive: impl Read, into: &Path, bounds: Bounds) -> Result<Unpacked, LayerError> {
+pub fn unpack(archive: impl Read, into: &Path, bounds: Bounds) -> Result<Unpacked, LayerError> {
+    unpack_without(&[], archive, into, bounds)
+}
+
+/// The same without what is in some directories of the root: whatever it is, it is passed over.
+pub fn unpack_without(
+    left_out: &'static [&'static str],
+    mut archive: impl Read,
+    into: &Path,
+    bounds: Bounds,
+) -> Result<Unpacked, LayerError> {
     let root = hold(into).map_err(|errno| LayerError::at(b"", errno))?;
     let mut unpacker = Unpacker {
         root,
         parent: None,
         bounds,
+        left_out,
         file: None,
         directories: BTreeMap::new(),
         chowns: nix::unistd::geteuid().is_root(),
@@ -118,6 +129,7 @@ struct Unpacker {
     /// The directory of the entry before, which is as a rule that of the next too.
     parent: Option<(Vec<u8>, OwnedFd)>,
     bounds: Bounds,
+    left_out: &'static [&'static str],
     file: Option<(File, Entry, Xattrs)>,
     /// Their modes and times come last, when nothing is put into them any more.
     directories: BTreeMap<Vec<u8>, Entry>,
@@ -132,6 +144,11 @@ impl Unpacker {
             return Err(LayerError::TooMany { max: self.bounds.entries_max });
         }
         let components = components(&entry.path)?;
+        if let [first, _, ..] = components[..]
+            && self.left_out.iter().any(|name| name.as_bytes() == first)
+        {
+            return Ok(());
+        }
         let path = components.join(&b'/');
         let marked = components.iter().position(|name| name.starts_with(WHITEOUT_PREFIX));
         match marked {

@@ -1,0 +1,170 @@
+//! Images of what sandboxes have become.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::http::Client;
+use tests::server::Server;
+use tests::{Burrow, eventually, skip};
+
+const TOOLS: [&str; 11] =
+    ["sh", "cat", "ls", "rm", "mkdir", "ln", "chmod", "chown", "stat", "sleep", "touch"];
+
+fn busybox() -> Option<PathBuf> {
+    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
+    let found = found.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        skip("there is no static busybox here");
+    }
+    found
+}
+
+/// The image `base`, with some files to change.
+fn import_base(burrow: &Burrow, busybox: &Path) -> String {
+    let root = burrow.scratch().join("base");
+    fs::create_dir_all(root.join("bin")).unwrap();
+    fs::copy(busybox, root.join("bin/busybox")).unwrap();
+    for tool in TOOLS {
+        symlink("busybox", root.join("bin").join(tool)).unwrap();
+    }
+    for directory in ["etc", "data/deep/er", "data/whole", "proc"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for file in ["changed", "removed", "kept", "deep/er/kept", "whole/a", "same-size"] {
+        fs::write(root.join("data").join(file), format!("old {file}\n")).unwrap();
+    }
+    fs::write(root.join("etc/resolv.conf"), "nameserver 192.0.2.1\n").unwrap();
+    burrow.ok(&["image", "import", root.to_str().unwrap(), "--name", "base"]).trim().to_owned()
+}
+
+/// Whatever a program may do to files.
+const CHANGES: &str = "cd /data && echo new > changed && rm removed && rm -r whole && \
+    mkdir -p added/below && echo more > added/below/file && ln added/below/file added/twin && \
+    ln -s ../kept added/link && chmod 751 deep && echo x > /tmp/not-kept && \
+    echo 'nameserver 198.51.100.1' > /etc/resolv.conf; \
+    touch -r same-size /tmp/when; echo 'new same-size' > same-size; touch -r /tmp/when same-size";
+
+const SHOWN: &str = "cd /data; cat changed kept deep/er/kept added/below/file added/link same-size; \
+    ls; stat -c '%a' deep; test added/twin -ef added/below/file && echo twins; \
+    ls /tmp";
+
+const EXPECTED: &str = "new\nold kept\nold deep/er/kept\nmore\nold kept\nnew same-size\n\
+    added\nchanged\ndeep\nkept\nsame-size\n751\ntwins\n";
+
+fn run(burrow: &Burrow, image: &str, script: &str) -> String {
+    burrow.ok(&["run", "--image", image, "--", "sh", "-c", script])
+}
+
+#[test]
+fn what_a_sandbox_has_become_is_an_image_with_one_layer_more() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::serving();
+    let base = import_base(&burrow, &busybox);
+    burrow.ok(&["start", "--name", "work", "--image", "base"]);
+    burrow.ok(&["exec", "work", "--", "sh", "-c", CHANGES]);
+    let digest = burrow.ok(&["image", "commit", "work", "team/ready:1"]).trim().to_owned();
+    assert_ne!(digest, base);
+    assert_eq!(run(&burrow, "team/ready:1", SHOWN), EXPECTED);
+    assert_eq!(run(&burrow, "base", "cat /data/changed"), "old changed\n");
+    let listed: Value = serde_json::from_str(&burrow.ok(&["image", "ls", "--json"])).unwrap();
+    let layers = |digest: &str| {
+        let found = listed.as_array().unwrap().iter().find(|one| one["digest"] == digest).unwrap();
+        found["layers"].as_array().unwrap().clone()
+    };
+    let (below, own) = (layers(&base), layers(&digest));
+    assert_eq!((own.len(), &own[..1]), (2, &below[..]));
+    // Only what differs is in it.
+    let hex = own[1]["digest"].as_str().unwrap().trim_start_matches("sha256:").to_owned();
+    let blob = burrow.state().join("images/sha256").join(hex);
+    let inside = Command::new("tar").arg("-tf").arg(blob).output().unwrap();
+    let inside = String::from_utf8(inside.stdout).unwrap();
+    assert!(inside.contains("data/.wh.removed") && !inside.contains("busybox"), "{inside}");
+    assert!(!inside.contains("resolv.conf") && !inside.contains("not-kept"), "{inside}");
+    // It goes on, and a second commit is of the second moment.
+    burrow.ok(&["exec", "work", "--", "sh", "-c", "echo newer > /data/changed"]);
+    burrow.ok(&["image", "commit", "work", "team/ready:2"]);
+    assert_eq!(run(&burrow, "team/ready:2", "cat /data/changed"), "newer\n");
+    // An image of an image of an image.
+    burrow.ok(&["start", "--name", "again", "--image", "team/ready:2"]);
+    burrow.ok(&["exec", "again", "--", "rm", "/data/changed"]);
+    burrow.ok(&["image", "commit", "again", "team/ready:3"]);
+    assert_eq!(run(&burrow, "team/ready:3", "ls /data"), "added\ndeep\nkept\nsame-size\n");
+}
+
+#[test]
+fn programs_go_on_when_their_sandbox_has_become_an_image() {
+    let Some(busybox) = busybox() else { return };
+    let server = Server::dev();
+    import_base(&server, &busybox);
+    let client = Client::new(server.url());
+    client.post("/v1/sandboxes", &json!({ "name": "web", "image": "base" })).expect(201);
+    let count = "n=0; while true; do n=$((n+1)); echo $n > /data/n; sleep 0.01; done";
+    server.ok(&["exec", "--detach", "web", "--", "sh", "-c", count]);
+    let read = || server.ok(&["exec", "web", "--", "sh", "-c", "cat /data/n || true"]);
+    eventually("it counts", || !read().trim().is_empty());
+    let path = "/v1/sandboxes/default/web/commit";
+    let made = client.post(path, &json!({ "image": "ready" })).expect(201).json();
+    assert_eq!(made["names"][0], "docker.io/library/ready:latest");
+    let before = read();
+    eventually("it counts again", || read() != before);
+    assert_eq!(client.post(path, &json!({ "image": "No" })).expect(400).code(), "invalid");
+    client.post("/v1/sandboxes", &json!({ "name": "bare" })).expect(201);
+    let refused = client.post("/v1/sandboxes/default/bare/commit", &json!({ "image": "x" }));
+    assert_eq!(refused.expect(422).code(), "unsupported");
+    server.ok(&["stop", "web"]);
+    assert_eq!(client.post(path, &json!({ "image": "x" })).expect(409).code(), "conflict");
+}
+
+#[test]
+fn a_sandbox_cannot_have_the_hosts_files_touched_or_taken_by_becoming_an_image() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::serving();
+    import_base(&burrow, &busybox);
+    let place = burrow.scratch().join("host");
+    fs::create_dir(&place).unwrap();
+    for name in ["hosts", "hostname", "resolv.conf", "kept"] {
+        fs::write(place.join(name), "the host's\n").unwrap();
+    }
+    burrow.ok(&["start", "--name", "evil", "--image", "base"]);
+    let host = place.to_str().unwrap();
+    // Directories of the image and of the machine become links to the host.
+    let script = format!(
+        "cd / && rm -r data && ln -s {host} data && rm -r etc && ln -s {host} etc && \
+         ln -s {host}/kept leak"
+    );
+    burrow.ok(&["exec", "evil", "--", "sh", "-c", &script]);
+    burrow.ok(&["image", "commit", "evil", "evil"]);
+    for name in ["hosts", "hostname", "resolv.conf", "kept"] {
+        assert_eq!(fs::read_to_string(place.join(name)).unwrap(), "the host's\n", "{name}");
+    }
+    let output = burrow.run(&["run", "--image", "evil", "--", "cat", "/leak"]);
+    assert!(!output.status.success(), "{output:?}");
+    // A name that would take something away cannot be in an image, and nothing is left of the attempt.
+    burrow.ok(&["start", "--name", "odd", "--image", "base"]);
+    burrow.ok(&["exec", "odd", "--", "touch", "/data/.wh.kept"]);
+    let output = burrow.run(&["image", "commit", "odd", "odd"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(".wh."), "{said}");
+    let imports = burrow.state().join("images/imports");
+    assert_eq!(fs::read_dir(imports).unwrap().count(), 0);
+    assert_eq!(burrow.ok(&["exec", "odd", "--", "cat", "/data/kept"]), "old kept\n");
+}
+
+#[test]
+fn a_virtual_machine_becomes_an_image_too() {
+    let Some(busybox) = busybox() else { return };
+    if !tests::machines::machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::serving();
+    import_base(&burrow, &busybox);
+    burrow.ok(&["start", "--name", "vm", "--machine", "qemu", "--image", "library/base"]);
+    burrow.ok(&["exec", "vm", "--", "sh", "-c", CHANGES]);
+    burrow.ok(&["image", "commit", "vm", "ready"]);
+    assert_eq!(run(&burrow, "ready", SHOWN), EXPECTED);
+}
