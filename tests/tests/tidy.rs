@@ -75,7 +75,8 @@ const BRIDGE: &[Imports] = &[
     ("similar", &[]),
     ("notify", &[]),
     ("secret", &[]),
-    ("audit", &["config"]),
+    ("instant", &[]),
+    ("audit", &["config", "instant"]),
     ("settings", &["similar", "secret", "limits"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
@@ -84,13 +85,16 @@ const BRIDGE: &[Imports] = &[
     ("machine", &["secret", "guest", "link", "config", "limits"]),
     ("image", &["settings", "config"]),
     ("egress", &["guest"]),
-    ("sandbox", &["egress", "machine", "image", "secret", "guest", "link", "config", "limits"]),
+    (
+        "sandbox",
+        &["instant", "egress", "machine", "image", "secret", "guest", "link", "config", "limits"],
+    ),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
     ("forwards", &["sandbox", "guest", "limits"]),
     ("app", &["forwards", "sandbox", "guest", "limits"]),
-    ("keys", &["sandbox", "config", "limits"]),
+    ("keys", &["instant", "sandbox", "config", "limits"]),
     (
         "api",
         &[
@@ -103,16 +107,17 @@ const BRIDGE: &[Imports] = &[
     (
         "control",
         &[
-            "audit", "notebook", "artifact", "store", "api", "keys", "notify", "settings",
-            "egress", "sandbox", "image", "secret", "machine", "guest", "link", "config", "limits",
+            "audit", "instant", "notebook", "artifact", "store", "api", "keys", "notify",
+            "settings", "egress", "sandbox", "image", "secret", "machine", "guest", "link",
+            "config", "limits",
         ],
     ),
     (
         "cli",
         &[
-            "audit", "api", "artifact", "store", "keys", "control", "settings", "similar",
-            "sandbox", "image", "secret", "machine", "guest", "link", "config", "limits",
-            "terminal",
+            "audit", "instant", "api", "artifact", "store", "keys", "control", "settings",
+            "similar", "sandbox", "image", "secret", "machine", "guest", "link", "config",
+            "limits", "terminal",
         ],
     ),
 ];
