@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use entry::{Door, Entry, Outcome, Record, Verdict, Who, now_ms, time_of};
+pub use entry::{Door, Entry, Outcome, Record, Verdict, Who};
 pub use reader::{Fault, Filter, Verified, follow, read, verify};
 
 use limits::QUEUE_MAX;

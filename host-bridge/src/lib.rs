@@ -19,6 +19,7 @@ pub mod egress;
 pub mod forwards;
 pub mod guest;
 pub mod image;
+pub mod instant;
 pub mod keys;
 pub mod limits;
 pub mod link;

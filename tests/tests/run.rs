@@ -119,7 +119,9 @@ fn a_sandbox_leaves_nothing_behind() {
     burrow.ok(&["run", "--", "sh", "-c", "sleep 1000 & setsid sleep 1000 & true"]);
     let left: Vec<_> = walk(&burrow.runtime());
     assert!(left.is_empty(), "left in the runtime directory: {left:?}");
-    let boxes = walk(&burrow.state());
+    let mut boxes = walk(&burrow.state());
+    // That it ran is recorded.
+    boxes.retain(|path| !path.starts_with(burrow.state().join("audit")));
     assert!(boxes.is_empty(), "left in the state directory: {boxes:?}");
 }
 

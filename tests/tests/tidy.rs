@@ -76,7 +76,8 @@ const BRIDGE: &[Imports] = &[
     ("notify", &[]),
     ("secret", &[]),
     ("trust", &[]),
-    ("audit", &["config"]),
+    ("instant", &[]),
+    ("audit", &["config", "instant"]),
     ("settings", &["similar", "secret", "egress", "workspace", "limits"]),
     ("config", &["limits"]),
     ("terminal", &["limits"]),
@@ -88,14 +89,25 @@ const BRIDGE: &[Imports] = &[
     ("workspace", &["secret", "guest", "config"]),
     (
         "sandbox",
-        &["egress", "workspace", "machine", "image", "secret", "guest", "link", "config", "limits"],
+        &[
+            "instant",
+            "egress",
+            "workspace",
+            "machine",
+            "image",
+            "secret",
+            "guest",
+            "link",
+            "config",
+            "limits",
+        ],
     ),
     ("store", &["config"]),
     ("notebook", &["store", "sandbox", "machine", "guest", "config", "limits"]),
     ("artifact", &["store", "sandbox", "guest", "config", "limits", "mime"]),
     ("forwards", &["sandbox", "guest", "limits"]),
     ("app", &["forwards", "sandbox", "guest", "limits"]),
-    ("keys", &["sandbox", "config", "limits"]),
+    ("keys", &["instant", "sandbox", "config", "limits"]),
     (
         "api",
         &[
@@ -124,6 +136,7 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "audit",
+            "instant",
             "notebook",
             "artifact",
             "store",
@@ -147,6 +160,7 @@ const BRIDGE: &[Imports] = &[
         "cli",
         &[
             "audit",
+            "instant",
             "api",
             "artifact",
             "store",

@@ -1,12 +1,12 @@
 //! One record: what those who record say, and what is written.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::limits::{ARGUMENTS_MAX, FACTS_MAX, TEXT_CHARS_MAX};
+use crate::instant;
 
 /// Who has done it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,7 +177,7 @@ pub struct Entry {
 impl Entry {
     pub fn new(who: Who, door: Door, operation: impl Into<String>) -> Self {
         Self {
-            at_ms: now_ms(),
+            at_ms: instant::now_ms(),
             who,
             door,
             operation: operation.into(),
@@ -257,34 +257,4 @@ pub struct Record {
     /// The SHA-256 of the line before, in a log that is chained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prev: Option<String>,
-}
-
-/// Milliseconds since 1970; zero on a host whose clock stands before that.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A point in time as it is written. The calendar is computed from day numbers, by years that begin
-/// in March, so that the leap day is the last one.
-pub fn time_of(ms: u64) -> String {
-    const DAY_MS: u64 = 86_400_000;
-    let (days, clock_ms) = (ms / DAY_MS, ms % DAY_MS);
-    // From the first of March of the year 0.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (seconds, fraction) = (clock_ms / 1000, clock_ms % 1000);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{fraction:03}Z",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
 }

@@ -4,8 +4,9 @@
 use std::io;
 use std::path::Path;
 
-use super::entry::{Outcome, Record, time_of};
+use super::entry::{Outcome, Record};
 use super::segment::{Segment, digest_of, lines, parse};
+use crate::instant;
 
 /// Which records are wanted. What is absent holds for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +33,8 @@ impl Filter {
         let sandbox =
             is(&self.sandbox, entry.sandbox.as_ref()) || is(&self.sandbox, entry.id.as_ref());
         self.after.is_none_or(|after| record.seq > after)
-            && self.since_ms.is_none_or(|since| record.time >= time_of(since))
-            && self.until_ms.is_none_or(|until| record.time < time_of(until))
+            && self.since_ms.is_none_or(|since| record.time >= instant::format(since))
+            && self.until_ms.is_none_or(|until| record.time < instant::format(until))
             && is(&self.namespace, entry.namespace.as_ref())
             && sandbox
             && is(&self.operation, Some(&entry.operation))

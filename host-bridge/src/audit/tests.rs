@@ -288,15 +288,3 @@ async fn while_it_cannot_be_written_operations_are_refused_or_not_as_set() {
         fs::remove_dir_all(place).unwrap();
     }
 }
-
-#[test]
-fn times_are_those_of_the_calendar() {
-    for (ms, text) in [
-        (0, "1970-01-01T00:00:00.000Z"),
-        (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-        (951_868_800_000, "2000-03-01T00:00:00.000Z"),
-        (1_767_225_599_001, "2025-12-31T23:59:59.001Z"),
-    ] {
-        assert_eq!(time_of(ms), text);
-    }
-}

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use super::Options;
-use super::entry::{Entry, Record, time_of};
+use super::entry::{Entry, Record};
 use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
 use super::segment::{Segment, digest_of, lines, parse};
 use super::turn::{Mark, Turn, Turns};
 use crate::config::{PRIVATE_FILE, make_private_directory};
+use crate::instant;
 
 /// See the module's description.
 pub struct Writer {
@@ -207,7 +208,7 @@ impl Writer {
     }
 
     fn line(&self, entry: Entry) -> io::Result<Vec<u8>> {
-        let time = time_of(entry.at_ms);
+        let time = instant::format(entry.at_ms);
         self.line_at(time, entry.cut())
     }
 

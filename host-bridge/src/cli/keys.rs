@@ -99,7 +99,8 @@ impl Keys {
         };
         let audit = context.audit()?;
         let changed = change();
-        let outcome = if changed.is_ok() { Outcome::Ok } else { Outcome::Failed };
+        let is_done = matches!(changed, Ok(Exit::SUCCESS));
+        let outcome = if is_done { Outcome::Ok } else { Outcome::Failed };
         audit.record(Entry { outcome, ..entry });
         audit.close().await;
         changed

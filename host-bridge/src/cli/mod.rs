@@ -20,7 +20,6 @@ mod failure;
 mod history;
 mod image;
 mod inspect;
-mod instant;
 mod keygen;
 mod keys;
 mod kill;
@@ -51,6 +50,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::instant;
 use crate::terminal::guardian;
 use context::Context;
 use exit::Exit;

@@ -6,6 +6,7 @@ use nix::unistd::{Uid, User};
 use super::message::{Code, Refusal, Reply, Request};
 use crate::audit::{Audit, Door, Entry, OnFailure, Options, Outcome, Verdict, Who};
 use crate::egress::{self, EgressEvent, What};
+use crate::instant;
 use crate::sandbox::{Event, EventSink, Record, Registry, SandboxRef, State, Why, WorkspaceEvent};
 use crate::settings;
 use crate::workspace::Report;
@@ -210,7 +211,7 @@ fn described(entry: Entry, record: Record) -> Entry {
 
 /// The same when it has been.
 pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64) -> Entry {
-    let duration_us = Some(crate::audit::now_ms().saturating_sub(began_ms).saturating_mul(1000));
+    let duration_us = Some(instant::now_ms().saturating_sub(began_ms).saturating_mul(1000));
     let entry = Entry { duration_us, ..entry };
     match reply {
         Ok(Reply::Sandbox(record)) => described(entry, (**record).clone()),

@@ -20,9 +20,10 @@ use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Code, Dialled, List, Refusal, Reply, Request, Version};
 use crate::api::{Api, mcp};
 use crate::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
-use crate::audit::{Audit, Entry, Unwritable, Who, now_ms};
+use crate::audit::{Audit, Entry, Unwritable, Who};
 use crate::config::PRIVATE_FILE;
 use crate::image::ImageError;
+use crate::instant;
 use crate::limits::{
     CONTROL_CONNECTIONS_MAX, CONTROL_IDLE_MAX, CONTROL_LINE_BYTES_MAX, CONTROL_WRITE_DEADLINE,
     STOP_GRACE_DEFAULT, STOP_GRACE_MAX,
@@ -108,7 +109,7 @@ async fn attend(stream: UnixStream, api: &Api) {
             let Ok(line) = timeout(CONTROL_IDLE_MAX, reading).await else { return };
             line
         };
-        let (began_ms, entry) = (now_ms(), entry_of(&line, &who, registry, audit));
+        let (began_ms, entry) = (instant::now_ms(), entry_of(&line, &who, registry, audit));
         if entry.is_some() && audit.admit().is_err() {
             let refusal = Refusal::new(Code::Io, Unwritable.to_string(), Some("make room for it"));
             let answer = Answer::Error(refusal);

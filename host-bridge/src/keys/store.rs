@@ -5,7 +5,6 @@
 //! bridge needs no word from a command, because its keyring looks for itself. Blocking.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,6 +21,7 @@ use super::limits::{
 use super::secret::{Key, Secret};
 use super::token;
 use crate::config::make_private_directory;
+pub use crate::instant::now_ms;
 
 /// One signing secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -285,9 +285,4 @@ fn draw_id(is_taken: impl Fn(&KeyId) -> bool) -> Result<KeyId, KeysError> {
         }
     }
     Err(KeysError::NoRandomness)
-}
-
-/// Milliseconds since 1970; zero on a host whose clock stands before that.
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -14,6 +14,7 @@ use super::label::Labels;
 use super::{Name, SandboxRef, Spec, State};
 use crate::config::write_durably;
 use crate::image::digest::Digest;
+pub(crate) use crate::instant::now_ms;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::link::Address;
 use crate::machine::{BoxId, MachineKind, Trace};
@@ -167,12 +168,6 @@ impl Kept {
         file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
         Ok(serde_json::from_slice(&bytes)?)
     }
-}
-
-/// Milliseconds since 1970; zero on a host whose clock stands before that.
-pub(crate) fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Points in time as text: RFC 3339 in, UTC out. Pure; the calendar is the Gregorian one, computed
-//! from day numbers, so that no time zone data is needed.
+//! Points in time as text, for all who read or write one: RFC 3339 in, UTC out. The calendar is the
+//! Gregorian one, computed from day numbers, so that no time zone data is needed. Pure, but for the clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// Milliseconds since 1970, by the clock on the wall.
+/// Milliseconds since 1970, by the clock on the wall; zero on a host whose clock stands before that.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -78,7 +78,7 @@ fn day_number(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// `2026-01-31T12:00:00.123Z`.
+/// `2026-01-31T12:00:00.123Z`; as text, later is greater.
 pub fn format(ms: u64) -> String {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
     let (seconds, fraction) = (ms / 1000, ms % 1000);
@@ -143,6 +143,14 @@ mod tests {
         for ms in (0..4_102_444_800_000).step_by(86_399_123_457).chain([951_827_696_789]) {
             assert_eq!(parse(&format(ms)), Some(ms));
         }
-        assert_eq!(format(951_827_696_789), "2000-02-29T12:34:56.789Z");
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_827_696_789, "2000-02-29T12:34:56.789Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_767_225_599_001, "2025-12-31T23:59:59.001Z"),
+        ] {
+            assert_eq!(format(ms), text);
+        }
     }
 }
