@@ -175,9 +175,10 @@ impl Serving {
         sink: EgressSink,
     ) -> Result<Self, EgressError> {
         let Allowed { rules, secrets } = allowed;
-        let broker = match secrets.is_empty() {
-            true => None,
-            false => Some(Broker::open(&guest, secrets, settings, directory).await?),
+        let broker = if secrets.is_empty() {
+            None
+        } else {
+            Some(Broker::open(&guest, secrets, settings, directory).await?)
         };
         let names_max = limits::GATES_MAX / rules.ports_max();
         let names = Names::open(directory, names_max).await.map_err(EgressError::Names)?;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use host_bridge::config::Paths;
-use host_bridge::control::{Client, ClientError, Code, List, ServeOptions, serve};
+use host_bridge::control::{Client, ClientError, Code, List, Purpose, ServeOptions, serve};
 use host_bridge::guest::exec::collect;
 use host_bridge::guest::{Guest, Options};
 use host_bridge::machine::{MachineError, Machines};
@@ -406,7 +406,7 @@ async fn the_whole_of_it_goes_over_the_control_socket() {
     assert_eq!(refusal.code, Code::NameTaken);
     assert!(refusal.hint.is_some());
     assert_eq!(client.list(List::default()).await.unwrap().len(), 1);
-    assert_eq!(client.dial(&which("web")).await.unwrap().state, State::Running);
+    assert_eq!(client.dial(&which("web"), Purpose::default()).await.unwrap().state, State::Running);
     client.stop(&which("web"), Some(Duration::from_secs(1))).await.unwrap();
     assert!(client.list(List::default()).await.unwrap().is_empty());
     assert!(client.inspect(&which("web")).await.unwrap().state.is_over());

@@ -56,15 +56,14 @@ impl Gates {
     pub fn turn(&self, at: SocketAddr, arrival: Arrival) -> io::Result<Turn<'_>> {
         let mut open = self.0.borrow_mut();
         let known = open.iter().find(|gate| gate.at == at && gate.arrival == arrival);
-        let gate = match known {
-            Some(gate) => gate.clone(),
-            None => {
-                let socket = net::listen(at, arrival == Arrival::Question)?;
-                let socket = ready::watch(socket, Interest::READABLE)?;
-                let gate = Rc::new(Gate { at, arrival, socket, turn: Cell::default() });
-                open.push(gate.clone());
-                gate
-            }
+        let gate = if let Some(gate) = known {
+            gate.clone()
+        } else {
+            let socket = net::listen(at, arrival == Arrival::Question)?;
+            let socket = ready::watch(socket, Interest::READABLE)?;
+            let gate = Rc::new(Gate { at, arrival, socket, turn: Cell::default() });
+            open.push(gate.clone());
+            gate
         };
         let number = gate.turn.get() + 1;
         gate.turn.set(number);

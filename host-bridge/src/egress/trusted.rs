@@ -71,8 +71,9 @@ async fn read(guest: &Guest, path: &str) -> Result<Option<Vec<u8>>, GuestError> 
                 bytes.extend(more);
             }
             Piece::End => return Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
-            Piece::Bytes { .. } | Piece::Gap { .. } => return Ok(None),
-            Piece::Failed(GuestError::Fault(_)) => return Ok(None),
+            Piece::Bytes { .. } | Piece::Gap { .. } | Piece::Failed(GuestError::Fault(_)) => {
+                return Ok(None);
+            }
             Piece::Failed(error) => return Err(error),
         }
     }

@@ -21,6 +21,7 @@ pub(super) struct Xattrs {
 }
 
 #[cfg(not(feature = "xattrs"))]
+#[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")]
 impl Xattrs {
     pub(super) fn of_next(&self) -> Self {
         Self {}

@@ -22,10 +22,10 @@ fn empty_or_skip() -> Option<Scene> {
     fs::write(value_file(&internet), VALUE).unwrap();
     let config = internet.served().with_file_name("burrow.toml");
     let text = format!(
-        "[egress]\ndns = \"{NAME_SERVER}:53\"\nauthorities = {:?}\n\
-         [secrets.github]\nfile = {:?}\nnamespaces = \"*\"\nhosts = {HOSTS:?}\n",
-        internet.authority_file(),
-        value_file(&internet),
+        "[egress]\ndns = \"{NAME_SERVER}:53\"\nauthorities = \"{}\"\n\
+         [secrets.github]\nfile = \"{}\"\nnamespaces = \"*\"\nhosts = {HOSTS:?}\n",
+        internet.authority_file().display(),
+        value_file(&internet).display(),
     );
     fs::write(&config, text).unwrap();
     let options = ["--dev", "--config", config.to_str().unwrap()];
@@ -93,8 +93,9 @@ git -c http.extraHeader="token: $GITHUB" ls-remote https://api.example.org/a.git
     }
     assert_eq!(plain("/node"), [VALUE], "{said:?}");
     assert_eq!(plain("/a.git/info/refs?service=git-upload-pack"), [VALUE], "{said:?}");
-    let proxied: String =
+    let proxied: Vec<_> =
         PROXY.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();
+    let proxied = proxied.concat();
     scene.plainly(&format!(
         "{proxied}curl -sS -H \"token: $GITHUB\" https://api.example.org/proxied"
     ));
@@ -143,14 +144,14 @@ curl -sS -H "token: $GITHUB" https://api.example.edu/nobodys
 #[test]
 fn what_is_large_or_goes_on_for_long_arrives_whole() {
     let Some(scene) = scene_or_skip() else { return };
-    let script = r#"
+    let script = r"
 curl -sS 'https://api.example.org/bytes?n=67108864' | sha256sum
 curl -sS -k 'https://www.example.net/bytes?n=67108864' | sha256sum
 head -c 16M /dev/urandom > /var/up
 curl -sS -T /var/up https://api.example.org/up
 curl -sS -H 'transfer-encoding: chunked' -T /var/up https://api.example.org/up
 sha256sum /var/up | cut -d ' ' -f 1
-"#;
+";
     let said = scene.plainly(script).ok();
     let lines: Vec<_> = said.lines().collect();
     assert!(lines.len() == 5 && lines[0] == lines[1], "{said}");

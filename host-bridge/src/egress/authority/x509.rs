@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(tagged(4, &[7; 127])[..2], [4, 127]);
         assert_eq!(tagged(4, &[7; 128])[..3], [4, 0x81, 128]);
         assert_eq!(tagged(4, &[7; 256])[..4], [4, 0x82, 1, 0]);
-        assert_eq!(tagged(4, &[7; 65_536])[..5], [4, 0x83, 1, 0, 0]);
+        assert_eq!(tagged(4, &vec![7; 65_536])[..5], [4, 0x83, 1, 0, 0]);
     }
 
     #[test]
