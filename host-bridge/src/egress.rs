@@ -116,6 +116,8 @@ pub enum EgressError {
     Guest(#[from] GuestError),
     #[error("the names that it had could not be read: {0}")]
     Names(io::Error),
+    #[error("this bridge is ending")]
+    Ending,
     #[error(transparent)]
     Authority(#[from] AuthorityError),
     #[error(transparent)]
@@ -243,9 +245,11 @@ impl Serving {
 
 impl Shared {
     /// Whether a connection is read on its way.
-    fn is_read(&self, host: &Host, plan: &Plan) -> Result<bool, Missing> {
-        let Some(broker) = self.broker.as_ref().filter(|_| plan.is_tls) else { return Ok(false) };
-        broker.secrets.are_for(host)
+    fn is_read(&self, host: &Host, port: u16, plan: &Plan) -> Result<bool, Missing> {
+        match &self.broker {
+            Some(broker) if plan.is_tls && port == TLS_PORT => broker.secrets.are_for(host),
+            _ => Ok(false),
+        }
     }
 
     async fn write_resolv_conf(&self) -> Result<(), GuestError> {

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use protocol::ContextName;
 use protocol::repl::{ContextState, Grace};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 pub use error::NotebookError;
 pub use owner::Saved;
@@ -42,7 +43,8 @@ use crate::store::Store;
 use crate::store::history::{Asked, RunRow};
 use crate::store::notebooks::{Added, NotebookRow, Totals};
 use keeper::{Keeper, Orders};
-use limits::{CACHE_KEY_BYTES_MAX, ID_BYTES_MAX, LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
+use limits::{BUSY_LOOK, BUSY_PATIENCE, CACHE_KEY_BYTES_MAX, ID_BYTES_MAX};
+use limits::{LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
 use owner::{Order, Owner, Seat};
 use seal::SealKey;
 use vault::Vault;
@@ -206,7 +208,8 @@ impl Notebooks {
     }
 
     /// How many compiled forms the interpreter has; with `clear` it lets go of them. Nothing is said
-    /// while it is busy with somebody's run, and nobody waits for that.
+    /// while it is busy with somebody's run, which is waited for only for a moment: one that has just
+    /// been answered may not be quite over.
     pub async fn compiled(
         &self,
         namespace: &Name,
@@ -219,17 +222,22 @@ impl Notebooks {
         // An interpreter that is gone has none.
         let Ok(guest) = self.0.registry.guest(&seat.sandbox) else { return Ok(Some(0)) };
         let name = context_name(&row.id);
-        let contexts = guest.contexts().await?;
-        let Some(info) = contexts.into_iter().find(|info| info.context == name) else {
-            return Ok(Some(0));
+        let began = Instant::now();
+        let info = loop {
+            let contexts = guest.contexts().await?;
+            let Some(info) = contexts.into_iter().find(|info| info.context == name) else {
+                return Ok(Some(0));
+            };
+            match info.state {
+                ContextState::Cold => return Ok(Some(0)),
+                ContextState::Idle if info.queued == 0 => break info,
+                // Runs without a number are the host's own, as that of a save: short, and worth
+                // waiting for.
+                ContextState::Running if info.running.is_none() && info.queued == 0 => break info,
+                _ if began.elapsed() >= BUSY_PATIENCE => return Ok(None),
+                _ => tokio::time::sleep(BUSY_LOOK).await,
+            }
         };
-        match info.state {
-            ContextState::Cold => return Ok(Some(0)),
-            ContextState::Idle if info.queued == 0 => {}
-            // Runs without a number are the host's own, as that of a save: short, and worth waiting for.
-            ContextState::Running if info.running.is_none() && info.queued == 0 => {}
-            _ => return Ok(None),
-        }
         let mut context = open(name, keeper.language());
         context.cwd = info.cwd;
         let orders = Orders { keeper, guest: &guest, context: &context, token: &seat.token };
@@ -372,12 +380,12 @@ fn context_name(id: &str) -> ContextName {
 
 /// A vault with its lock, which a task that has just ended may still hold for a moment.
 async fn locked(vault: Vault, id: &str) -> Result<Vault, NotebookError> {
-    let give_up_at = tokio::time::Instant::now() + LOCK_PATIENCE;
+    let give_up_at = Instant::now() + LOCK_PATIENCE;
     loop {
         if let Some(locked) = vault.lock()? {
             return Ok(locked);
         }
-        if tokio::time::Instant::now() > give_up_at {
+        if Instant::now() > give_up_at {
             return Err(NotebookError::Elsewhere { id: id.to_owned() });
         }
         tokio::time::sleep(LOCK_PAUSE).await;

@@ -73,7 +73,22 @@ pub struct Entry {
     pub reach: Reach,
     /// Hosts whose requests it is put into, instead of being given to the sandbox.
     pub hosts: Vec<String>,
+    /// The fields of heads that it is put into, in lower case.
+    pub fields: Vec<String>,
 }
+
+/// The fields that a secret with hosts is put into where it says nothing else: those by which clients
+/// say who they are, and which servers do not give back.
+pub const FIELDS_USUAL: [&str; 8] = [
+    "authorization",
+    "api-key",
+    "private-token",
+    "x-access-token",
+    "x-api-key",
+    "x-auth-token",
+    "x-goog-api-key",
+    "x-vault-token",
+];
 
 /// A secret with its value.
 #[derive(Clone, Debug)]
@@ -82,6 +97,7 @@ pub struct Resolved {
     pub variable: String,
     pub value: Secret,
     pub hosts: Vec<String>,
+    pub fields: Vec<String>,
 }
 
 /// All secrets of one bridge. Clones are the same.
@@ -132,6 +148,7 @@ impl Secrets {
                 variable: entry.variable.clone(),
                 value: value.map_err(failed)?,
                 hosts: entry.hosts.clone(),
+                fields: entry.fields.clone(),
             });
         }
         Ok(values)
@@ -140,6 +157,11 @@ impl Secrets {
     /// The hosts that a secret is kept for on this side; none if the sandbox is to have it itself.
     pub fn hosts(&self, namespace: &str, name: &str) -> Result<&[String], SecretError> {
         Ok(&self.entry(namespace, name)?.hosts)
+    }
+
+    /// The fields of heads that it is put into.
+    pub fn fields(&self, namespace: &str, name: &str) -> Result<&[String], SecretError> {
+        Ok(&self.entry(namespace, name)?.fields)
     }
 
     /// One of another namespace is as unknown as one that is not there: whoever asks learns nothing

@@ -60,6 +60,14 @@ BEYOND_SCHEMAS = (
     "scratch_bytes is",
     "is not a name of an environment variable",
     "a sandbox's environment cannot have the name",
+    # What the name of an image is, of its parts and all together.
+    "the name of an image",
+    "the name is longer than",
+    "is not a registry",
+    "is not the name of a repository",
+    "is not a tag",
+    "is no digest",
+    "is a bare digest",
     # Which names of hosts are none but addresses, and which ports a rule may have.
     "egress: ",
     "the value of the label",

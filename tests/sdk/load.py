@@ -95,6 +95,10 @@ def _nothing_new(before):
     assert left_behind is None, left_behind
 
 
+# What was used up of the day, by all together: one file, which is written when something was.
+_OF_ALL = {os.path.join(os.environ.get("BURROW_STATE_DIR", ""), "usage.json")}
+
+
 def _everything():
     """What a sandbox could leave, as sets of words that tell the pieces apart."""
     processes = _ours()
@@ -105,7 +109,7 @@ def _everything():
         "mounts of the bridge": _numbered(
             line.split(" ", 4)[4] for line in pathlib.Path(f"/proc/{_BRIDGE}/mountinfo").read_text().splitlines()
         ),
-        "files": _files(os.environ["BURROW_RUNTIME_DIR"]) | _files(os.environ["BURROW_STATE_DIR"]),
+        "files": _files(os.environ["BURROW_RUNTIME_DIR"]) | _files(os.environ["BURROW_STATE_DIR"]) - _OF_ALL,
         "sockets": _sockets(),
         "control groups": _groups(),
     }

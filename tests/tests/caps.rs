@@ -152,7 +152,7 @@ fn a_creation_that_fails_gives_everything_back() {
     let client = key(&server, "small");
     for _ in 0..3 {
         let mut body = asked("small", "a", 100);
-        body["workspace"] = json!("/nowhere");
+        body["workspace"] = json!("nowhere");
         client.post("/v1/sandboxes", &body).expect(422);
         let body =
             json!({ "namespace": "small", "name": "a", "memory_mib": 100, "secrets": ["none"] });

@@ -226,7 +226,9 @@ impl Routes {
     pub fn find(&self, method: &Method, path: &str) -> Result<(&Operation, Parameters), Problem> {
         let mut allowed: Vec<&str> = Vec::new();
         let mut get = None;
-        for operation in &self.0 {
+        // A path that is written out is that, and not one with something in its place.
+        let is_written_out = self.0.iter().any(|operation| operation.path == path);
+        for operation in self.0.iter().filter(|one| !is_written_out || one.path == path) {
             let Some(parameters) = match_path(operation.path, path) else { continue };
             let parameters = parameters?;
             if operation.method == *method {

@@ -105,6 +105,12 @@ async fn one_that_died_within_its_turn_is_gone_on_from() {
     let place = place("died");
     let host = open(&place, Options { files_max: 1000, ..OPTIONS });
     host.record(entry(1));
+    // Behind the line that begins the file: else the other might have its turn first.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while all(&place).len() < 2 {
+        assert!(Instant::now() < deadline, "its first record is not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     // It has written a line and half of another, and has not said which is the next number.
     let other = Audit::visit(place.clone(), OPTIONS, Box::new(drop)).unwrap();
     other.record(entry(2));
@@ -120,7 +126,6 @@ async fn one_that_died_within_its_turn_is_gone_on_from() {
     let operations: Vec<_> =
         all(&place).into_iter().map(|record| record.entry.operation).skip(1).collect();
     let made = "create_sandbox";
-    // The first two come in the order of their turns, which may be either.
     assert_eq!(operations, [made, made, "audit.repaired", made]);
     fs::remove_dir_all(place).unwrap();
 }

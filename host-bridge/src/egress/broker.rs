@@ -3,8 +3,9 @@
 //! of this host checks it.
 //!
 //! What breaks off on one side breaks off on the other. A host that ends without the last word of TLS
-//! is let end so, for the guest to see.
+//! is let end so, for the guest to see; a guest that does has said its requests all the same.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::carry::{Broken, Plan, Stream, Tally, carry};
 use super::host::Host;
 use super::http::{Requests, agrees};
 use super::inject::Injections;
-use super::limits::{BETWEEN_BYTES, READ_BYTES, TLS_DEADLINE};
+use super::limits::{BETWEEN_BYTES, FILLED_AT_ONCE_BYTES, READ_BYTES, TLS_DEADLINE};
 use super::meter::Meter;
 use super::{EgressError, Settings, trusted};
 use crate::guest::Guest;
@@ -53,13 +54,9 @@ impl Broker {
         let authority = Authority::open(directory, &secrets.hosts()).await?;
         let believed = settings.authorities.clone();
         let reading = tokio::task::spawn_blocking(move || trust::connector(believed.as_deref()));
-        let connector = reading.await.expect("reading does not panic")?;
+        let connector = reading.await.map_err(|_| EgressError::Ending)??;
         trusted::add(guest, &authority.pem()).await?;
         Ok(Self { secrets: Arc::new(secrets), authority, connector })
-    }
-
-    pub fn is_for(&self, host: &Host) -> bool {
-        self.secrets.are_for(host) == Ok(true)
     }
 
     /// Carries a connection to its end. Tells of secrets that have gone out.
@@ -97,26 +94,44 @@ impl Broker {
         let acceptor = self.authority.server(host);
         let acceptor = acceptor.map_err(|error| with_guest(io::Error::other(error)))?;
         let guest = within(acceptor.accept(guest)).await.map_err(with_guest)?;
-        let (guest_reader, guest_writer) = tokio::io::split(guest);
+        let (mut guest_reader, guest_writer) = tokio::io::split(guest);
         let (server_reader, server_writer) = tokio::io::split(server);
         let secrets = Arc::clone(&self.secrets);
         let requests = Requests::with_secrets(host.clone(), TLS_PORT, secrets);
         let (agreed, agreement) = oneshot::channel();
         let mut answers = std::pin::pin!(answer(server_reader, guest_writer, agreed));
-        tokio::select! {
+        let end = tokio::select! {
             // Whoever has answered all has no use for further requests.
-            answered = &mut answers => answered,
-            asked = ask(guest_reader, server_writer, requests, agreement, used) => {
+            answered = &mut answers => answered?,
+            asked = ask(&mut guest_reader, server_writer, requests, agreement, used) => {
                 asked?;
-                answers.await
+                answers.await?
             }
+        };
+        if end == End::InOrder {
+            // What lies between is still on its way to the guest, which may not know yet that nobody
+            // hears it.
+            let mut buffer = vec![0; READ_BYTES];
+            while !matches!(
+                read(&mut guest_reader, &mut buffer, WITH_GUEST).await,
+                Ok(Some(0) | None) | Err(_)
+            ) {}
         }
+        Ok(())
     }
 }
 
 async fn within<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "its greeting took too long");
     timeout(TLS_DEADLINE, greeting).await.map_err(slow)?
+}
+
+/// How a host has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    InOrder,
+    /// Without the last word of TLS.
+    Unsaid,
 }
 
 /// Requests of the guest, each with what belongs into it.
@@ -128,25 +143,37 @@ async fn ask(
     used: impl Fn(Vec<String>),
 ) -> Result<(), Broken> {
     let mut buffer = vec![0; READ_BYTES];
-    let mut judged = Vec::new();
-    while !requests.awaits_agreement() {
+    // Each is told once: a connection may have any number of requests.
+    let mut told = BTreeSet::new();
+    let mut agreement = Some(agreement);
+    loop {
+        if requests.awaits_agreement()
+            && let Some(agreement) = agreement.take()
+        {
+            if agreement.await.unwrap_or(false) {
+                break;
+            }
+            requests.declined();
+        }
         let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
         if count == 0 {
             return Ok(server.shutdown().await?);
         }
-        let pushed = requests.push(&buffer[..count], &mut judged);
-        let names = requests.take_used();
-        if !names.is_empty() {
-            used(names);
+        // A piece at a time, because a few bytes of a head may become many.
+        for piece in buffer[..count].chunks(FILLED_AT_ONCE_BYTES) {
+            let mut judged = Vec::new();
+            let pushed = requests.push(piece, &mut judged);
+            let new: Vec<_> =
+                requests.take_used().into_iter().filter(|name| told.insert(name.clone())).collect();
+            if !new.is_empty() {
+                used(new);
+            }
+            let written = server.write_all(&judged).await;
+            wipe(&mut judged);
+            written?;
+            pushed?;
         }
-        let written = server.write_all(&judged).await;
-        wipe(&mut judged);
-        written?;
         server.flush().await?;
-        pushed?;
-    }
-    if !agreement.await.unwrap_or(false) {
-        return Ok(());
     }
     loop {
         let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
@@ -163,13 +190,15 @@ async fn answer(
     mut server: impl AsyncRead + Unpin,
     mut guest: impl AsyncWrite + Unpin,
     agreed: oneshot::Sender<bool>,
-) -> Result<(), Broken> {
+) -> Result<End, Broken> {
     let mut buffer = vec![0; READ_BYTES];
     let (mut begun, mut agreed) = (Vec::new(), Some(agreed));
     loop {
-        let Some(count) = read(&mut server, &mut buffer, WITH_HOST).await? else { return Ok(()) };
+        let read = read(&mut server, &mut buffer, WITH_HOST).await?;
+        let Some(count) = read else { return Ok(End::Unsaid) };
         if count == 0 {
-            return Ok(guest.shutdown().await?);
+            guest.shutdown().await?;
+            return Ok(End::InOrder);
         }
         let bytes = &buffer[..count];
         if agreed.is_some() {

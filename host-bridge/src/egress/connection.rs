@@ -62,7 +62,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, st
 pub(super) async fn lead(shared: &Arc<Shared>, host: &Host, port: u16, mut stream: Stream) {
     let looked = look(shared, host, port, &mut stream).await;
     let reached = match looked {
-        Ok(plan) => match shared.is_read(host, &plan) {
+        Ok(plan) => match shared.is_read(host, port, &plan) {
             Ok(_) => reach(shared, host, port).await.map(|way| (plan, way)),
             Err(missing) => Err(missing.into()),
         },
@@ -170,14 +170,18 @@ pub(super) async fn run(
     shared.names.lock().await.count(host, true);
     let tally = Tally::default();
     let (meter, idle) = (&shared.meter, shared.idle);
-    let carried = match shared.broker.as_ref().filter(|_| plan.is_tls) {
-        Some(broker) if broker.is_for(host) => {
+    let is_read = shared.is_read(host, port, &plan) == Ok(true);
+    let carried = match shared.broker.as_ref().filter(|_| is_read) {
+        Some(broker) => {
             let used = |secrets| tell(Verdict::Filled { secrets });
             broker.carry(host, stream, connection, plan, meter, idle, &tally, used).await
         }
-        _ => carry(stream, connection, plan, meter, idle, &tally).await,
+        None => carry(stream, connection, plan, meter, idle, &tally).await,
     };
     shared.names.lock().await.count(host, false);
+    if let Err(Broken::Request(wrong)) = &carried {
+        shared.teller.refuse(What::Connection, host.as_str(), Some(port), wrong);
+    }
     tell(Verdict::Ended {
         sent_bytes: tally.sent_bytes(),
         received_bytes: tally.received_bytes(),

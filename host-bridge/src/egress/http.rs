@@ -112,7 +112,7 @@ impl Requests {
         requests.only_one = true;
         requests.state = requests.body_of(head)?;
         if requests.state == State::Upgrade {
-            let protocol = head.one("upgrade")?.unwrap_or_default().to_owned();
+            let protocol = head::shown(head.one("upgrade")?.unwrap_or_default());
             return Err(Wrong::Upgrade { protocol });
         }
         Ok(requests)
@@ -246,7 +246,8 @@ impl Requests {
             return Err(Wrong::Tunnel);
         }
         // Its answer is the request as it came, with what was put into it.
-        if head.method == "TRACE" && self.secrets.is_some() {
+        let shows = ["TRACE", "TRACK"].iter().any(|one| head.method.eq_ignore_ascii_case(one));
+        if shows && self.secrets.is_some() {
             return Err(Wrong::Shown);
         }
         head.check_host(&self.host, self.port)?;
@@ -264,7 +265,7 @@ impl Requests {
             let is_meant = head.lists("connection", "upgrade");
             let is_plain = is_meant && length == head::Length::Bytes(0) && self.count == 0;
             if !protocol.eq_ignore_ascii_case("websocket") || !is_plain {
-                return Err(Wrong::Upgrade { protocol: protocol.to_owned() });
+                return Err(Wrong::Upgrade { protocol: head::shown(protocol) });
             }
             return Ok(State::Upgrade);
         }

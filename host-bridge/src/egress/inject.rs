@@ -18,6 +18,8 @@ use crate::secret::{Secret, Wiped, wipe};
 /// What no name of a secret has, around it: one placeholder is never the beginning of another.
 const BEFORE: &str = "burrow-secret~";
 const BEHIND: &str = "~";
+/// How a field begins that has name and password.
+const BASIC: &[u8] = b"basic ";
 
 /// What stands for a secret in the sandbox.
 pub fn placeholder(name: &str) -> String {
@@ -29,8 +31,17 @@ pub fn placeholder(name: &str) -> String {
 pub struct Injected {
     pub name: String,
     pub hosts: Vec<Host>,
+    /// The fields of heads that it may be in, in lower case.
+    pub fields: Vec<String>,
     /// Absent where it could not be had again: its hosts are out of reach then.
     pub value: Option<Secret>,
+}
+
+impl Injected {
+    /// Servers give back what many fields say. Only those are filled that say who somebody is.
+    fn is_for(&self, field: &[u8]) -> bool {
+        self.fields.iter().any(|one| one.as_bytes() == field)
+    }
 }
 
 /// All of one sandbox.
@@ -78,7 +89,7 @@ impl Injections {
     /// A request's head as the host is to get it, and the secrets that are in it. The head has been
     /// judged before: its lines are whole and plain.
     pub fn fill(&self, host: &Host, head: &[u8]) -> Result<(Wiped, Vec<String>), Wrong> {
-        let (mut out, mut used) = (Vec::with_capacity(FILLED_HEAD_BYTES_MAX), Vec::new());
+        let (mut out, mut used) = (Vec::with_capacity(self.room(head)), Vec::new());
         for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let field = line.iter().position(|byte| *byte == b':').filter(|_| number > 0);
             let Some(colon) = field else {
@@ -87,9 +98,10 @@ impl Injections {
             };
             let (name, value) = line.split_at(colon + 1);
             put(&mut out, name)?;
-            match self.of_basic(host, name, value, &mut used) {
+            let name = name[..name.len() - 1].to_ascii_lowercase();
+            match self.of_basic(host, &name, value, &mut used)? {
                 Some(filled) => put(&mut out, &filled)?,
-                None => self.put_filled(host, value, &mut out, &mut used)?,
+                None => self.put_filled((host, &name), value, &mut out, &mut used)?,
             }
         }
         used.sort();
@@ -105,20 +117,10 @@ impl Injections {
         name: &[u8],
         value: &[u8],
         used: &mut Vec<String>,
-    ) -> Option<Wiped> {
-        const SCHEME: &[u8] = b"basic ";
-        if !name.eq_ignore_ascii_case(b"authorization:") {
-            return None;
-        }
-        let value = value.trim_ascii();
-        let (scheme, encoded) = value.split_at_checked(SCHEME.len())?;
-        let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
-        if !scheme.eq_ignore_ascii_case(SCHEME) || find(&decoded, BEFORE.as_bytes()).is_none() {
-            return None;
-        }
-        let mut plain = Vec::with_capacity(FILLED_HEAD_BYTES_MAX);
-        // One that is too long is refused when the field is put where it is: as it was sent.
-        self.put_filled(host, &decoded, &mut plain, used).ok()?;
+    ) -> Result<Option<Wiped>, Wrong> {
+        let Some(decoded) = decoded_basic(name, value) else { return Ok(None) };
+        let mut plain = Vec::with_capacity(self.room(&decoded));
+        self.put_filled((host, name), &decoded, &mut plain, used)?;
         let mut field = b" Basic ".to_vec();
         let plain = Wiped::new(plain);
         let mut encoded = STANDARD.encode(&*plain).into_bytes();
@@ -126,12 +128,26 @@ impl Injections {
         field.extend_from_slice(&encoded);
         wipe(&mut encoded);
         field.extend_from_slice(b"\r\n");
-        Some(Wiped::new(field))
+        Ok(Some(Wiped::new(field)))
+    }
+
+    /// Room for a text and all that it may become, so that nothing of it is ever moved.
+    fn room(&self, text: &[u8]) -> usize {
+        let plain = find_all(text, BEFORE.as_bytes());
+        let hidden = find_all(&text.to_ascii_lowercase(), BASIC);
+        let longest = self.0.iter().filter_map(|one| one.value.as_ref());
+        let longest = longest.map(|value| value.expose().len()).max().unwrap_or_default();
+        let more = match hidden {
+            0 => plain * longest,
+            // As many as there is room for, encoded.
+            _ => FILLED_HEAD_BYTES_MAX,
+        };
+        (text.len() + more).min(FILLED_HEAD_BYTES_MAX)
     }
 
     fn put_filled(
         &self,
-        host: &Host,
+        (host, field): (&Host, &[u8]),
         mut value: &[u8],
         out: &mut Vec<u8>,
         used: &mut Vec<String>,
@@ -139,7 +155,7 @@ impl Injections {
         while let Some(at) = find(value, BEFORE.as_bytes()) {
             put(out, &value[..at])?;
             value = &value[at..];
-            let meant = self.of(host).find_map(|one| {
+            let meant = self.of(host).filter(|one| one.is_for(field)).find_map(|one| {
                 let placeholder = placeholder(&one.name);
                 let is_it = value.starts_with(placeholder.as_bytes());
                 one.value.as_ref().filter(|_| is_it).map(|value| (one, placeholder.len(), value))
@@ -173,6 +189,20 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Wrong> {
     }
     out.extend_from_slice(bytes);
     Ok(())
+}
+
+/// What a field of name and password says, if it is one and has a placeholder in it.
+fn decoded_basic(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = value.trim_ascii().split_at_checked(BASIC.len())?;
+    if name != b"authorization" || !scheme.eq_ignore_ascii_case(BASIC) {
+        return None;
+    }
+    let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
+    find(&decoded, BEFORE.as_bytes()).map(|_| decoded)
+}
+
+fn find_all(bytes: &[u8], what: &[u8]) -> usize {
+    bytes.windows(what.len()).filter(|window| *window == what).count()
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

@@ -80,6 +80,8 @@ pub const TRUST_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const TLS_DEADLINE: Duration = Duration::from_secs(30);
 /// What lies between the guest's connection and the end of its TLS.
 pub const BETWEEN_BYTES: usize = 64 * 1024;
+/// What of a guest's requests is filled at once, before it is written.
+pub const FILLED_AT_ONCE_BYTES: usize = 4 * 1024;
 /// A head with secrets in it: they may be as long as the heads themselves.
 pub const FILLED_HEAD_BYTES_MAX: usize = 256 * 1024;
 

@@ -23,6 +23,9 @@ pub const WORDS_CHARS_MAX: usize = 400;
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long an order to the keeper may take that is no restore.
 pub const ORDER_DEADLINE: Duration = Duration::from_secs(30);
+/// How long an interpreter that is busy is looked at for whether it comes free, and how often.
+pub const BUSY_PATIENCE: Duration = Duration::from_millis(300);
+pub const BUSY_LOOK: Duration = Duration::from_millis(10);
 /// How long loading all of a state may take, modules included.
 pub const RESTORE_DEADLINE: Duration = Duration::from_secs(300);
 /// How long runs that follow each other may put off a save.

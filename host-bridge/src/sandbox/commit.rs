@@ -49,7 +49,7 @@ pub(super) async fn commit(
     });
     let read = tokio::time::timeout(FREEZE_WATCHDOG_MAX, hand_on(output, pieces)).await;
     // It may have gone on by itself, or be gone.
-    let _ = guest.thaw().await;
+    let _ = tokio::time::timeout(FREEZE_WATCHDOG_MAX, guest.thaw()).await;
     let written = writing.await.unwrap_or(Err(crate::image::ImageError::Busy));
     let read = read.map_err(|_| failed(CommitError::Slow))?;
     read.map_err(|error| failed(CommitError::Read(error)))?;

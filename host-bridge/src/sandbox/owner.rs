@@ -7,6 +7,7 @@
 
 mod begin;
 mod expire;
+mod order;
 mod suspend;
 mod workspace;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use protocol::limits::STOP_MARGIN_HOST;
 use protocol::repl::ContextInfo;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -31,9 +32,9 @@ use super::presence::Presence;
 use super::record::{Kept, now_ms};
 use super::recorder::SharedLog;
 use super::registry::Occupied;
-use super::snapshot::{Draft, bytes_of};
+use super::snapshot::bytes_of;
 use super::stored::Held;
-use super::{Event, EventSink, ExpiryKind, Record, SandboxError, SandboxRef, State, Why};
+use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
 use crate::egress::{self, Injections, Serving};
 use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX, SET_RIGHT_MAX};
 use crate::link::LinkError;
@@ -43,84 +44,8 @@ use crate::secret::Secrets;
 use crate::workspace::limits::LAST_SYNC_DEADLINE;
 use crate::workspace::{Mirror, Said, Workspaces};
 
+pub(super) use order::{Order, Reply};
 use suspend::Errand;
-pub(super) use suspend::SnapshotReply;
-use workspace::SyncReply;
-
-/// The answer to an order.
-pub(super) type Reply = oneshot::Sender<Result<Record, SandboxError>>;
-
-/// What an owner can be told to do.
-pub(super) enum Order {
-    Stop {
-        grace: Duration,
-        reply: Reply,
-    },
-    Kill {
-        reply: Reply,
-    },
-    Remove {
-        force: bool,
-        reply: Reply,
-    },
-    /// Give a living sandbox other times to live; see [`super::Registry::extend`].
-    Extend {
-        ttl_ms: Option<u64>,
-        idle_ttl_ms: Option<u64>,
-        reply: Reply,
-    },
-    /// Stand still, go on, or be written down; see [`super::Registry::pause`].
-    Pause {
-        reply: Reply,
-    },
-    Resume {
-        reply: Reply,
-    },
-    Snapshot {
-        draft: Box<Draft>,
-        reply: SnapshotReply,
-    },
-    /// End it: its namespace or key has had what it may have of this day.
-    Spent {
-        kind: ExpiryKind,
-    },
-    /// Bring back what has changed in the workspace; see [`super::Registry::sync`].
-    Sync {
-        reply: SyncReply,
-    },
-    /// Let go of the machine, for the next bridge to find.
-    Leave {
-        reply: Reply,
-    },
-}
-
-impl Order {
-    /// Answers that there is no machine yet that could do it.
-    fn refuse(self, which: &SandboxRef) {
-        let (which, state) = (which.clone(), State::Creating);
-        match self {
-            Self::Remove { reply, .. } => {
-                let _ = reply.send(Err(SandboxError::StillRunning { which, state }));
-            }
-            Self::Snapshot { reply, .. } => {
-                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
-            }
-            Self::Stop { reply, .. }
-            | Self::Kill { reply }
-            | Self::Extend { reply, .. }
-            | Self::Pause { reply }
-            | Self::Resume { reply }
-            | Self::Leave { reply } => {
-                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
-            }
-            Self::Sync { reply } => {
-                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
-            }
-            // Nothing runs yet; it is said again as long as it holds.
-            Self::Spent { .. } => {}
-        }
-    }
-}
 
 /// Where a machine may be that was started ahead, and what it is to become.
 pub(super) struct Ahead {
@@ -382,12 +307,16 @@ impl Owner {
                     // What stands still gives nothing.
                     let _ = tokio::time::timeout(SET_RIGHT_MAX, suspend.set_right()).await;
                 }
-                if tokio::time::timeout(LAST_SYNC_DEADLINE, last).await.is_err() {
-                    let seconds = LAST_SYNC_DEADLINE.as_secs();
-                    let what = format!(
-                        "it was stopped before all of its workspace had come back, which took \
-                         longer than {seconds} s"
-                    );
+                let why = match tokio::time::timeout(LAST_SYNC_DEADLINE, last).await {
+                    Ok(Ok(_)) => None,
+                    Ok(Err(_)) => Some("for which too many others had asked".to_owned()),
+                    Err(_) => {
+                        Some(format!("which took longer than {} s", LAST_SYNC_DEADLINE.as_secs()))
+                    }
+                };
+                if let Some(why) = why {
+                    let what =
+                        format!("it was stopped before all of its workspace had come back, {why}");
                     events(&Event::Trouble { which: Some(which), what });
                 }
             }

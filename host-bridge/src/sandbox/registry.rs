@@ -337,6 +337,9 @@ impl Registry {
             why,
             hint: "`host-bridge cp` takes files out of every sandbox",
         };
+        if record.workspace.is_some() {
+            return Err(unsupported("it has a workspace, whose files are the host's"));
+        }
         let digest = record.image_digest;
         let digest = digest.ok_or_else(|| unsupported("its root is no image of the store"))?;
         let images = self.0.images.clone();

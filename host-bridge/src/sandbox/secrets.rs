@@ -52,7 +52,7 @@ pub(super) async fn resolve(
     }
     let (mut variables, mut injected) = (Vec::new(), Vec::new());
     for one in resolved? {
-        let Resolved { name, variable, value, hosts } = one;
+        let Resolved { name, variable, value, hosts, fields } = one;
         if hosts.is_empty() {
             variables.push((variable, value));
             continue;
@@ -61,7 +61,7 @@ pub(super) async fn resolve(
             return Err(SecretError::NoField { name }.into());
         }
         variables.push((variable, plain(placeholder(&name))));
-        injected.push(Injected { name, hosts: parsed(&hosts), value: Some(value) });
+        injected.push(Injected { name, hosts: parsed(&hosts), fields, value: Some(value) });
     }
     if !injected.is_empty() {
         let is_set = |name: &str| spec.env.iter().any(|(set, _)| set == name);
@@ -81,7 +81,13 @@ pub(super) async fn again(
 ) -> Injections {
     let mut injected = Vec::new();
     for name in names {
-        let Ok(hosts) = secrets.hosts(namespace, name) else { continue };
+        let (hosts, fields) = match secrets.hosts(namespace, name) {
+            Ok(hosts) => (hosts, secrets.fields(namespace, name).unwrap_or_default()),
+            Err(error) => {
+                trouble(format!("nothing is put into its requests any more: {error}"));
+                continue;
+            }
+        };
         if hosts.is_empty() {
             continue;
         }
@@ -96,8 +102,15 @@ pub(super) async fn again(
                 None
             }
         };
-        let value = value.filter(|value| fits_a_field(value.expose()));
-        injected.push(Injected { name: name.clone(), hosts: parsed(hosts), value });
+        let fitting = value.filter(|value| {
+            let fits = fits_a_field(value.expose());
+            if !fits {
+                trouble(SecretError::NoField { name: name.clone() }.to_string());
+            }
+            fits
+        });
+        let (hosts, fields) = (parsed(hosts), fields.to_vec());
+        injected.push(Injected { name: name.clone(), hosts, fields, value: fitting });
     }
     Injections::new(injected)
 }

@@ -11,7 +11,13 @@ fn secrets(entries: &[(&str, Source, Reach)]) -> Secrets {
         let variable = usual_variable(name);
         (
             (*name).to_owned(),
-            Entry { source: source.clone(), variable, reach: reach.clone(), hosts: Vec::new() },
+            Entry {
+                source: source.clone(),
+                variable,
+                reach: reach.clone(),
+                hosts: Vec::new(),
+                fields: Vec::new(),
+            },
         )
     };
     Secrets::new(entries.iter().map(entry).collect())

@@ -10,13 +10,15 @@ use crate::secret::{self, Entry, Reach, Source};
 use crate::similar::nearest;
 
 /// All keys of such a table.
-const KEYS: [&str; 7] = ["env", "file", "credential", "command", "as", "namespaces", "hosts"];
+const KEYS: [&str; 8] =
+    ["env", "file", "credential", "command", "as", "namespaces", "hosts", "fields"];
 /// What stands for all namespaces.
 const ALL: &str = "*";
 
 /// Reads the table of one secret.
 pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
     let (mut source, mut reach, mut hosts) = (None, None, Vec::new());
+    let mut fields = secret::FIELDS_USUAL.map(str::to_owned).to_vec();
     let mut variable = secret::usual_variable(name);
     for (key, value) in given.table()? {
         let inside = |wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) };
@@ -31,6 +33,10 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
             }
             "hosts" => {
                 hosts = read_hosts(value).map_err(inside)?;
+                continue;
+            }
+            "fields" => {
+                fields = read_fields(value).map_err(inside)?;
                 continue;
             }
             "env" => read_variable(value).map(Source::Environment),
@@ -48,7 +54,7 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
     }
     let source = source.ok_or(Wrong::SecretSource)?;
     let reach = reach.ok_or(Wrong::Namespaces)?;
-    Ok(Entry { source, variable, reach, hosts })
+    Ok(Entry { source, variable, reach, hosts, fields })
 }
 
 /// The lines of such a table.
@@ -64,6 +70,7 @@ pub fn show(entry: &Entry) -> Vec<String> {
     let mut lines = vec![source, variable, format!("namespaces = {reach}")];
     if !entry.hosts.is_empty() {
         lines.push(format!("hosts = {}", quote_all(&entry.hosts)));
+        lines.push(format!("fields = {}", quote_all(&entry.fields)));
     }
     lines
 }
@@ -114,6 +121,16 @@ fn read_hosts(value: &Given) -> Result<Vec<String>, Wrong> {
         _ => Err(Wrong::SecretHost(text.to_owned())),
     };
     hosts.into_iter().map(read).collect()
+}
+
+/// Names of fields of a request's head.
+fn read_fields(value: &Given) -> Result<Vec<String>, Wrong> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let fields = value.texts()?;
+    match fields.iter().find(|name| name.is_empty() || !name.chars().all(good)) {
+        Some(bad) => Err(Wrong::Field((*bad).to_owned())),
+        None => Ok(fields.into_iter().map(str::to_ascii_lowercase).collect()),
+    }
 }
 
 pub(super) fn read_reach(value: &Given) -> Result<Reach, Wrong> {

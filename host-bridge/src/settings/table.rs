@@ -51,7 +51,8 @@ pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file
     `command = [\"/program\", \"argument\"]`, and `as = \"VARIABLE\"` for the variable that \
     programs find it in, which is the name in capitals otherwise. Values are read for each sandbox \
     and kept nowhere. With `hosts = [\"api.example.org\"]` no sandbox has the value: it is put into \
-    the heads of requests that go to these hosts, at port 443.";
+    the heads of requests that go to these hosts, at port 443, in the `fields` that say who somebody \
+    is: `authorization`, `x-api-key` and the like where none are named.";
 
 /// The section of caps, whose tables are of namespaces and keys.
 pub const CAPS: &str = "caps";

@@ -70,6 +70,8 @@ pub enum Wrong {
     SecretSource,
     #[error("say with namespaces who may use it, as in [\"team\"], or \"*\" for all")]
     Namespaces,
+    #[error("{0:?} is not a name of a field of requests, such as x-api-key")]
+    Field(String),
     #[error("{0:?} is not the whole name of a host, such as api.example.org")]
     SecretHost(String),
     #[error("write 1 to {max} names of hosts, such as [\"api.example.org\"]")]

@@ -46,7 +46,7 @@ pub const PATHS_TOLD_MAX: usize = 1000;
 /// Warnings of one sandbox about its workspace.
 pub const WARNINGS_MAX: usize = 16;
 /// Copies of one file beside it: whoever has so many looks at none.
-pub const CONFLICTS_PER_FILE_MAX: u32 = 1000;
+pub const CONFLICTS_PER_FILE_MAX: u32 = 16;
 
 /// A piece on its way between disk and link.
 pub const PIECE_BYTES: usize = 256 * 1024;

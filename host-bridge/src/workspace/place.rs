@@ -22,6 +22,12 @@ enum Verdict {
     Conflict,
 }
 
+/// Whether another try may succeed although nothing has changed in the guest.
+pub(super) fn may_pass(error: &io::Error) -> bool {
+    let passing = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
 /// What is said of a host that does not take something.
 pub fn explain(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -71,7 +77,8 @@ impl Taking {
             Err(error) => {
                 self.report.refuse(path, explain(&error));
                 // The guest's is as it was seen; what the host has is what it had.
-                self.know(path, kind, seen, known.and_then(|known| known.host), true);
+                let host = known.and_then(|known| known.host);
+                self.know(path, kind, seen, host, !may_pass(&error));
             }
         }
     }

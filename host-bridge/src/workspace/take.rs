@@ -48,17 +48,20 @@ impl Taking {
     fn carry_all(&mut self, seens: &Seens) -> Result<(), WorkspaceError> {
         // The innermost first, so that directories are empty when it is their turn.
         let known = self.manifest.known.iter().rev();
-        let gone: Vec<_> = known
+        let (replaced, gone): (Vec<_>, Vec<_>) = known
             .filter(|(path, known)| {
                 let seen = seens.get(*path).and_then(|seen| seen.kind);
                 let is_directory = |kind| kind == Kind::Directory;
                 seen.is_none_or(|kind| is_directory(kind) != is_directory(known.kind))
             })
             .map(|(path, known)| (path.clone(), known.clone()))
-            .collect();
-        for (path, known) in gone {
+            .partition(|(path, _)| is_replaced(path, seens));
+        for (path, known) in replaced {
             self.delete(&path, &known);
         }
+        // What goes away makes room for what is new.
+        let goes: u64 = gone.iter().map(|(_, known)| host_bytes(known)).sum();
+        self.total = self.total.saturating_sub(goes);
         for path in self.manifest.unfinished() {
             if !seens.contains_key(&path) {
                 self.delete_unfinished(&path);
@@ -70,7 +73,28 @@ impl Taking {
             }
             self.look_at(path, seen)?;
         }
+        self.manifest.left_out.retain(|path| seens.contains_key(path));
+        // Behind all that was written: what was moved is nowhere gone before it is there again. And
+        // what was only away for a moment, while its directory was looked through, stays.
+        for (path, known) in gone {
+            if Instant::now() >= self.deadline {
+                return Err(WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() });
+            }
+            self.total = self.total.saturating_add(host_bytes(&known));
+            if self.is_gone_for_good(&path)? {
+                self.delete(&path, &known);
+            }
+        }
         Ok(())
+    }
+
+    fn is_gone_for_good(&self, path: &[u8]) -> Result<bool, WorkspaceError> {
+        match self.runtime.block_on(self.guest.stat(inside(path), false)) {
+            Err(error) if is_gone(&error) => Ok(true),
+            // It is there again; or it may be, and whoever asks again is told.
+            Ok(_) | Err(GuestError::Fault(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn look_at(&mut self, path: &[u8], seen: &Seen) -> Result<(), WorkspaceError> {
@@ -209,7 +233,7 @@ impl Taking {
         let what = super::place::explain(error);
         self.report.refuse(path, what);
         let host = self.manifest.known.get(path).and_then(|known| known.host);
-        self.know(path, kind, seen, host, true);
+        self.know(path, kind, seen, host, !super::place::may_pass(error));
     }
 
     pub(super) fn know(
@@ -271,6 +295,15 @@ async fn fetch(
 }
 
 /// What the host has of a path, of the bound of all.
+/// Whether something else is where it was, or where a directory was that it was in.
+fn is_replaced(path: &[u8], seens: &Seens) -> bool {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    seens.contains_key(path)
+        || ends
+            .filter_map(|end| seens.get(&path[..end]))
+            .any(|above| above.kind != Some(Kind::Directory))
+}
+
 pub(super) fn host_bytes(known: &Known) -> u64 {
     known.host.map_or(0, |(stamp, _)| if known.kind == Kind::File { stamp.bytes } else { 0 })
 }

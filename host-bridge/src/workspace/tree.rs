@@ -67,11 +67,26 @@ impl Drop for Temporary {
 }
 
 impl Temporary {
+    /// The same where a file system cannot rename without replacing, as network ones: a second name
+    /// cannot replace anything either. Where there are no second names, it is looked first.
+    fn place_beside(&self, name: &[u8]) -> Result<(), Errno> {
+        let (from, to) = (name_of(&self.name), name_of(name));
+        match rustix::fs::linkat(&self.parent, from, &self.parent, to, AtFlags::empty()) {
+            Ok(()) => rustix::fs::unlinkat(&self.parent, from, AtFlags::empty()),
+            Err(Errno::EXIST) => Err(Errno::EXIST),
+            Err(_) if look_in(&self.parent, name)?.is_some() => Err(Errno::EXIST),
+            Err(_) => rustix::fs::renameat(&self.parent, from, &self.parent, to),
+        }
+    }
+
     /// Gives it its name, durably. With `new`, only if there is nothing of that name.
     pub fn place(&mut self, name: &[u8], new: bool) -> Result<(), Errno> {
         let flags = if new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let (from, to) = (name_of(&self.name), name_of(name));
-        rustix::fs::renameat_with(&self.parent, from, &self.parent, to, flags)?;
+        match rustix::fs::renameat_with(&self.parent, from, &self.parent, to, flags) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if new => self.place_beside(name)?,
+            renamed => renamed?,
+        }
         self.is_placed = true;
         sync(&self.parent)
     }
@@ -260,7 +275,8 @@ pub fn sweep(path: &Path, owner: &str) {
 /// Whether a temporary file is nobody's any more.
 pub fn is_leftover(found: &Found) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let age_s = (now.as_secs() as i64).saturating_sub(found.stamp.modified.0);
+    // Not when it was modified: that may be the guest's word already.
+    let age_s = (now.as_secs() as i64).saturating_sub(found.stamp.changed.0);
     age_s > LEFTOVER_AGE.as_secs() as i64
 }
 

@@ -33,7 +33,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fine = super().parse_request()
         if fine:
             at = self.request.getsockname()[0].removeprefix("::ffff:")
-            told = {name: self.headers.get(name) for name in ["authorization", "token"]}
+            told = {name: self.headers.get(name) for name in ["authorization", "token", "origin"]}
             write_down(**told, at=at, host=self.headers.get("host"), named=self.named, tls=self.is_tls,
                        port=self.request.getsockname()[1], method=self.command, path=self.path)
         return fine

@@ -29,12 +29,16 @@ subprocess.Popen(['sleep', '600'])
 http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), Mortal).serve_forever()
 ";
 
-/// Ends by itself when it has answered twice.
-const TWICE: &str = "
+/// Ends by itself when it has been asked for its last answer.
+const ENDING: &str = "
 import http.server, os
-server = http.server.HTTPServer(
-    ('127.0.0.1', int(os.environ['PORT'])), http.server.SimpleHTTPRequestHandler)
-for _ in range(2):
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        self.server.is_over = self.path == '/last'
+        super().do_GET()
+server = http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), Handler)
+server.is_over = False
+while not server.is_over:
     server.handle_request()
 ";
 
@@ -127,9 +131,9 @@ fn an_app_that_dies_later_is_listed_with_its_end_until_another_takes_its_name() 
     assert_eq!(apps(&client), std::slice::from_ref(&again));
     assert_ne!(again["session"], app["session"]);
     client.delete(&format!("{BOX}/apps/web")).expect(204);
-    let done = json!({ "type": "command", "code": TWICE });
+    let done = json!({ "type": "command", "code": ENDING });
     let done = start(&client, &done).expect(201).json();
-    fetch(&done, "/").expect(200);
+    fetch(&done, "/last");
     eventually("it is over", || apps(&client)[0]["state"] == "exited");
     assert_eq!(apps(&client)[0]["exit"]["success"], true);
     client.delete(&format!("{BOX}/apps/command")).expect(204);

@@ -23,7 +23,8 @@ fn empty_or_skip() -> Option<Scene> {
     let config = internet.served().with_file_name("burrow.toml");
     let text = format!(
         "[egress]\ndns = \"{NAME_SERVER}:53\"\nauthorities = \"{}\"\n\
-         [secrets.github]\nfile = \"{}\"\nnamespaces = \"*\"\nhosts = {HOSTS:?}\n",
+         [secrets.github]\nfile = \"{}\"\nnamespaces = \"*\"\nhosts = {HOSTS:?}\n\
+         fields = [\"Authorization\", \"Token\"]\n",
         internet.authority_file().display(),
         value_file(&internet).display(),
     );
@@ -127,13 +128,22 @@ curl -sS -d "$GITHUB" -H 'token: none' https://api.example.org/body
 curl -sS -X TRACE -H "token: $GITHUB" https://api.example.org/trace
 curl -sS -H "token: $GITHUB" -H 'host: example.com' https://api.example.org/fronted
 curl -sS -H "token: $GITHUB" https://api.example.edu/nobodys
+curl -sS -H "origin: $GITHUB" https://api.example.org/given-back
+curl -sS -H "token: $GITHUB" --connect-to ::api.example.org:80 https://api.example.org/at-80
 "#;
     let said = scene.plainly(script);
     assert_eq!(scene.told("/plain"), [PLACEHOLDER], "{said:?}");
     assert_eq!(scene.told("/other"), [PLACEHOLDER], "{said:?}");
     let asked = scene.internet.asked();
+    assert!(asked.iter().all(|one| one["origin"].as_str().is_none_or(|said| said == PLACEHOLDER)));
     let paths: Vec<_> = asked.iter().map(|one| one["path"].as_str().unwrap()).collect();
-    assert_eq!(paths, ["/plain", "/other", "/path/burrow-secret~github~", "/body"], "{said:?}");
+    assert_eq!(
+        paths,
+        ["/plain", "/other", "/path/burrow-secret~github~", "/body", "/given-back"],
+        "{said:?}"
+    );
+    scene.is_refused("api.example.org", "it asks for what it says itself");
+    scene.is_refused("api.example.org", "it is for the host");
     assert!(said.stdout.contains(&sha256(PLACEHOLDER)), "the body is as it was: {said:?}");
     scene.is_audited("the host that shows no good certificate", |record| {
         record["facts"]["host"] == "api.example.edu"

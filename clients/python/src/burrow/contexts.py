@@ -11,6 +11,7 @@ from .commands import Commands, milliseconds
 from .errors import ConnectionFailed, SandboxTimeout
 from .limits import RUN_MARGIN_SECONDS
 from .results import RunEvent, RunResult, run_event, run_result
+from .waiting import in_time
 
 
 class _Interpreter:
@@ -95,7 +96,7 @@ async def _before(
         if deadline is not None:
             left = max(0.0, deadline - asyncio.get_running_loop().time())
         try:
-            yield await asyncio.wait_for(events.__anext__(), left)
+            yield await in_time(events.__anext__(), left)
         except StopAsyncIteration:
             return
         except asyncio.TimeoutError:

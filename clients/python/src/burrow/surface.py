@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .limits import TEARDOWN_SECONDS
+from .waiting import in_time
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ async def torn_down(client: SandboxClient, sandbox: SandboxHandle) -> None:
 async def regardless(work: Awaitable[Any], seconds: float) -> None:
     """Carries out what must be done although its caller is being cancelled: it is finished, or out of
     time, before the cancellation goes on."""
-    task = asyncio.ensure_future(asyncio.wait_for(work, seconds))
+    task = asyncio.ensure_future(in_time(work, seconds))
     cancelled: builtins.list[asyncio.CancelledError] = []
     while not task.done():
         try:

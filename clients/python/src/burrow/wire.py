@@ -28,6 +28,7 @@ from .limits import (
     IDLE_SECONDS,
 )
 from .settings import Settings
+from .waiting import in_time
 
 _T = TypeVar("_T")
 
@@ -147,7 +148,9 @@ class Wire:
                 address.host, address.port, ssl=tls, limit=HEAD_BYTES_MAX
             )
         try:
-            reader, writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
+            reader, writer = await in_time(
+                opening, CONNECT_SECONDS, lambda opened: opened[1].close()
+            )
         except asyncio.TimeoutError:
             message = f"{address} did not answer within {CONNECT_SECONDS:g} s"
             raise NotSent(message) from None
@@ -326,7 +329,7 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, _T]) -> _T:
     if seconds is None:
         return await work
     try:
-        return await asyncio.wait_for(work, seconds)
+        return await in_time(work, seconds)
     except SandboxTimeout:
         raise
     except asyncio.TimeoutError:

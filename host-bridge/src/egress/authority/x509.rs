@@ -23,10 +23,12 @@ const UTF8_STRING: u8 = 0x0c;
 const UTC_TIME: u8 = 0x17;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
-/// Values that are told apart by their place: of a name's kinds, the third is one of the name system.
+/// Values that are told apart by their place.
 const PLACE_0: u8 = 0xa0;
+const PLACE_1: u8 = 0xa1;
 const PLACE_3: u8 = 0xa3;
 const DNS_NAME: u8 = 0x82;
+const ADDRESS: u8 = 0x87;
 const KEY_IDENTIFIER: u8 = 0x80;
 
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
@@ -61,12 +63,17 @@ pub struct Unsigned<'a> {
 }
 
 impl Unsigned<'_> {
-    /// An authority that can speak for these hosts alone, by the word of the certificate itself.
+    /// An authority that can speak for these hosts and what is below them alone, by the word of the
+    /// certificate itself.
     pub fn authority(&self, hosts: &[Host]) -> Vec<u8> {
         let permitted: Vec<u8> = hosts
             .iter()
             .flat_map(|host| tagged(SEQUENCE, &tagged(DNS_NAME, host.as_str().as_bytes())))
             .collect();
+        // Kinds of names that nothing is said of would all be permitted.
+        let addresses = [vec![0; 8], vec![0; 32]];
+        let excluded = addresses.map(|all| tagged(SEQUENCE, &tagged(ADDRESS, &all))).concat();
+        let constraints = [tagged(PLACE_0, &permitted), tagged(PLACE_1, &excluded)].concat();
         let no_authorities_below = tagged(INTEGER, &[0]);
         let is_one = [tagged(BOOLEAN, &[0xff]), no_authorities_below].concat();
         self.certificate(
@@ -74,7 +81,7 @@ impl Unsigned<'_> {
             &[
                 extension(BASIC_CONSTRAINTS, true, &tagged(SEQUENCE, &is_one)),
                 extension(KEY_USAGE, true, &tagged(BIT_STRING, &SIGNS_CERTIFICATES_AND_LISTS)),
-                extension(NAME_CONSTRAINTS, true, &tagged(SEQUENCE, &tagged(PLACE_0, &permitted))),
+                extension(NAME_CONSTRAINTS, true, &tagged(SEQUENCE, &constraints)),
                 self.own_key_id(),
             ],
         )

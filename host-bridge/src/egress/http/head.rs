@@ -191,7 +191,7 @@ fn is_token(text: &str) -> bool {
 }
 
 /// What a client has said, as far as it may be shown.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     const CHARS_SHOWN_MAX: usize = 80;
     text.chars().filter(char::is_ascii_graphic).take(CHARS_SHOWN_MAX).collect()
 }

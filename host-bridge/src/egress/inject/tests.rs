@@ -7,7 +7,8 @@ fn host(text: &str) -> Host {
 fn injected(name: &str, hosts: &[&str], value: &str) -> Injected {
     let value = Secret::of(value.as_bytes().to_vec()).unwrap();
     let hosts = hosts.iter().map(|text| host(text)).collect();
-    Injected { name: name.to_owned(), hosts, value: Some(value) }
+    let fields = ["authorization", "x-two"].map(str::to_owned).to_vec();
+    Injected { name: name.to_owned(), hosts, fields, value: Some(value) }
 }
 
 fn both() -> Injections {
@@ -44,7 +45,7 @@ fn placeholders_in_fields_become_values_for_their_hosts_alone() {
 #[test]
 fn what_is_nearly_a_placeholder_stays() {
     for text in ["burrow-secret~", "burrow-secret~token", "burrow-secret~none~", "~token~"] {
-        let head = format!("GET / HTTP/1.1\r\nx: {text}\r\n\r\n");
+        let head = format!("GET / HTTP/1.1\r\nX-Two: {text}\r\n\r\n");
         let (said, used) = filled("api.example.org", &head);
         assert_eq!((said, used.len()), (head, 0), "{text}");
     }
@@ -70,10 +71,20 @@ fn a_password_is_found_where_it_is_encoded() {
 fn a_head_that_would_become_endless_is_refused() {
     let long = "x".repeat(crate::secret::limits::SECRET_BYTES_MAX);
     let injections = Injections::new(vec![injected("t", &["a.example.org"], &long)]);
-    let field = "x: burrow-secret~t~\r\n".repeat(8);
+    let field = "X-Two: burrow-secret~t~\r\n".repeat(8);
     let head = format!("GET / HTTP/1.1\r\n{field}\r\n");
     let refused = injections.fill(&host("a.example.org"), head.as_bytes());
     assert_eq!(refused.err(), Some(Wrong::TooLong));
+}
+
+#[test]
+fn fields_that_servers_give_back_are_not_filled() {
+    let head = "OPTIONS / HTTP/1.1\r\norigin: burrow-secret~token~\r\n\
+                access-control-request-headers: burrow-secret~token~\r\n\
+                X-TWO: burrow-secret~token~\r\n\r\n";
+    let (said, used) = filled("api.example.org", head);
+    assert_eq!(said, head.replace("X-TWO: burrow-secret~token~", "X-TWO: s3cr3t"));
+    assert_eq!(used, ["token"]);
 }
 
 #[test]

@@ -24,7 +24,8 @@ use crate::image::store::{Image, ImageError, Images};
 /// What a machine puts over a root: it is not the image's.
 const MOUNTED: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 /// What a machine writes into a root to tell programs where they are.
-const TOLD: [&str; 3] = ["etc/hostname", "etc/hosts", "etc/resolv.conf"];
+const TOLD: [&str; 4] =
+    ["etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/ssl/burrow-authorities.pem"];
 /// What a layer takes away is called so there.
 const WHITEOUT: &str = ".wh.";
 
