@@ -32,8 +32,7 @@ fn the_document_is_what_openapi_says_it_must_be() {
 #[test]
 fn the_server_does_what_its_document_says() {
     let Some(home) = home() else { return };
-    // What is drawn is pulled from nowhere.
-    let server = Server::start(&["--set", "image_policy.allow=none.invalid/*"]);
+    let server = Server::with_keys();
     let key = server.ok(&["keygen", "--namespace", "*", "--scope", "admin"]);
     let client = Client::new(server.url()).key(key.trim());
     prepare(&client);
