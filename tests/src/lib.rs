@@ -314,6 +314,18 @@ pub fn have_or_skip(program: &str) -> bool {
     found
 }
 
+/// The digest of a text, as hexadecimal digits.
+///
+/// # Panics
+/// When there is no `sha256sum`.
+pub fn sha256(text: &str) -> String {
+    let mut sum = Command::new("sha256sum");
+    let mut sum = sum.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+    sum.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads all");
+    let said = sum.wait_with_output().expect("it ends").stdout;
+    String::from_utf8_lossy(&said).split(' ').next().unwrap_or_default().to_owned()
+}
+
 /// Whether a program is on `PATH`.
 pub fn have(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

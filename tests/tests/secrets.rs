@@ -10,13 +10,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::http::{Answer, Client};
 use tests::server::Server;
-use tests::{Burrow, eventually};
+use tests::{Burrow, eventually, sha256};
 
 /// A file that is larger is none of the bridge's.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -254,14 +253,6 @@ impl Scene {
     }
 }
 
-fn digest_of(value: &str) -> String {
-    let mut child =
-        Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
-    let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
-    said.split(' ').next().unwrap().to_owned()
-}
-
 /// Prints the digests of variables, one a line.
 fn digests() -> String {
     let each = VARIABLES.map(|name| format!("printf %s \"${name}\" | sha256sum | cut -d ' ' -f 1"));
@@ -276,7 +267,7 @@ fn every_provider_reaches_the_sandbox_and_nobody_else() {
     assert_eq!(made["secrets"], json!(NAMES));
     let env_names = made["env_names"].as_array().unwrap().clone();
     assert!(VARIABLES.iter().all(|name| env_names.contains(&json!(name))), "{made}");
-    let expected: Vec<_> = scene.canaries.0.iter().map(|value| digest_of(value)).collect();
+    let expected: Vec<_> = scene.canaries.0.iter().map(|value| sha256(value)).collect();
     let printed = scene.bash("default/a", &digests());
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
     // A program that is not a context has them too, and one that runs on is where they may be seen.
@@ -406,6 +397,6 @@ fn a_command_in_a_box_of_its_own_has_them_without_a_daemon() {
         ["run", "--secret", "from-file", "--", "sh", "-c", "printf %s $FROM_FILE | sha256sum"];
     let ran = scene.server.command(&line).env("BURROW_CONFIG", config).output().unwrap();
     let said = String::from_utf8(ran.stdout).unwrap();
-    assert!(said.starts_with(&digest_of(&scene.canaries.0[1])), "{said}");
+    assert!(said.starts_with(&sha256(&scene.canaries.0[1])), "{said}");
     scene.look_everywhere();
 }

@@ -84,9 +84,9 @@ const BRIDGE: &[Imports] = &[
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["secret", "guest", "link", "config", "limits"]),
-    ("image", &["settings", "config", "trust"]),
+    ("image", &["settings", "config", "instant", "trust"]),
     ("egress", &["guest", "secret", "trust", "config"]),
-    ("workspace", &["secret", "guest", "config"]),
+    ("workspace", &["secret", "guest", "config", "instant"]),
     (
         "sandbox",
         &[

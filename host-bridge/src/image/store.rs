@@ -37,6 +37,7 @@ use super::document::{Config, Either, Process};
 use super::layer::Lost;
 use super::reference::Reference;
 use crate::config::{Paths, make_private_directory, write_durably};
+use crate::instant;
 pub use build::Lease;
 pub(in crate::image) use build::{Draft, unpack_compressed};
 pub use erofs::DiskError;
@@ -151,7 +152,7 @@ impl Images {
             layers,
             size_bytes,
             process: document.process()?,
-            added_at_ms: names::now_ms(),
+            added_at_ms: instant::now_ms(),
         };
         self.build(shared, &image)?;
         // Two who bring the same image at once would write the same file.

@@ -16,6 +16,7 @@ use super::take::Taking;
 use super::tree::{Tree, sweep};
 use super::{Report, Workspace, WorkspaceError, send};
 use crate::guest::Guest;
+use crate::instant;
 
 /// What came of an exchange that has done something, could not be made, or was asked for.
 #[derive(Debug)]
@@ -204,7 +205,7 @@ impl Mirroring {
             total: 0,
             runtime: Handle::current(),
             deadline,
-            looked_ms: now_ms(),
+            looked_ms: instant::now_ms(),
         };
         let carrying = tokio::task::spawn_blocking(move || {
             let carried = taking.carry(&seens);
@@ -223,11 +224,6 @@ impl Mirroring {
 
 fn overran(_: tokio::time::error::Elapsed) -> WorkspaceError {
     WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() }
-}
-
-fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Does what may wait for the disk, on a thread that may.

@@ -144,7 +144,7 @@ curl -sS -H "token: $GITHUB" --connect-to ::api.example.org:80 https://api.examp
     );
     scene.is_refused("api.example.org", "it asks for what it says itself");
     scene.is_refused("api.example.org", "it is for the host");
-    assert!(said.stdout.contains(&sha256(PLACEHOLDER)), "the body is as it was: {said:?}");
+    assert!(said.stdout.contains(&tests::sha256(PLACEHOLDER)), "the body is as it was: {said:?}");
     scene.is_audited("the host that shows no good certificate", |record| {
         record["facts"]["host"] == "api.example.edu"
             && record["facts"]["why"].as_str().is_some_and(|why| why.contains("TLS with the host"))
@@ -218,14 +218,4 @@ fn a_sandbox_that_may_not_reach_its_hosts_does_not_get_it() {
     let asked = json!({ "name": NAME, "egress": ["public"], "secrets": ["github"] });
     let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
     assert!(refused.text().contains("line breaks"), "{}", refused.text());
-}
-
-fn sha256(text: &str) -> String {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-    let mut sum = Command::new("sha256sum");
-    let mut sum = sum.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    sum.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let said = sum.wait_with_output().unwrap().stdout;
-    String::from_utf8(said).unwrap().split(' ').next().unwrap().to_owned()
 }

@@ -9,6 +9,7 @@ use super::{ImageError, Images, LOCKS, read_bounded};
 use crate::config::{PRIVATE_FILE, write_durably};
 use crate::image::digest::Digest;
 use crate::image::reference::Reference;
+use crate::instant;
 
 const TABLE: &str = "names.json";
 /// The lock of whoever changes the table, among those who share the store.
@@ -55,7 +56,7 @@ impl Images {
         let source = source.to_owned();
         self.change_names(|names| {
             names.retain(|named| named.name != name);
-            names.push(Named { name, digest, source, at_ms: now_ms() });
+            names.push(Named { name, digest, source, at_ms: instant::now_ms() });
         })
     }
 
@@ -87,10 +88,4 @@ impl Images {
 pub(super) fn key(name: &Reference) -> String {
     let tagged = Reference { digest: name.digest.filter(|_| name.tag.is_none()), ..name.clone() };
     tagged.to_string()
-}
-
-/// Milliseconds since 1970; zero on a host whose clock stands before that.
-pub(super) fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
