@@ -77,7 +77,7 @@ deny:
 # All tests; the skipped ones say why, and are counted.
 test: build _kit
     @rm -f target/skips.log
-    cargo nextest run --workspace
+    cargo nextest run --workspace --no-fail-fast
     cargo test --quiet --workspace --doc
     @just _skips
 

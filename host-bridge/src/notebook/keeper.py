@@ -97,6 +97,8 @@ STACK_BYTES, RECURSION, RECURSION_THREAD = 96 << 20, 20000, 3000
 ORDERED_MAX = 20000
 # The search for the path to what cannot be kept.
 STEPS_MAX = 50000
+# Of a value that so many saves have died of, none is tried again.
+DEATHS_MAX = 2
 SUBMODULES_MAX = 1000
 OWN_NAMES = {"_", "__", "___", "_i", "_ii", "_iii", "_ih", "_oh", "_dh", "In", "Out"}
 PLAIN = {str, bytes, int, float, bool, complex, type(None), type(...), type(NotImplemented)}
@@ -153,8 +155,10 @@ class NoTime(BaseException):
 class State:
     # Somebody wanted a save while one was under way.
     again = False
-    # What saves have died of: names, and who had them.
+    # What saves have died of: names, who had them, and how often.
     deadly = {}
+    # What this save goes around: names, and who had them.
+    around = {}
     # What could not be restored, per directory: groups, and modules by name.
     unavailable = {}
     # The alarm may raise.
@@ -254,8 +258,7 @@ def save(namespace, directory, *, time_max_s, bytes_max, value_bytes_max, mark="
         state.again = False
         # What is told of the child before must not be taken for this one's.
         remove(fd, "attempt.json")
-        if died and died.get("at"):
-            state.deadly[died["at"][0]] = died["at"][1]
+        state.around = go_around(died)
         limits = time_max_s, bytes_max, value_bytes_max
         carried = state.unavailable.get(directory, ([], {}))
         if start_child(lambda: (namespace, fd, lock, limits, carried, mark)):
@@ -292,6 +295,18 @@ def forget(directory, names):
         group["names"] = [[n for n in member if n not in names] for member in group["names"]]
     for name in names:
         modules.pop(name, None)
+
+
+# A child may have been ended by something else than the value it was at: the memory ran out, or somebody
+# ended it. So once a save has gone around the value, it is tried again; what a save dies of again is
+# given up.
+def go_around(died):
+    if died and died.get("at"):
+        name, who = died["at"]
+        known, deaths = state.deadly.get(name, (who, 0))
+        state.deadly[name] = who, (deaths if known == who else 0) + 1
+        return {name: who for name, (who, _) in state.deadly.items()}
+    return {name: who for name, (who, deaths) in state.deadly.items() if deaths >= DEATHS_MAX}
 
 
 # A child that takes too long has lost its way in C code, or in a lock that nobody will give back.
@@ -1233,7 +1248,7 @@ def carry(carried, space, modules):
 
 def pack_one(session, variable):
     name = variable.names[0]
-    if state.deadly.get(name) == id(variable.value):
+    if state.around.get(name) == id(variable.value):
         variable.reason = "a save died of it"
         return
     packed, variable.reason, culprit = session.attempt([variable])
