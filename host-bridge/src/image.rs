@@ -13,7 +13,9 @@
 
 pub mod blobs;
 pub mod compose;
+pub mod copy;
 pub mod digest;
+pub mod dockerfile;
 pub mod document;
 mod import;
 pub mod layer;

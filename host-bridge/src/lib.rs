@@ -12,6 +12,7 @@ pub mod app;
 pub mod artifact;
 pub mod audit;
 pub mod bridge;
+pub mod build;
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -156,9 +156,11 @@ const BRIDGE: &[Imports] = &[
             "limits",
         ],
     ),
+    ("build", &["egress", "sandbox", "image", "guest", "config"]),
     (
         "cli",
         &[
+            "build",
             "audit",
             "instant",
             "api",

@@ -1,6 +1,7 @@
 //! `image`: what boxes may have as their root. None of it needs the daemon: the store has locks of
 //! its own, which hold between programs.
 
+mod build;
 mod commit;
 mod import;
 mod inspect;
@@ -20,7 +21,7 @@ use crate::image::digest::Digest;
 /// Digits of a digest that people need.
 const DIGITS_SHOWN: usize = 12;
 
-/// List, pull, import and remove the images that boxes can have as their root
+/// List, pull, import, build and remove the images that boxes can have as their root
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image pull python:3.12-slim
@@ -29,6 +30,7 @@ const DIGITS_SHOWN: usize = 12;
   host-bridge image ls
   host-bridge run --image team/app:2 -- python3 -c 'print(1)'
   host-bridge image commit work team/app:3
+  host-bridge image build -t team/app:4 .
   host-bridge image rm team/app:2
   host-bridge image prune
 
@@ -47,6 +49,7 @@ enum Verb {
     Prune(prune::Prune),
     Pull(pull::Pull),
     Commit(commit::Commit),
+    Build(Box<build::Build>),
 }
 
 impl Image {
@@ -60,6 +63,9 @@ impl Image {
         if let Verb::Pull(verb) = &self.verb {
             return verb.run(images).await;
         }
+        if let Verb::Build(verb) = &self.verb {
+            return verb.run(context, images).await;
+        }
         // All of it waits for disks and locks.
         let done = tokio::task::spawn_blocking(move || match self.verb {
             Verb::Ls(verb) => verb.run(&images),
@@ -67,7 +73,7 @@ impl Image {
             Verb::Import(verb) => verb.run(&images),
             Verb::Rm(verb) => verb.run(&images, &paths),
             Verb::Prune(verb) => verb.run(&images, &paths),
-            Verb::Pull(_) | Verb::Commit(_) => Ok(Exit::SUCCESS),
+            Verb::Pull(_) | Verb::Commit(_) | Verb::Build(_) => Ok(Exit::SUCCESS),
         });
         done.await?
     }

@@ -6,6 +6,7 @@
 
 mod archive;
 mod commit;
+mod step;
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -8,6 +8,7 @@
 //!     erofs/<digest>/         the same as the disk of virtual machines, once one has asked
 //!     known/<digest>.json     what an image is
 //!     names.json              what people call it
+//!     steps/<key>             which image a step of a build has come to
 //!     lock, locks/            who is building, and who removes
 //! ```
 //!
@@ -54,6 +55,7 @@ const KNOWN: &str = "known";
 const LOCKS: &str = "locks";
 const IMPORTS: &str = "imports";
 const EROFS: &str = "erofs";
+const STEPS: &str = "steps";
 /// What is not whole ends so.
 const NEW: &str = ".new";
 /// The directory of a layer or root that has its files.
@@ -107,7 +109,7 @@ impl Images {
     /// Opens the store, and removes what was left half-made if nobody else is at work in it.
     pub fn open(paths: &Paths) -> Result<Self, ImageError> {
         let root = paths.images();
-        for name in ["", LAYERS, ROOTS, KNOWN, LOCKS, IMPORTS, EROFS] {
+        for name in ["", LAYERS, ROOTS, KNOWN, LOCKS, IMPORTS, EROFS, STEPS] {
             let path = root.join(name);
             make_private_directory(&path).map_err(ImageError::files("make", &path))?;
         }
@@ -125,6 +127,10 @@ impl Images {
 
     pub(in crate::image) fn imports(&self) -> PathBuf {
         self.0.root.join(IMPORTS)
+    }
+
+    pub(in crate::image) fn steps(&self) -> PathBuf {
+        self.0.root.join(STEPS)
     }
 
     fn path(&self, kind: &str, name: impl AsRef<Path>) -> PathBuf {

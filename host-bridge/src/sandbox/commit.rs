@@ -33,6 +33,17 @@ pub(super) async fn commit(
     which: &SandboxRef,
     name: Reference,
 ) -> Result<Image, SandboxError> {
+    let source = format!("commit of {which}");
+    let taken = move |archive| images.commit(&base, archive, &name, &source);
+    Ok(files(&guest, which, taken).await??)
+}
+
+/// Gives the archive of a sandbox's files, of one moment, to whoever takes it.
+pub(super) async fn files<T: Send + 'static>(
+    guest: &Guest,
+    which: &SandboxRef,
+    take: impl FnOnce(Archive) -> T + Send + 'static,
+) -> Result<T, SandboxError> {
     // A reading that has begun goes on in a sandbox that stands still; a new one would be refused.
     let failed = |source| {
         let source = Box::new(source);
@@ -43,17 +54,15 @@ pub(super) async fn commit(
     let frozen = guest.freeze(FREEZE_WATCHDOG_MAX).await;
     frozen.map_err(|error| failed(CommitError::Freeze(error)))?;
     let (pieces, taken) = sync_channel(PIECES_WAITING_MAX);
-    let source = format!("commit of {which}");
-    let writing = tokio::task::spawn_blocking(move || {
-        images.commit(&base, Archive { taken, piece: Vec::new(), at: 0 }, &name, &source)
-    });
+    let writing =
+        tokio::task::spawn_blocking(move || take(Archive { taken, piece: Vec::new(), at: 0 }));
     let read = tokio::time::timeout(FREEZE_WATCHDOG_MAX, hand_on(output, pieces)).await;
     // It may have gone on by itself, or be gone.
     let _ = tokio::time::timeout(FREEZE_WATCHDOG_MAX, guest.thaw()).await;
-    let written = writing.await.unwrap_or(Err(crate::image::ImageError::Busy));
+    let written = writing.await.map_err(|_| SandboxError::Stopping)?;
     let read = read.map_err(|_| failed(CommitError::Slow))?;
     read.map_err(|error| failed(CommitError::Read(error)))?;
-    Ok(written?)
+    Ok(written)
 }
 
 /// Gives the pieces of an archive to whoever unpacks it, until there is no more or nobody wants more.
@@ -84,7 +93,7 @@ async fn hand_on(
 }
 
 /// The archive as it comes.
-struct Archive {
+pub struct Archive {
     taken: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
     at: usize,

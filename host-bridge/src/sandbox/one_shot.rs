@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::commit::{self, Archive};
 use super::stored::{Held, Wanted};
-use super::{SandboxError, Spec, event, secrets};
+use super::{SandboxError, SandboxRef, Spec, event, secrets};
 use crate::config::Paths;
 use crate::egress::{Allowed, EgressEvent, Serving, Settings};
 use crate::guest::Guest;
@@ -22,6 +23,8 @@ use crate::workspace::{Ends, Mirror, Report, WorkspaceError, Workspaces};
 /// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
 /// also waits until it is gone.
 pub struct OneShot {
+    /// What it is called in errors.
+    which: SandboxRef,
     guest: Guest,
     /// The way out, for as long as the sandbox lives.
     _egress: Option<Serving>,
@@ -105,7 +108,8 @@ pub async fn one_shot_with(
         let allowed = Allowed { rules, secrets: injections };
         Some(Serving::open(guest.clone(), allowed, egress, None, sink).await?)
     };
-    Ok(OneShot { guest, _egress: egress, mirror, left_out, alive, image })
+    let which = spec.which();
+    Ok(OneShot { which, guest, _egress: egress, mirror, left_out, alive, image })
 }
 
 impl OneShot {
@@ -128,6 +132,14 @@ impl OneShot {
         let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));
         let warnings = self.alive.running.warnings().into_iter().chain(lost);
         warnings.chain(self.left_out.warnings()).collect()
+    }
+
+    /// Gives the archive of all its files to whoever takes it; its programs stand still meanwhile.
+    pub async fn files<T: Send + 'static>(
+        &self,
+        take: impl FnOnce(Archive) -> T + Send + 'static,
+    ) -> Result<T, SandboxError> {
+        commit::files(&self.guest, &self.which, take).await
     }
 
     /// Brings back what it has changed in its workspace; nothing where it has none.

@@ -19,7 +19,7 @@ use crate::image::document::{self, Descriptor, DocumentError, Either};
 use crate::image::layer::limits::{BUFFER_BYTES, IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX, LAYERS_MAX};
 use crate::image::layer::{Bounds, hold, open_at, remove_tree, unpack_files};
 use crate::image::reference::Reference;
-use crate::image::store::{Image, ImageError, Images};
+use crate::image::store::{Image, ImageError, Images, Lease};
 
 /// What a machine puts over a root: it is not the image's.
 const MOUNTED: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
@@ -44,14 +44,7 @@ impl Images {
         let made = (|| {
             let import = Import { images: self, path: Path::new(source) };
             let draft = self.draft_import()?;
-            let tree = draft.path().join("tree");
-            fs::create_dir(&tree).map_err(ImageError::files("make", &tree))?;
-            let bounds = Bounds { bytes_max: IMAGE_BYTES_MAX, entries_max: IMAGE_ENTRIES_MAX };
-            let refused = |source| ImageError::Archive { path: import.path.to_owned(), source };
-            unpack_files(&MOUNTED, root, &tree, bounds).map_err(refused)?;
-            keep_difference(&lease.root, &tree)?;
-            let file = draft.path().join("layer.tar");
-            archive::write(&tree, &file)?;
+            let file = layer_of(draft.path(), &lease, root, source)?;
             import.on_top(base, &file)
         })();
         let image = made.and_then(|digest| self.add(&shared, digest, Some(name), source));
@@ -61,6 +54,25 @@ impl Images {
         }
         image
     }
+}
+
+/// What the archive of a root has that makes it another than an image, as the archive of a layer in a
+/// directory.
+pub(super) fn layer_of(
+    directory: &Path,
+    base: &Lease,
+    root: impl Read,
+    source: &str,
+) -> Result<PathBuf, ImageError> {
+    let tree = directory.join("tree");
+    fs::create_dir(&tree).map_err(ImageError::files("make", &tree))?;
+    let bounds = Bounds { bytes_max: IMAGE_BYTES_MAX, entries_max: IMAGE_ENTRIES_MAX };
+    let refused = |error| ImageError::Archive { path: source.into(), source: error };
+    unpack_files(&MOUNTED, root, &tree, bounds).map_err(refused)?;
+    keep_difference(&base.root, &tree)?;
+    let file = directory.join("layer.tar");
+    archive::write(&tree, &file)?;
+    Ok(file)
 }
 
 impl Import<'_> {

@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::lock::Alone;
-use super::{EROFS, IMPORTS, Image, ImageError, Images, KNOWN, LAYERS, LOCKS, NEW, ROOTS};
+use super::{EROFS, IMPORTS, Image, ImageError, Images, KNOWN, LAYERS, LOCKS, NEW, ROOTS, STEPS};
 use crate::image::digest::Digest;
 use crate::image::layer;
 use crate::image::reference::Reference;
@@ -156,6 +156,15 @@ impl Images {
                 pruned.blobs += 1;
             }
         }
+        for name in entries(&self.steps())? {
+            let path = self.path(STEPS, &name);
+            let failed = ImageError::files("remove", &path);
+            let digest = fs::read_to_string(&path).map_err(&failed)?;
+            let known = digest.trim().parse::<Digest>().ok().map(|digest| self.get(&digest));
+            if !matches!(known, Some(Ok(Some(_)))) {
+                fs::remove_file(&path).map_err(failed)?;
+            }
+        }
         // Nobody waits for these, because nobody shares the store.
         for name in entries(&self.0.root.join(LOCKS))? {
             let path = self.path(LOCKS, name);
@@ -167,7 +176,7 @@ impl Images {
     /// Removes what was left half-made, unless somebody is making something.
     pub(super) fn sweep(&self) -> Result<(), ImageError> {
         let Some(_alone) = self.alone_now()? else { return Ok(()) };
-        for kind in ["", KNOWN, LAYERS, ROOTS, EROFS, IMPORTS] {
+        for kind in ["", KNOWN, LAYERS, ROOTS, EROFS, IMPORTS, STEPS] {
             let directory = self.0.root.join(kind);
             for name in entries(&directory)?.iter().filter(|name| name.ends_with(NEW)) {
                 remove_directory(&directory, name)?;

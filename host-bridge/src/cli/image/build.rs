@@ -1,0 +1,148 @@
+//! `image build`: an image by a recipe.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use tokio::sync::mpsc::{Receiver, channel};
+
+use super::pull;
+use crate::build::{self, Means, Order, Plan, Told};
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::output::{self, Sink};
+use crate::control::egress_settings;
+use crate::image::reference::Reference;
+use crate::image::registry::Options;
+use crate::image::{self, ImageError, Images};
+use crate::settings::{Overrides, Settings};
+
+/// What may wait to be written; a program that says more waits itself.
+const TOLD_WAITING_MAX: usize = 64;
+
+/// Build an image by a Dockerfile; RUN has no network unless --egress gives it one
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge image build -t team/app:1 .
+  host-bridge image build -t team/app:1 -f build/Dockerfile --build-arg VERSION=2 .
+  host-bridge image build -t app --pull missing --egress pypi.org --egress files.pythonhosted.org .
+  host-bridge image build --target tests --no-cache .
+
+Prints the image's digest; all else goes to stderr. FROM, ARG, ENV, LABEL, WORKDIR, USER, EXPOSE, VOLUME,
+STOPSIGNAL, SHELL, CMD, ENTRYPOINT, COPY, ADD of files and directories, and RUN are known; whatever else is
+refused. A failed build keeps the steps that were done, for the next; `image prune` removes them.")]
+pub struct Build {
+    /// The directory that COPY copies from
+    #[arg(value_name = "CONTEXT")]
+    context: PathBuf,
+
+    /// What to call the image
+    #[arg(short, long = "tag", value_name = "NAME")]
+    tag: Option<Reference>,
+
+    /// The recipe (default: Dockerfile in the context)
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Give an ARG a value; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    build_arg: Vec<(String, String)>,
+
+    /// Write a label on the image; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    label: Vec<(String, String)>,
+
+    /// Stop at this stage
+    #[arg(long, value_name = "STAGE")]
+    target: Option<String>,
+
+    /// Do every step, though it was done before
+    #[arg(long)]
+    no_cache: bool,
+
+    /// Whether images that it begins from are fetched from their registries
+    #[arg(long, value_name = "never|missing|always", default_value = "never")]
+    pull: image::Pull,
+
+    /// Let RUN reach a host: NAME, *.SUFFIX or public, with a port; may be given several times
+    #[arg(long, value_name = "HOST")]
+    egress: Vec<String>,
+
+    /// Say nothing but the digest and what went wrong
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "it is NAME=VALUE".to_owned())
+}
+
+impl Build {
+    pub async fn run(&self, context: &Context, images: Images) -> Result<Exit> {
+        let settings = Settings::load(None, &Overrides::default())?;
+        let plan = Plan::read(Order {
+            context: self.context.clone(),
+            file: self.file.clone(),
+            name: self.tag.clone(),
+            args: self.build_arg.clone(),
+            labels: self.label.clone(),
+            target: self.target.clone(),
+            anew: self.no_cache,
+            egress: self.egress.clone(),
+        })?;
+        let options = Options::from_settings(&settings.registries)?;
+        for name in plan.images() {
+            self.fetch(&images, &name, &options).await?;
+        }
+        let (tell, told) = channel(TOLD_WAITING_MAX);
+        let paths = context.paths.clone();
+        let means = Means { paths, images, egress: egress_settings(&settings.egress), tell };
+        let writing = tokio::spawn(write(told, self.quiet));
+        let built = build::build(&plan, &means).await;
+        drop(means);
+        // All that was said comes before how it has ended.
+        let _ = writing.await;
+        output::print_line(&built?.digest.to_string())?;
+        Ok(Exit::SUCCESS)
+    }
+
+    async fn fetch(&self, images: &Images, name: &str, options: &Options) -> Result<()> {
+        let here = match images.find(name) {
+            Ok(_) => true,
+            Err(ImageError::NotFound { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let wanted = match self.pull {
+            image::Pull::Never => false,
+            image::Pull::Missing => !here,
+            image::Pull::Always => true,
+        };
+        if wanted {
+            pull::fetch(images, &name.parse()?, options, self.quiet).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes what is told. Nobody who reads it is no error.
+async fn write(mut told: Receiver<Told>, quiet: bool) {
+    let Ok(stderr) = Sink::stderr() else { return };
+    while let Some(told) = told.recv().await {
+        let bytes = match told {
+            Told::Warning(text) => {
+                output::note(&output::printable(&text));
+                continue;
+            }
+            _ if quiet => continue,
+            Told::Output(bytes) => bytes,
+            Told::Known => b"  done before\n".to_vec(),
+            Told::Step { number, of, text } => {
+                let text = output::printable(text.lines().next().unwrap_or_default());
+                format!("[{number}/{of}] {text}\n").into_bytes()
+            }
+        };
+        let _ = stderr.write(bytes).await;
+    }
+}

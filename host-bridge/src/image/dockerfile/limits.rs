@@ -1,0 +1,14 @@
+//! What a recipe of an image may come to. It is a stranger's as often as not.
+
+/// The file itself. The longest that people publish have some hundred kilobytes.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Instructions of all stages together.
+pub const STEPS_MAX: usize = 2048;
+/// What one word may become when its variables are filled in.
+pub const WORD_BYTES_MAX: usize = 64 << 10;
+/// How deep `${a:-${b:-…}}` may go.
+pub const DEPTH_MAX: usize = 8;
+/// Rules of a `.dockerignore`.
+pub const RULES_MAX: usize = 4096;
+/// Components of one such rule; a path of an image has no more either.
+pub const RULE_COMPONENTS_MAX: usize = 128;

@@ -1,0 +1,319 @@
+//! Images by recipes: built on this host, run in boxes, and refused where they should be.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+use tests::{Burrow, skip};
+
+const TOOLS: [&str; 14] = [
+    "sh", "cat", "ls", "id", "pwd", "env", "echo", "stat", "mkdir", "rm", "test", "touch", "find",
+    "wget",
+];
+
+/// A bridge whose store has the image `base`, and a context to build from.
+struct Place {
+    burrow: Burrow,
+    context: PathBuf,
+}
+
+fn place() -> Option<Place> {
+    let found = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
+    let Some(busybox) = found.into_iter().find(|path| path.exists()) else {
+        skip("there is no static busybox here");
+        return None;
+    };
+    let burrow = Burrow::new();
+    let root = burrow.scratch().join("base");
+    fs::create_dir_all(root.join("bin")).unwrap();
+    fs::copy(busybox, root.join("bin/busybox")).unwrap();
+    for tool in TOOLS {
+        symlink("busybox", root.join("bin").join(tool)).unwrap();
+    }
+    fs::create_dir_all(root.join("usr/lib")).unwrap();
+    symlink("usr/lib", root.join("lib")).unwrap();
+    fs::create_dir_all(root.join("etc")).unwrap();
+    fs::write(root.join("etc/passwd"), "root:x:0:0::/:/bin/sh\napp:x:7:8::/:/bin/sh\n").unwrap();
+    fs::write(root.join("etc/group"), "root:x:0:\nstaff:x:9:\n").unwrap();
+    burrow.ok(&["image", "import", root.to_str().unwrap(), "--name", "base"]);
+    let context = burrow.scratch().join("context");
+    fs::create_dir(&context).unwrap();
+    Some(Place { burrow, context })
+}
+
+impl Place {
+    fn write(&self, name: &str, text: &str) {
+        let path = self.context.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn build(&self, recipe: &str, more: &[&str]) -> Output {
+        self.write("Dockerfile", recipe);
+        let context = self.context.to_str().unwrap();
+        self.burrow.run(&[&["image", "build", "-t", "made"], more, &[context]].concat())
+    }
+
+    /// What a build that works says of itself, and the image's digest.
+    fn built(&self, recipe: &str, more: &[&str]) -> (String, String) {
+        let output = self.build(recipe, more);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{recipe}\n{said}");
+        (said, String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+
+    fn refused(&self, recipe: &str, more: &[&str]) -> String {
+        let output = self.build(recipe, more);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{recipe}\n{said}");
+        assert!(half_made(&self.burrow).is_empty(), "{recipe}: something is left");
+        said
+    }
+
+    fn run(&self, command: &[&str]) -> String {
+        self.burrow.ok(&[&["run", "--image", "made"], command].concat())
+    }
+
+    fn sh(&self, script: &str) -> String {
+        self.run(&["--", "sh", "-c", script])
+    }
+
+    /// The configuration as it is written.
+    fn config(&self) -> Value {
+        let shown = self.burrow.ok(&["image", "inspect", "made"]);
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        let digest = shown["config"].as_str().unwrap().trim_start_matches("sha256:").to_owned();
+        let blob = self.burrow.state().join("images/sha256").join(digest);
+        serde_json::from_slice(&fs::read(blob).unwrap()).unwrap()
+    }
+}
+
+fn half_made(burrow: &Burrow) -> Vec<PathBuf> {
+    let list = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let images = burrow.state().join("images");
+    let all = ["", "imports", "layers", "roots", "known", "steps"].map(|kind| images.join(kind));
+    let names = all.iter().flat_map(|path| list(path)).map(|entry| entry.path());
+    names.filter(|path| path.to_str().unwrap().ends_with(".new")).collect()
+}
+
+#[test]
+fn what_a_recipe_says_is_what_runs() {
+    let Some(place) = place() else { return };
+    place.write("app/main.sh", "echo main $0 $1; id -u; pwd; echo $GREETING\n");
+    let recipe = "# syntax=anything\n\
+        ARG WHICH=base\n\
+        FROM ${WHICH} AS made\n\
+        ARG GREETING_OF=world\n\
+        ENV GREETING=\"hello ${GREETING_OF:-nobody}\" \\\n    # a comment in between\n    OTHER=x\n\
+        LABEL a=b \"c d\"='e f'\n\
+        EXPOSE 80 9000-9001/udp\n\
+        VOLUME /data\n\
+        STOPSIGNAL SIGINT\n\
+        WORKDIR /srv\n\
+        WORKDIR app\n\
+        COPY --chown=app:staff --chmod=750 app/ .\n\
+        RUN echo $GREETING > made && test $GREETING_OF = you && \\\n    touch /gone && rm /gone\n\
+        USER app\n\
+        ENTRYPOINT [\"sh\", \"/srv/app/main.sh\"]\n\
+        CMD [\"usual\"]\n";
+    let (said, digest) = place.built(recipe, &["--build-arg", "GREETING_OF=you", "--label", "z=1"]);
+    assert!(said.contains("[1/14] FROM ${WHICH} AS made"), "{said}");
+    let is_root = nix::unistd::geteuid().is_root();
+    if is_root {
+        assert_eq!(place.run(&[]), "main /srv/app/main.sh usual\n7\n/srv/app\nhello you\n");
+        let looks = place.sh("stat -c '%u %g %a' main.sh made");
+        assert_eq!(looks, "7 9 750\n0 0 644\n");
+    }
+    assert_eq!(place.sh("cat made"), "hello you\n");
+    let config = place.config();
+    let words = &config["config"];
+    assert_eq!(words["WorkingDir"], "/srv/app");
+    assert_eq!(words["User"], "app");
+    assert_eq!(words["Labels"], serde_json::json!({ "a": "b", "c d": "e f", "z": "1" }));
+    let ports: Vec<_> = words["ExposedPorts"].as_object().unwrap().keys().collect();
+    assert_eq!(ports, ["80/tcp", "9000/udp", "9001/udp"]);
+    assert_eq!(words["Volumes"], serde_json::json!({ "/data": {} }));
+    assert_eq!(words["StopSignal"], "SIGINT");
+    let history = config["history"].as_array().unwrap();
+    let made = history.iter().filter(|one| one["empty_layer"] != true).count();
+    assert_eq!(made, config["rootfs"]["diff_ids"].as_array().unwrap().len());
+    assert_eq!(place.burrow.ok(&["image", "inspect", &digest]).is_empty(), false);
+}
+
+#[test]
+fn a_stage_gives_its_files_to_another_and_what_nobody_needs_is_not_built() {
+    let Some(place) = place() else { return };
+    let recipe = "FROM base AS tools\nRUN mkdir /out && echo built > /out/file && cd /out && ln -s file link\n\
+        FROM base AS unneeded\nRUN exit 1\n\
+        FROM scratch\nCOPY --from=tools /out /there/\nCOPY --from=base /bin /bin/\nCOPY --from=0 /out/link /followed\n";
+    place.built(recipe, &[]);
+    let listed = place.sh("cat /there/file /there/link /followed; ls /");
+    assert!(listed.starts_with("built\nbuilt\nbuilt\n"), "{listed}");
+    assert!(!listed.contains("etc/passwd"), "{listed}");
+    let said = place.refused(recipe, &["--target", "unneeded"]);
+    assert!(said.contains("Dockerfile:4:") && said.contains("exit code 1"), "{said}");
+    place.built(recipe, &["--target", "tools"]);
+    assert!(place.refused(recipe, &["--target", "nobody"]).contains("tools, unneeded"));
+}
+
+#[test]
+fn what_was_done_before_is_not_done_again() {
+    let Some(place) = place() else { return };
+    place.write("a", "one");
+    // What a command says twice was done twice: no two boxes have the same random numbers.
+    let recipe = "FROM base\nCOPY a /a\nRUN cat /proc/sys/kernel/random/uuid > /drawn\nENV X=1\n";
+    let (_, first) = place.built(recipe, &[]);
+    let drawn = place.sh("cat /drawn");
+    let (said, second) = place.built(recipe, &[]);
+    assert_eq!(
+        (first.as_str(), said.matches("done before").count()),
+        (second.as_str(), 2),
+        "{said}"
+    );
+    // Times of files are none of it.
+    fs::File::open(place.context.join("a")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(place.built(recipe, &[]).1, first);
+    // What follows a change is done again, and what comes before it is not.
+    let (_, other) = place.built(&recipe.replace("X=1", "X=2"), &[]);
+    assert_ne!(other, first);
+    assert_eq!(place.sh("cat /drawn"), drawn);
+    place.write("a", "two");
+    place.built(recipe, &[]);
+    assert_ne!(place.sh("cat /drawn"), drawn);
+    place.write("a", "one");
+    assert_eq!(place.built(recipe, &[]).1, first);
+    assert_ne!(place.built(recipe, &["--no-cache"]).1, first);
+    // Steps are images without a name, and go as such.
+    place.burrow.ok(&["image", "prune"]);
+    let steps = place.burrow.state().join("images/steps");
+    let left = fs::read_dir(&steps).unwrap().count();
+    place.burrow.ok(&["image", "rm", "made"]);
+    assert!(left <= 2 && fs::read_dir(&steps).unwrap().count() == 0, "{left}");
+    assert!(!place.built(recipe, &[]).0.contains("done before"));
+}
+
+#[test]
+fn files_come_as_the_recipe_says() {
+    let Some(place) = place() else { return };
+    for name in
+        ["src/a.txt", "src/b.txt", "src/c.md", "src/deep/d.txt", "logs/x", "logs/keep/y", "n"]
+    {
+        place.write(name, name);
+    }
+    place.write(".dockerignore", "# comment\n**/*.md\nlogs\n!logs/keep\n/n\n");
+    symlink("a.txt", place.context.join("src/link")).unwrap();
+    fs::set_permissions(place.context.join("src/a.txt"), fs::Permissions::from_mode(0o640))
+        .unwrap();
+    let recipe = "FROM base\nCOPY src/*.txt src/link /one/\nCOPY src /two\nCOPY src/a.txt /three\n\
+        COPY src/a.txt /etc\nCOPY [\"src/b.txt\", \"/lib/with space\"]\nADD logs /logs\nCOPY . /all/\n";
+    place.built(recipe, &[]);
+    let found = place.sh(
+        "cd /one && ls; cd /two && find . | while read x; do echo $x; done; cat /three /etc/a.txt",
+    );
+    let mut lines: Vec<_> = found.lines().collect();
+    lines.sort_unstable();
+    let mut expected = vec![
+        "a.txt",
+        "b.txt",
+        "link",
+        ".",
+        "./a.txt",
+        "./b.txt",
+        "./deep",
+        "./deep/d.txt",
+        "./link",
+        "src/a.txtsrc/a.txt",
+    ];
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    assert_eq!(place.sh("stat -c '%a %u' /three; cat '/usr/lib/with space'"), "640 0\nsrc/b.txt");
+    assert_eq!(
+        place.sh("ls -d /lib/. /logs/*; ls /all"),
+        "/lib/.\n/logs/keep\nDockerfile\nlogs\nsrc\n"
+    );
+    // The link of the image is one still.
+    assert_eq!(place.sh("test -L /lib && echo link"), "link\n");
+    for (line, wanted) in [
+        ("COPY n /n", "no \"n\""),
+        ("COPY nothing* /n", "nothing*"),
+        ("COPY src/a.txt src/b.txt /new", "end it with '/'"),
+        ("COPY src /etc/passwd", "is a file"),
+        ("ADD https://example.org/x /x", "RUN with --egress"),
+        ("ADD x.tar.gz /x", "is an archive"),
+    ] {
+        let said = place.refused(&format!("FROM base\n{line}\n"), &[]);
+        assert!(said.contains("Dockerfile:2:") && said.contains(wanted), "{line}: {said}");
+    }
+}
+
+#[test]
+fn nothing_outside_of_a_context_or_an_image_gets_into_an_image() {
+    let Some(place) = place() else { return };
+    let secret = place.burrow.scratch().join("secret");
+    fs::write(&secret, "the host's").unwrap();
+    symlink(&secret, place.context.join("absolute")).unwrap();
+    symlink("../secret", place.context.join("relative")).unwrap();
+    symlink("..", place.context.join("up")).unwrap();
+    fs::create_dir(place.context.join("inside")).unwrap();
+    symlink(&secret, place.context.join("inside/kept")).unwrap();
+    for source in ["../secret", "inside/../../secret", "absolute", "relative", "up/secret", "up/*"]
+    {
+        let output = place.build(&format!("FROM base\nCOPY {source} /x/\n"), &[]);
+        if output.status.success() {
+            // A link upwards is looked up within the context, and leads to that itself.
+            assert_eq!(source, "up/*");
+            assert!(!place.sh("ls -R /x").contains("the host's"));
+        }
+    }
+    // In a directory a link is a link, which leads where programs of the image are led.
+    place.built("FROM base\nCOPY inside /in\n", &[]);
+    assert!(
+        !place.burrow.run(&["run", "--image", "made", "--", "cat", "/in/kept"]).status.success()
+    );
+    // An image that is copied from, or to, leads nowhere else either.
+    let host = place.burrow.scratch().to_str().unwrap();
+    let recipe = format!(
+        "FROM base AS evil\nRUN ln -s {host} /host || busybox ln -s {host} /host\n\
+         FROM base\nCOPY --from=evil /host/secret /stolen\n"
+    );
+    assert!(place.refused(&recipe, &[]).contains("Dockerfile:4:"));
+    let recipe =
+        format!("FROM base\nRUN busybox ln -s {host} /host\nCOPY Dockerfile /host/written\n");
+    let _ = place.build(&recipe, &[]);
+    assert!(!place.burrow.scratch().join("written").exists());
+    fs::write(place.context.join("inside/.wh.etc"), "").unwrap();
+    assert!(place.refused("FROM base\nCOPY inside /\n", &[]).contains(".wh.etc"));
+}
+
+#[test]
+fn a_command_that_fails_says_where_and_how_and_leaves_nothing() {
+    let Some(place) = place() else { return };
+    let said = place.refused("FROM base\n\nRUN echo before; \\\n  exit 7\n", &[]);
+    assert!(said.contains("before\n") && said.contains("Dockerfile:3:"), "{said}");
+    assert!(said.contains("exit code 7"), "{said}");
+    assert!(!place.burrow.run(&["image", "inspect", "made"]).status.success());
+    assert!(place.refused("FROM base\nRUN [\"/no/such\"]\n", &[]).contains("Dockerfile:2:"));
+    assert!(place.refused("FROM scratch\nRUN true\n", &[]).contains("empty image"));
+    assert!(place.refused("FROM not/here:1\n", &[]).contains("--pull missing"));
+    let said = place.refused("FROM --platform=plan9/mips base\n", &[]);
+    assert!(said.contains("plan9/mips"), "{said}");
+    // A box that builds has no network.
+    let said =
+        place.refused("FROM base\nRUN test $(ls /sys/class/net | busybox wc -l) -gt 1\n", &[]);
+    assert!(said.contains("exit code 1"), "{said}");
+}
+
+#[test]
+fn texts_for_a_shell_and_other_shells_are_taken() {
+    let Some(place) = place() else { return };
+    let recipe = "# escape=`\nFROM base\nRUN <<END\necho one > /one\necho 'two $x' > /two\nEND\n\
+        RUN cat > /three <<-'STOP' && `\n  echo more > /four\n\tthree # kept\n\tSTOP\n\
+        SHELL [\"/bin/sh\", \"-e\", \"-c\"]\nCMD cat /one /two /three /four\n";
+    place.built(recipe, &[]);
+    assert_eq!(place.run(&[]), "one\ntwo $x\nthree # kept\nmore\n");
+    assert_eq!(place.config()["config"]["Cmd"][1], "-e");
+}
