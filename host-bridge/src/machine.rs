@@ -31,6 +31,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::ClientId;
 use protocol::limits::RESUME_WINDOW;
 use serde::{Deserialize, Serialize};
 
@@ -326,9 +327,17 @@ impl fmt::Display for MachineExit {
     }
 }
 
-/// How the bridge presents itself to agents.
-fn guest_options() -> Options {
+/// How the bridge presents itself to agents. With the place of its door an agent is told by what the
+/// bridge is known there: one that follows another that has died is the same to it, and so what the dead
+/// one had open ends at once. Where others may dial too, each is somebody else.
+fn guest_options(door: Option<&Address>) -> Options {
+    let client = door.map(|door| {
+        let digest = ring::digest::digest(&ring::digest::SHA256, door.to_string().as_bytes());
+        let (id, _) = digest.as_ref().split_first_chunk().expect("a digest is longer than an id");
+        ClientId(*id)
+    });
     Options {
+        client,
         resume_window: RESUME_WINDOW,
         dial_deadline: REDIAL_DEADLINE,
         welcome_deadline: BOOT_DEADLINE,

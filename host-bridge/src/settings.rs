@@ -210,6 +210,8 @@ pub struct Defaults {
     pub idle_ttl: Option<Duration>,
     /// None for ever.
     pub keep_stopped: Option<Duration>,
+    /// What it may reach, as rules.
+    pub egress: Vec<String>,
 }
 
 /// `[image_policy]`: which images of the store sandboxes may have.

@@ -52,8 +52,8 @@ pub struct BoxArguments {
     #[arg(long, value_name = "N", value_parser = parse_cpu_millis)]
     cpus: Option<u32>,
 
-    /// What it may reach: a host, *.HOST for all below it, HOST:PORT, or public for all of the
-    /// internet; may be given several times (default: nothing)
+    /// What it may reach: a host, *.HOST for all below it, HOST:PORT, public for all of the internet,
+    /// or none; may be given several times (default: nothing; of `start`, what the daemon has set)
     #[arg(long, value_name = "HOST")]
     egress: Vec<String>,
     /// Give it a secret of the configuration, as a variable; may be given several times
@@ -85,7 +85,7 @@ impl BoxArguments {
         spec.scratch_bytes = self.scratch;
         spec.memory_mib = self.memory;
         spec.cpu_millis = self.cpus;
-        spec.egress.clone_from(&self.egress);
+        spec.egress = (!self.egress.is_empty()).then(|| self.egress.clone());
         spec.secrets.clone_from(&self.secrets);
         spec.workspace = match &self.workspace {
             Some(name) if is_workspace_name(name) => Some(name.display().to_string()),

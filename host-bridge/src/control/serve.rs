@@ -109,7 +109,17 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let secrets = Secrets::new(settings.secrets.clone());
     let caps = caps(&settings.caps);
     let workspaces = Workspaces::new(settings.workspaces.clone());
-    let means = Means { pool, egress, secrets, workspaces, images, image_policy, puller, caps };
+    let means = Means {
+        pool,
+        egress,
+        egress_default: settings.defaults.egress.clone(),
+        secrets,
+        workspaces,
+        images,
+        image_policy,
+        puller,
+        caps,
+    };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,

@@ -18,7 +18,7 @@ use super::meter::{Meter, Spent};
 use crate::guest::{GuestError, Output, Piece, Writer};
 
 /// How long a guest that was told no is given to hear it.
-const LINGER: Duration = Duration::from_secs(2);
+pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Why a connection ended before both sides had said all.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,9 @@ pub enum Broken {
     Gap { from: u64, to: u64 },
     #[error("a later request is refused: {0}")]
     Request(#[from] Wrong),
+    /// Of a connection that is read on its way; the others are refused before they begin.
+    #[error("its request is refused: {0}")]
+    FirstRequest(Wrong),
     #[error(transparent)]
     Spent(#[from] Spent),
     #[error("TLS with {with}: {source}")]

@@ -15,8 +15,10 @@
 //! of lines that are half.
 
 mod head;
+mod second;
 
 pub use head::{Head, authority};
+pub use second::told as told_in_second;
 
 use std::sync::Arc;
 
@@ -144,7 +146,7 @@ impl Requests {
                     };
                     let head = std::mem::take(&mut self.held);
                     debug_assert_eq!(line_end, head.len(), "the head is all that is held");
-                    self.judge(&head)?;
+                    let head = if self.judge(&head)? { second::without_offer(&head) } else { head };
                     match &self.secrets {
                         None => out.extend_from_slice(&head),
                         Some(secrets) => {
@@ -240,7 +242,8 @@ impl Requests {
         Ok(Some(length))
     }
 
-    fn judge(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+    /// Judges a head, and says whether it makes an offer that does not go on with it.
+    fn judge(&mut self, bytes: &[u8]) -> Result<bool, Wrong> {
         let head = Head::parse(bytes)?;
         if head.method == "CONNECT" {
             return Err(Wrong::Tunnel);
@@ -253,7 +256,7 @@ impl Requests {
         head.check_host(&self.host, self.port)?;
         self.state = self.body_of(&head)?;
         self.count += 1;
-        Ok(())
+        head.offers_second()
     }
 
     /// What follows a head.
@@ -261,7 +264,8 @@ impl Requests {
         let length = head.length()?;
         // Other protocols carry requests of their own, which nobody would look into. There are servers
         // that change to one without the word that belongs to it.
-        if let Some(protocol) = head.one("upgrade")? {
+        if let Some(protocol) = head.one("upgrade")?.filter(|protocol| !second::is_offer(protocol))
+        {
             let is_meant = head.lists("connection", "upgrade");
             let is_plain = is_meant && length == head::Length::Bytes(0) && self.count == 0;
             if !protocol.eq_ignore_ascii_case("websocket") || !is_plain {
@@ -310,6 +314,14 @@ pub fn agrees(answer: &[u8]) -> Option<bool> {
     (length == AGREES.len()).then_some(true)
 }
 
+/// How a connection of the second version begins.
+const SECOND: &[u8] = b"PRI * HTTP/2";
+
+/// Whether the first bytes of a connection are those of the second version.
+pub fn is_second(bytes: &[u8]) -> bool {
+    bytes.starts_with(SECOND)
+}
+
 /// Whether the first bytes of a connection can be those of an HTTP/1 request; `None` while too few
 /// are there.
 pub fn is_request(bytes: &[u8]) -> Option<bool> {
@@ -318,9 +330,9 @@ pub fn is_request(bytes: &[u8]) -> Option<bool> {
     let method = bytes.iter().position(|byte| !(byte.is_ascii_uppercase() || *byte == b'-'));
     match method {
         // The second version begins so, and hides what follows.
-        Some(_) if bytes.starts_with(b"PRI * HTTP/2") => Some(false),
+        Some(_) if is_second(bytes) => Some(false),
         Some(0) => Some(false),
-        Some(3) if bytes.starts_with(b"PRI ") && bytes.len() < 12 => None,
+        Some(3) if bytes.starts_with(b"PRI ") && bytes.len() < SECOND.len() => None,
         Some(end) => Some(bytes[end] == b' ' && end <= METHOD_BYTES_MAX),
         None if bytes.len() > METHOD_BYTES_MAX => Some(false),
         None => None,

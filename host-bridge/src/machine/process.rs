@@ -223,7 +223,8 @@ async fn greet(
     let answered = tokio::time::timeout(BOOT_DEADLINE, async {
         let stream =
             send(stream, boot).await.map_err(|error| LinkError::Broken(Arc::new(error)))?;
-        Guest::over(stream, then, super::guest_options()).await
+        let options = super::guest_options(then.as_ref());
+        Guest::over(stream, then, options).await
     });
     let error = match answered.await {
         Ok(Ok(guest)) => return Ok(guest),

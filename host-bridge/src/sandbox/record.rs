@@ -129,7 +129,7 @@ impl Record {
             idle_since_ms: None,
             idle_expires_at_ms: None,
             keep_stopped_ms: spec.keep_stopped_ms,
-            egress: spec.egress.clone(),
+            egress: spec.egress.clone().unwrap_or_default(),
             warnings: Vec::new(),
         }
     }

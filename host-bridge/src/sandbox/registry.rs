@@ -51,6 +51,8 @@ pub struct Means {
     pub pool: pool::Options,
     /// What holds for whatever sandboxes may reach.
     pub egress: egress::Settings,
+    /// What those may reach that do not say, as rules.
+    pub egress_default: Vec<String>,
     /// What they may ask for by name.
     pub secrets: Secrets,
     /// The directories that they may work on.
@@ -75,6 +77,7 @@ impl Default for Means {
             image_policy: Policy::default(),
             puller: None,
             egress: egress::Settings::default(),
+            egress_default: Vec::new(),
             caps: Caps::default(),
         }
     }
@@ -89,6 +92,7 @@ struct Inner {
     events: EventSink,
     pool: Arc<Pool>,
     egress: Arc<egress::Settings>,
+    egress_default: Vec<String>,
     snapshots: Snapshots,
     secrets: Secrets,
     workspaces: Workspaces,
@@ -203,7 +207,7 @@ impl Registry {
         let snapshots = Snapshots::open(paths.snapshots())?;
         let (meter, unread) = Meter::open(&paths.usage());
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, workspaces, images, image_policy, puller, egress, caps, .. } = means;
+        let Means { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -211,7 +215,8 @@ impl Registry {
             events,
             pool,
             snapshots,
-            egress: Arc::new(egress),
+            egress: Arc::new(means.egress),
+            egress_default: means.egress_default,
             secrets,
             workspaces,
             images,
@@ -275,6 +280,7 @@ impl Registry {
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
         self.bound(&mut spec)?;
+        spec.settle_egress(&self.0.egress_default)?;
         spec.check()?;
         if let Some(name) = &spec.workspace {
             let workspace = self.0.workspaces.find(spec.namespace.as_str(), name)?;

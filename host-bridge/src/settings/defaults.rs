@@ -66,6 +66,7 @@ impl Default for Settings {
                 ttl: None,
                 idle_ttl: None,
                 keep_stopped: None,
+                egress: Vec::new(),
             },
             pool: Pool {
                 entries: Vec::new(),

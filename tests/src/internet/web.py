@@ -7,6 +7,7 @@ import base64, hashlib, http.server, json, os, socket, socketserver, ssl, sys, t
 PLACE = sys.argv[1]
 BLOCK = hashlib.shake_256(b"burrow").digest(1 << 20)
 asked, lock = open(os.path.join(PLACE, "asked"), "a"), threading.Lock()
+TOLD = ["authorization", "token", "origin", "upgrade", "http2-settings"]
 TYPES = {".html": "text/html", ".json": "application/json"}
 
 
@@ -33,7 +34,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fine = super().parse_request()
         if fine:
             at = self.request.getsockname()[0].removeprefix("::ffff:")
-            told = {name: self.headers.get(name) for name in ["authorization", "token", "origin"]}
+            told = {name: self.headers.get(name) for name in TOLD}
             write_down(**told, at=at, host=self.headers.get("host"), named=self.named, tls=self.is_tls,
                        port=self.request.getsockname()[1], method=self.command, path=self.path)
         return fine

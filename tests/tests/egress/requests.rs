@@ -100,7 +100,7 @@ for request in [
     b"GET  /hello HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
     b"CONNECT example.net:80 HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
     b"CONNECT www.example.com:80 HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
-    get(name, more="Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"),
+    get(name, more="Connection: Upgrade\r\nUpgrade: h2c, websocket\r\n"),
     get(name, more="Upgrade: tls/1.0\r\nConnection: upgrade\r\n"),
     get(name, more="Content-Length: 5\r\nTransfer-Encoding: chunked\r\n") + b"0\r\n\r\n",
     get(name, more="Content-Length: 5\r\nContent-Length: 5\r\n") + b"12345",
@@ -111,7 +111,7 @@ for request in [
 ]:
     said = say(name, 80, request)
     assert b" 403 " in said, (request, said)
-for nothing in [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n" + get(name), b"get /hello HTTP/1.1\r\n\r\n",
+for nothing in [b"PRI * HTTP/1.1\r\n\r\n", b"\r\n" + get(name), b"get /hello HTTP/1.1\r\n\r\n",
                 b"GET\t/hello\tHTTP/1.1\r\nHost: www.example.com\r\n\r\n"]:
     said = say(name, 80, nothing)
     assert b"hello" not in said, (nothing, said)
@@ -125,6 +125,40 @@ print("fine")"#;
     );
     assert!(hosts.len() < 9, "{hosts:?}");
     scene.is_refused("www.example.com", "it is for the host \"example.net\"");
+}
+
+#[test]
+fn an_offer_of_the_second_version_goes_no_further_and_its_request_does() {
+    let Some(scene) = Scene::or_skip(&["www.example.com"]) else { return };
+    let code = r#"
+name = "www.example.com"
+OFFER = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+def ask(peer, method="GET", target="/hello", more="", body=b""):
+    peer.sendall(f"{method} {target} HTTP/1.1\r\nHost: {name}\r\n{OFFER}{more}\r\n".encode() + body)
+    said = b""
+    while not (said.endswith(b"\n") and b"\r\n\r\n" in said): said += peer.recv(1000) or sys.exit(f"ended: {said}")
+    return said
+def is_fine(said): return said.startswith(b"HTTP/1.1 200 ") and said.endswith(b"hello from www.example.com\n")
+peer = socket.create_connection((name, 80), 20)
+# The first of a connection, and the later ones; with a body as well.
+for _ in range(3): assert is_fine(ask(peer))
+assert ask(peer, "POST", more="Content-Length: 5\r\n", body=b"12345").startswith(b"HTTP/1.1 200 ")
+assert is_fine(ask(peer))
+proxied = socket.create_connection(("198.18.0.1", 3128), 20)
+assert is_fine(ask(proxied, target=f"http://{name}/hello"))
+# Whoever begins with it is told in its own words: settings, and that the first version is required.
+peer = socket.create_connection((name, 80), 20)
+peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+said = b""
+while more := peer.recv(1000): said += more
+assert said[:9] == bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) and said[12] == 7 and said[22:26] == bytes([0, 0, 0, 13]), said
+assert b"only HTTP/1 is carried" in said, said
+print("fine")"#;
+    assert_eq!(say(&scene, code), "fine\n");
+    let asked = scene.internet.asked();
+    assert_eq!(asked.len(), 6, "{asked:?}");
+    assert!(asked.iter().all(|one| one["upgrade"].is_null() && one["http2-settings"].is_null()));
+    scene.is_refused("www.example.com", "it speaks HTTP/2 without TLS");
 }
 
 #[test]

@@ -152,6 +152,49 @@ curl -sS -H "token: $GITHUB" --connect-to ::api.example.org:80 https://api.examp
 }
 
 #[test]
+fn whoever_is_refused_is_told_so_and_why() {
+    let Some(scene) = scene_or_skip() else { return };
+    let python = r#"
+import http.client, os, socket, ssl
+name = "api.example.org"
+def connected():
+    return ssl.create_default_context().wrap_socket(socket.create_connection((name, 443), 30), server_hostname=name)
+def get(host=name, method="GET", more=""):
+    return f"{method} /refused HTTP/1.1\r\nhost: {host}\r\n{more}\r\n".encode()
+for request, why in [
+    (get("example.com"), "it is for the host"),
+    (get(method="TRACE"), "it asks for what it says itself"),
+    (get(method="CONNECT"), "it asks for a tunnel"),
+    (get(more="upgrade: other\r\nconnection: upgrade\r\n"), "it asks to go on with"),
+    (get(more="content-length: 1\r\ntransfer-encoding: chunked\r\n"), "it has a length and pieces"),
+    (get(more="x: " + "y" * 70000 + "\r\n"), "its head has more than"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "its first line"),
+]:
+    for size in [len(request), 7] if len(request) < 1000 else [len(request)]:
+        peer = connected()
+        for at in range(0, len(request), size): peer.sendall(request[at:at + size])
+        answer = http.client.HTTPResponse(peer)
+        answer.begin()
+        # To the last word of TLS, without which reading on is an error.
+        said = answer.read().decode() + peer.recv(100).decode()
+        assert answer.status == 403 and why in said, (request[:100], answer.status, said)
+        peer.unwrap().close()
+# One that offers the second version is carried, without the offer.
+peer = connected()
+peer.sendall(get(more=f"token: {os.environ['GITHUB']}\r\nupgrade: h2c\r\nconnection: upgrade\r\n").replace(b"/refused", b"/hello"))
+answer = http.client.HTTPResponse(peer)
+answer.begin()
+print(answer.status)"#;
+    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "200\n", "{said:?}");
+    let script = "curl -sS -o /dev/null -w '%{http_code}' -X TRACE https://api.example.org/refused";
+    assert_eq!(scene.plainly(script).ok(), "403");
+    assert_eq!(scene.told("/hello"), [VALUE]);
+    assert_eq!(scene.internet.asked().len(), 1, "nothing of the others went on");
+    scene.is_refused("api.example.org", "it asks for what it says itself");
+}
+
+#[test]
 fn what_is_large_or_goes_on_for_long_arrives_whole() {
     let Some(scene) = scene_or_skip() else { return };
     let script = r"

@@ -58,6 +58,7 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     spec.env.extend(config.environment("env")?);
     spec.workdir = config.maybe_text("workdir")?.filter(|workdir| !workdir.is_empty());
     spec.secrets = config.texts("secrets")?;
+    spec.egress = config.maybe_texts("egress")?;
     spec.volumes = config.pairs("volumes")?;
     spec.ports = config.pairs("ports")?;
     spec.ttl_ms = defaults.ttl_ms;

@@ -1,6 +1,7 @@
 //! The head of one request: a line, fields, and what they say of host and body.
 
 use super::Wrong;
+use super::second::{OFFER, is_offer};
 use crate::egress::host::Host;
 use crate::egress::limits::FIELDS_MAX;
 
@@ -88,6 +89,11 @@ impl Head {
         words.any(|listed| listed.trim().eq_ignore_ascii_case(word))
     }
 
+    /// Whether it offers to go on with the second version, and with nothing else.
+    pub fn offers_second(&self) -> Result<bool, Wrong> {
+        Ok(self.one("upgrade")?.is_some_and(is_offer))
+    }
+
     /// How much follows, if that can be said in one way alone.
     pub fn length(&self) -> Result<Length, Wrong> {
         let coding = self.one("transfer-encoding")?;
@@ -140,6 +146,7 @@ impl Head {
     }
 
     /// The request as a server takes it that is not a proxy, and told to end the connection behind it.
+    /// One that asks to go on otherwise has been refused before, unless it was an offer.
     pub fn for_server(&self, authority: &str, path: &str) -> Vec<u8> {
         /// Between the client and the proxy alone.
         const OURS: [&str; 6] =
@@ -155,7 +162,8 @@ impl Head {
         for (name, value) in &self.fields {
             let name = name.as_str();
             let is_listed = self.lists("connection", name) && !FRAME.contains(&name);
-            if !OURS.contains(&name) && !is_listed {
+            let is_of_offer = OFFER.contains(&name);
+            if !OURS.contains(&name) && !is_listed && !is_of_offer {
                 text.extend([name, ": ", value, "\r\n"]);
             }
         }

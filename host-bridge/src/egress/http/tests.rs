@@ -144,9 +144,20 @@ fn a_websocket_waits_for_the_server_and_nothing_else_is_agreed_upon() {
     requests.declined();
     let other = b"GET / HTTP/1.1\r\nHost: b.org\r\n\r\n";
     requests.push(other, &mut out).expect_err("requests are judged on when it has not");
-    assert!(matches!(wrong(&ask("h2c")), Wrong::Upgrade { .. }));
+    for protocol in ["tls/1.0", "h2c, websocket", "h2"] {
+        assert!(matches!(wrong(&ask(protocol)), Wrong::Upgrade { .. }), "{protocol}");
+        let unsaid = ask(protocol).replace("keep-alive, Upgrade", "HTTP2-Settings");
+        assert!(matches!(wrong(&unsaid), Wrong::Upgrade { .. }), "{protocol}");
+    }
+    // An offer goes no further, whether it is said as it should be or not.
     let unsaid = ask("h2c").replace("keep-alive, Upgrade", "HTTP2-Settings");
-    assert!(matches!(wrong(&unsaid), Wrong::Upgrade { .. }));
+    for (offer, left) in [(ask("h2c"), "Connection: keep-alive\r\n"), (unsaid, "")] {
+        for bytes in [1, 7, 1000] {
+            let passed = passed(offer.as_bytes(), bytes).unwrap();
+            let plain = format!("GET / HTTP/1.1\r\nHost: a.org\r\n{left}\r\n");
+            assert_eq!(String::from_utf8(passed).unwrap(), plain);
+        }
+    }
     let later = format!("GET / HTTP/1.1\r\nHost: a.org\r\n\r\n{}", ask("websocket"));
     assert!(matches!(wrong(&later), Wrong::Upgrade { .. }));
     assert_eq!(agrees(b"HTTP/1.1 101 Switching"), Some(true));

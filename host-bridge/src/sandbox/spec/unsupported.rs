@@ -61,7 +61,10 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
         (elsewhere && spec.workspace.is_some(), WORKSPACE_ELSEWHERE),
         (!spec.volumes.is_empty(), VOLUMES),
         (!spec.ports.is_empty(), PORTS),
-        (elsewhere && !spec.egress.is_empty(), EGRESS_ELSEWHERE),
+        (
+            elsewhere && spec.egress.as_ref().is_some_and(|rules| !rules.is_empty()),
+            EGRESS_ELSEWHERE,
+        ),
         (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
         (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
         (elsewhere && spec.scratch_bytes.is_some(), SCRATCH_ELSEWHERE),
@@ -101,7 +104,7 @@ mod tests {
 
     #[test]
     fn to_ask_for_nothing_is_fine() {
-        let text = r#"{"name":"a","egress":[],"secrets":[],"volumes":[],"ports":[],"labels":{}}"#;
+        let text = r#"{"name":"a","secrets":[],"volumes":[],"ports":[],"labels":{}}"#;
         let spec: Spec = serde_json::from_str(text).unwrap();
         spec.check().unwrap();
         assert_eq!(spec, Spec::new("a".parse().unwrap()));

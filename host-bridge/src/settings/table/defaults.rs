@@ -1,8 +1,9 @@
 //! `[defaults]`: what a sandbox has that names nothing else.
 
 use super::{Choice, DURATION_OR_OFF, SECOND, STARTED, Section, put};
+use crate::egress::Rules;
 use crate::settings::limits::MEMORY_MIB_MAX;
-use crate::settings::shown::{quote, quote_duration, show_cpus};
+use crate::settings::shown::{quote, quote_all, quote_duration, show_cpus};
 
 pub const SECTION: Section = Section {
     name: "defaults",
@@ -57,6 +58,19 @@ pub const SECTION: Section = Section {
                 put(&mut settings.defaults.keep_stopped, given.duration_or_off(SECOND))
             },
             show: |settings| quote_duration(settings.defaults.keep_stopped),
+        },
+        Choice {
+            key: "egress",
+            values: "a list of rules, as in `[\"pypi.org\", \"*.pythonhosted.org\"]`",
+            about: "What a sandbox may reach, `host-bridge start` included. A list that its maker names \
+                    takes the place of this one, an empty one too. Without it, nothing.",
+            set: |settings, given| {
+                let rules: Vec<_> = given.texts()?.into_iter().map(str::to_owned).collect();
+                let is_empty = Rules::parse(&rules)?.is_empty();
+                settings.defaults.egress = if is_empty { Vec::new() } else { rules };
+                Ok(())
+            },
+            show: |settings| quote_all(&settings.defaults.egress),
         },
     ],
 };

@@ -79,6 +79,11 @@ struct Create {
     #[serde(default)]
     #[schemars(length(max = 32))]
     secrets: Vec<String>,
+    /// Hosts that it may reach: a name, `*.` before it for all below, `:PORT` behind it, or `public`. What
+    /// the server has set when left out; nothing when empty.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    egress: Option<Vec<String>>,
     /// Where programs begin that name no directory.
     #[serde(default)]
     #[schemars(length(max = 4096))]
@@ -122,6 +127,7 @@ async fn create(work: Work, asked: Create) -> Result<Answer<Made>, Problem> {
             cpus: asked.cpus,
             env: asked.env,
             secrets: asked.secrets,
+            egress: asked.egress,
             workdir: asked.workdir,
             labels: asked.labels,
             ttl_ms: millis(asked.ttl_seconds),
