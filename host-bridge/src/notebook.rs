@@ -83,8 +83,8 @@ pub struct Notebook {
     /// Whether the sandbox is its own.
     pub is_own: bool,
     pub totals: Totals,
-    /// The last run whose variables are on disk.
-    pub saved_run: u64,
+    /// Runs whose changes are not on disk, unless somebody was told that they are gone.
+    pub unsaved_runs: u64,
     /// What is; not in lists.
     pub saved: Option<Saved>,
 }
@@ -134,7 +134,7 @@ impl Notebooks {
             place: serde_json::to_string(&written).unwrap_or_default(),
             seat: None,
             saved: None,
-            saved_run: 0,
+            unsaved_runs: 0,
             totals: Totals::default(),
         };
         match self.0.store.add_notebook(row.clone()).await? {
@@ -412,7 +412,7 @@ fn view(row: NotebookRow) -> Result<Notebook, NotebookError> {
         sandbox,
         is_own,
         totals: row.totals,
-        saved_run: row.saved_run,
+        unsaved_runs: row.unsaved_runs,
         saved,
     })
 }

@@ -116,7 +116,7 @@ impl Owner {
     /// Saves what is not saved, and waits for it.
     pub(super) async fn save(&mut self) -> Result<Saved, NotebookError> {
         self.settle().await;
-        if self.dirty.is_some() || self.unsaved_runs() > 0 {
+        if self.dirty.is_some() || self.owes().await? {
             self.begin_save().await?;
             if self.saving.is_some() {
                 let fetched = joined(&mut self.saving).await;
