@@ -108,8 +108,12 @@ pub enum SandboxError {
         "{user:?} cannot be a user: write NAME, NAME:GROUP, UID or UID:GID, of at most {USER_BYTES_MAX} bytes"
     )]
     User { user: String },
-    #[error("the creation of {which} was ended while its image was being pulled")]
-    CreationEnded { which: SandboxRef },
+    #[error("the creation of {which} was ended while its {during}")]
+    CreationEnded { which: SandboxRef, during: &'static str },
+    #[error(
+        "the creation of {which} was ended: its namespace or its key has had what it may have of this day"
+    )]
+    CreationSpent { which: SandboxRef },
     #[error("{which} did not become an image: {source}")]
     Commit { which: SandboxRef, source: Box<CommitError> },
     #[error("{what} is {value}; from {min} to {max} would do")]

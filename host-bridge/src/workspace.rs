@@ -15,8 +15,10 @@
 //! through no link, and a file is whole under its name or is not there. `sandbox` calls this and says
 //! when; it knows neither sandboxes nor who asks.
 
+mod end;
 mod error;
 mod guest;
+mod held;
 pub mod limits;
 mod manifest;
 mod mirror;

@@ -15,6 +15,10 @@ pub enum WorkspaceError {
     #[error("the workspace holds more than {entries_max} entries, which is its limit")]
     TooManyEntries { entries_max: u64 },
     #[error(
+        "the paths and links of the workspace have more than {bytes_max} bytes together, its limit with {entries_max} entries"
+    )]
+    NamesTooLong { bytes_max: u64, entries_max: u64 },
+    #[error(
         "{path:?} has {bytes} bytes, and {bytes_max} are the limit of the workspace for a file"
     )]
     FileTooLarge { path: String, bytes: u64, bytes_max: u64 },

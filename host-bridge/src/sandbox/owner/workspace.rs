@@ -15,14 +15,17 @@ use crate::workspace::{Ends, Mirror, Report, Said, WorkspaceError};
 pub(in crate::sandbox) type SyncReply = oneshot::Sender<Result<Report, SandboxError>>;
 
 impl Owner {
-    /// Gives a new machine its workspace.
+    /// Gives a new machine its workspace. Whoever ends the sandbox does not wait for that.
     pub(super) async fn open_workspace(
         &mut self,
         running: &Arc<dyn Running>,
     ) -> Result<Option<Mirror>, SandboxError> {
         let Some(ends) = self.ends(running)? else { return Ok(None) };
         let kept = self.place.directories.state.clone();
-        let (mirror, report) = Mirror::open(ends, Some(&kept)).await?;
+        let opened = self
+            .unless_ended(Mirror::open(ends, Some(&kept)), "workspace was being filled")
+            .await?;
+        let (mirror, report) = opened?;
         self.warn(&report);
         Ok(Some(mirror))
     }
@@ -62,6 +65,14 @@ impl Owner {
         }
     }
 
+    /// Ends the exchanges, and puts down what has come of the last. Behind this nothing comes back.
+    pub(super) async fn end_workspace(&mut self, mirror: Option<Mirror>) {
+        let Some(mirror) = mirror else { return };
+        for said in mirror.end().await {
+            self.hear(said).await;
+        }
+    }
+
     pub(super) fn sync(&self, reply: SyncReply) {
         let record = &self.kept.record;
         let which = record.which();
@@ -93,7 +104,9 @@ impl Owner {
             let event = WorkspaceEvent { name: name.unwrap_or_default(), report };
             (self.place.events)(&Event::Workspace { which, event });
         }
-        if let Some(error) = &said.failed {
+        // What was broken off has been so for a reason that is known.
+        let failed = said.failed.as_ref();
+        if let Some(error) = failed.filter(|error| !matches!(error, WorkspaceError::Ended)) {
             self.trouble(format!("the changes in its workspace did not come back: {error}"));
         }
         said.answer();
