@@ -15,6 +15,7 @@ pub mod bridge;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod dial;
 pub mod egress;
 pub mod forwards;
 pub mod guest;
