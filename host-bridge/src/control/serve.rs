@@ -112,7 +112,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let means = Means {
         pool,
         egress,
-        egress_default: settings.defaults.egress.clone(),
+        egress_default: egress_defaults(&settings),
         secrets,
         workspaces,
         images,
@@ -167,6 +167,17 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     audit.close().await;
     drop(locks);
     Ok(())
+}
+
+/// What those may reach of which nobody says it, as the operator has set it.
+fn egress_defaults(set: &Settings) -> egress::Defaults {
+    let own = |(name, namespace): (&String, &settings::Namespace)| {
+        namespace.egress.clone().map(|rules| (name.clone(), rules))
+    };
+    egress::Defaults {
+        all: set.defaults.egress.clone(),
+        namespaces: set.namespaces.iter().filter_map(own).collect(),
+    }
 }
 
 /// What the operator has set for egress, as it is used.

@@ -8,6 +8,7 @@
 //!  none               alone: nothing at all, as no rule does
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::host::{Host, NotAHost};
@@ -55,6 +56,20 @@ pub enum RuleError {
     NoneAmongOthers,
     #[error("{name} may be reached at more than {PORTS_PER_NAME_MAX} ports")]
     TooManyPorts { name: String },
+}
+
+/// Rules of those of which nobody says what they may reach.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    pub all: Vec<String>,
+    /// Instead, where a namespace has its own.
+    pub namespaces: BTreeMap<String, Vec<String>>,
+}
+
+impl Defaults {
+    pub fn of(&self, namespace: &str) -> &[String] {
+        self.namespaces.get(namespace).unwrap_or(&self.all)
+    }
 }
 
 impl Rules {

@@ -51,8 +51,8 @@ pub struct Means {
     pub pool: pool::Options,
     /// What holds for whatever sandboxes may reach.
     pub egress: egress::Settings,
-    /// What those may reach that do not say, as rules.
-    pub egress_default: Vec<String>,
+    /// What those may reach of which nobody says it.
+    pub egress_default: egress::Defaults,
     /// What they may ask for by name.
     pub secrets: Secrets,
     /// The directories that they may work on.
@@ -77,7 +77,7 @@ impl Default for Means {
             image_policy: Policy::default(),
             puller: None,
             egress: egress::Settings::default(),
-            egress_default: Vec::new(),
+            egress_default: egress::Defaults::default(),
             caps: Caps::default(),
         }
     }
@@ -92,7 +92,7 @@ struct Inner {
     events: EventSink,
     pool: Arc<Pool>,
     egress: Arc<egress::Settings>,
-    egress_default: Vec<String>,
+    egress_default: egress::Defaults,
     snapshots: Snapshots,
     secrets: Secrets,
     workspaces: Workspaces,
@@ -280,7 +280,7 @@ impl Registry {
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
         self.bound(&mut spec)?;
-        spec.settle_egress(&self.0.egress_default)?;
+        spec.settle_egress(self.0.egress_default.of(spec.namespace.as_str()))?;
         spec.check()?;
         if let Some(name) = &spec.workspace {
             let workspace = self.0.workspaces.find(spec.namespace.as_str(), name)?;

@@ -88,6 +88,7 @@ impl Default for Settings {
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             secrets: BTreeMap::new(),
             workspaces: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
             registries: BTreeMap::new(),
             caps: Caps::default(),
             metrics: Metrics { labels: Vec::new(), label_values_max: METRIC_VALUES_DEFAULT },

@@ -85,6 +85,26 @@ fn whoever_names_nothing_has_the_default_at_every_door() {
 }
 
 #[test]
+fn a_namespace_may_have_a_default_of_its_own() {
+    let Some(internet) = Internet::or_skip() else { return };
+    let config = internet.served().with_file_name("namespaces.toml");
+    let text = "[namespaces.ci]\negress = [\"example.com\"]\n[namespaces.shut]\negress = []\n";
+    std::fs::write(&config, text).unwrap();
+    let options = [&DEFAULT[..], &["--config", config.to_str().unwrap()]].concat();
+    let scene = Scene { server: internet.bridge(&options), internet };
+    for (namespace, expected) in
+        [("default", json!(RULES)), ("ci", json!(["example.com"])), ("shut", json!([]))]
+    {
+        let asked = json!({ "name": NAME, "namespace": namespace });
+        let made = scene.client().post("/v1/sandboxes", &asked).expect(201).json();
+        assert_eq!(made["egress"], expected, "{namespace}");
+    }
+    let asked = json!({ "name": "open", "namespace": "shut", "egress": ["example.org"] });
+    let made = scene.client().post("/v1/sandboxes", &asked).expect(201).json();
+    assert_eq!(made["egress"], json!(["example.org"]));
+}
+
+#[test]
 fn a_run_of_ones_own_has_no_default() {
     let Some(scene) = scene_or_skip(&[]) else { return };
     let config = scene.internet.served().with_file_name("burrow.toml");

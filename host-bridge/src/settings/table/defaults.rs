@@ -1,8 +1,8 @@
 //! `[defaults]`: what a sandbox has that names nothing else.
 
 use super::{Choice, DURATION_OR_OFF, SECOND, STARTED, Section, put};
-use crate::egress::Rules;
 use crate::settings::limits::MEMORY_MIB_MAX;
+use crate::settings::namespaces::read_egress;
 use crate::settings::shown::{quote, quote_all, quote_duration, show_cpus};
 
 pub const SECTION: Section = Section {
@@ -63,13 +63,8 @@ pub const SECTION: Section = Section {
             key: "egress",
             values: "a list of rules, as in `[\"pypi.org\", \"*.pythonhosted.org\"]`",
             about: "What a sandbox may reach, `host-bridge start` included. A list that its maker names \
-                    takes the place of this one, an empty one too. Without it, nothing.",
-            set: |settings, given| {
-                let rules: Vec<_> = given.texts()?.into_iter().map(str::to_owned).collect();
-                let is_empty = Rules::parse(&rules)?.is_empty();
-                settings.defaults.egress = if is_empty { Vec::new() } else { rules };
-                Ok(())
-            },
+                    takes the place of this one, an empty one too; `[namespaces.NAME]` has that of one namespace. Without it, nothing.",
+            set: |settings, given| put(&mut settings.defaults.egress, read_egress(given)),
             show: |settings| quote_all(&settings.defaults.egress),
         },
     ],
