@@ -31,7 +31,7 @@ mod visit;
 pub use client::{Client, ClientError};
 pub use door::DoorError;
 pub use embedded::{Embedded, EmbeddedError};
-pub use images::AliasError;
+pub use images::{AliasError, aliases, missing};
 pub use lock::{LockError, Locks};
 pub use message::{Capped, CappedRow, Code, Dialled, List, Purpose, Refusal, Version};
 pub use pool::{PoolError, pool_options};

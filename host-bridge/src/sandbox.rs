@@ -144,7 +144,7 @@ pub enum SandboxError {
     Lost { which: SandboxRef, reason: String },
     #[error("{which} is paused")]
     Paused { which: SandboxRef },
-    #[error("{which} is being paused, resumed or written down already")]
+    #[error("{which} is being paused, resumed, written down or made an image already")]
     Busy { which: SandboxRef },
     #[error("there is no snapshot {snapshot}")]
     NoSnapshot { snapshot: SandboxRef },

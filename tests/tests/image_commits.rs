@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tests::http::Client;
@@ -147,12 +147,52 @@ fn a_sandbox_cannot_have_the_hosts_files_touched_or_taken_by_becoming_an_image()
     // A name that would take something away cannot be in an image, and nothing is left of the attempt.
     burrow.ok(&["start", "--name", "odd", "--image", "base"]);
     burrow.ok(&["exec", "odd", "--", "touch", "/data/.wh.kept"]);
-    let output = burrow.run(&["image", "commit", "odd", "odd"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(".wh."), "{said}");
+    let refused = || {
+        let output = burrow.run(&["image", "commit", "odd", "odd"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(".wh."), "{said}");
+    };
+    refused();
+    // Nor can one that union file systems once had for themselves, and not only what is empty.
+    let script = "cd /data && rm .wh.kept && echo x > .wh..wh.mine";
+    burrow.ok(&["exec", "odd", "--", "sh", "-c", script]);
+    refused();
     let imports = burrow.state().join("images/imports");
     assert_eq!(fs::read_dir(imports).unwrap().count(), 0);
     assert_eq!(burrow.ok(&["exec", "odd", "--", "cat", "/data/kept"]), "old kept\n");
+}
+
+#[test]
+fn one_sandbox_becomes_one_image_at_a_time() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::serving();
+    import_base(&burrow, &busybox);
+    burrow.ok(&["start", "--name", "work", "--image", "base"]);
+    // The table of names is changed by one at a time: the first commit waits for it, for as long as
+    // this holds its lock.
+    let names = fs::File::open(burrow.state().join("images/locks/names")).unwrap();
+    names.lock().unwrap();
+    let commit = |name: &str| {
+        let mut command = burrow.command(&["image", "commit", "work", name]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let running = [commit("one"), commit("two")];
+    // Whoever comes second is told at once, and the first goes on when it may.
+    let mut running: Vec<_> = running.into_iter().map(|child| (child, false)).collect();
+    eventually("one of both is refused", || {
+        running.iter_mut().any(|(child, refused)| {
+            *refused = child.try_wait().unwrap().is_some();
+            *refused
+        })
+    });
+    drop(names);
+    for (child, refused) in running {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), !refused, "{said}");
+        assert!(!refused || said.contains("made an image already"), "{said}");
+    }
 }
 
 #[test]

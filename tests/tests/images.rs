@@ -568,7 +568,36 @@ fn an_operator_decides_which_images_there_may_be() {
         let message = refused(&server, &["start", "--image", image]);
         assert!(message.contains("image_policy"), "{message}");
     }
+    // A name that is allowed does not let in what was never called so.
+    for name in ["other", "other:1", "registry.example/team/x"] {
+        let answer = create("borrowed", &format!("{name}@{digest}"));
+        assert!(answer.status >= 400, "{name}: {}", answer.text());
+    }
     let root = server.scratch().join("small").display().to_string();
     said(&server, &["image", "import", &root, "--name", "registry.example/team/x"]);
+    let _ = create("pinned", &format!("registry.example/team/x@{digest}")).expect(201);
     let _ = create("allowed", "registry.example/team/x").expect(201);
+}
+
+#[test]
+fn what_names_stand_for_is_looked_at_before_a_server_starts() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::new();
+    let check = |target: &str| {
+        let file = burrow.scratch().join("burrow.toml");
+        fs::write(&file, format!("[images]\n\"team/python\" = \"{target}\"\n")).expect("a file");
+        let file = file.display().to_string();
+        burrow.run(&["serve", "--check-config", "--config", &file])
+    };
+    let output = check("Not:A:Name");
+    let message = text(&output.stderr);
+    assert!(!output.status.success() && message.contains("team/python"), "{message}");
+    let output = check("small:1");
+    let message = text(&output.stderr);
+    assert!(output.status.success() && message.contains("no image here"), "{message}");
+    assert!(!burrow.state().join("images").exists(), "a look makes no store");
+    small(&burrow, &busybox);
+    let output = check("small:1");
+    let message = text(&output.stderr);
+    assert!(output.status.success() && !message.contains("small:1"), "{message}");
 }

@@ -64,10 +64,14 @@ impl Serve {
             return Ok(Exit::SUCCESS);
         }
         control::pool_options(&settings)?;
+        let aliases = control::aliases(&settings.images)?;
         for warning in settings.warnings() {
             output::note(&warning);
         }
         if self.check_config {
+            for warning in control::missing(&context.paths, &aliases) {
+                output::note(&warning);
+            }
             return Ok(Exit::SUCCESS);
         }
         let _journal = journal::open(settings.log);

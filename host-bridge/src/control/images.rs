@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::config::Paths;
+use crate::image::Images;
 use crate::image::digest::Digest;
 use crate::image::reference::{InvalidReference, Reference};
 
@@ -30,6 +32,16 @@ pub fn aliases(images: &BTreeMap<String, PathBuf>) -> Result<Vec<String>, AliasE
         Ok(target)
     };
     stored.map(check).collect()
+}
+
+/// What `[images]` names and this host's store does not have, for people. A store that was never
+/// opened has none, and is not made by looking.
+pub fn missing(paths: &Paths, aliases: &[String]) -> Vec<String> {
+    let images = paths.images().is_dir().then(|| Images::open(paths).ok()).flatten();
+    let is_there = |target: &str| images.as_ref().is_some_and(|images| images.find(target).is_ok());
+    let gone = aliases.iter().filter(|target| !is_there(target));
+    gone.map(|target| format!("[images] names {target:?}, and no image here is called so"))
+        .collect()
 }
 
 #[cfg(test)]

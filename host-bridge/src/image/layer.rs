@@ -18,7 +18,7 @@ use rustix::io::Errno;
 pub use decompress::{Compressed, Counted};
 pub(super) use directory::{hold, open_at, remove_tree, shown};
 pub use marks::Marks;
-pub use unpack::{Bounds, Lost, Unpacked, unpack, unpack_without};
+pub use unpack::{Bounds, Lost, Unpacked, unpack, unpack_files};
 
 /// Why a layer was refused or could not be unpacked. Paths are the layer's own.
 #[derive(Debug, thiserror::Error)]

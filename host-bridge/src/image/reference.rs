@@ -142,6 +142,11 @@ impl Reference {
         text + &self.end()
     }
 
+    /// Where it is to be had: its registry and repository.
+    pub fn place(&self) -> String {
+        format!("{}/{}", self.host, self.repository)
+    }
+
     /// The same image by its digest alone.
     #[must_use]
     pub fn at(&self, digest: Digest) -> Self {

@@ -24,6 +24,7 @@ mod lock;
 mod names;
 mod remove;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub use build::Lease;
 pub(in crate::image) use build::{Draft, unpack_compressed};
 pub use erofs::DiskError;
 pub use error::ImageError;
-use limits::RECORD_BYTES_MAX;
+use limits::{RECORD_BYTES_MAX, REPOSITORIES_MAX};
 pub use lock::Shared;
 pub use names::Named;
 pub use remove::{Pruned, Removed, User};
@@ -69,6 +70,10 @@ pub struct Image {
     pub size_bytes: u64,
     pub process: Process,
     pub added_at_ms: u64,
+    /// Where it has ever been said to be from, as `docker.io/library/python`: a name with a digest
+    /// means this image only there, whatever the names mean by now.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub repositories: BTreeSet<String>,
 }
 
 /// A layer as an image has it, the lowest first.
@@ -153,20 +158,22 @@ impl Images {
             size_bytes,
             process: document.process()?,
             added_at_ms: instant::now_ms(),
+            repositories: BTreeSet::new(),
         };
         self.build(shared, &image)?;
         // Two who bring the same image at once would write the same file.
         let _making = self.making(shared, &digest)?;
-        let image = if let Some(known) = self.get(&digest)? {
-            // It was here; when it came stays true.
-            known
-        } else {
+        let known = self.get(&digest)?;
+        let is_new = known.is_none();
+        // It may have been here; when it came stays true.
+        let mut image = known.unwrap_or(image);
+        let from = name.filter(|_| image.repositories.len() < REPOSITORIES_MAX);
+        if from.is_some_and(|name| image.repositories.insert(name.place())) || is_new {
             let bytes = serde_json::to_vec_pretty(&image).map_err(io::Error::from);
             let (known, file) = (self.0.root.join(KNOWN), format!("{}.json", digest.hex()));
             let written = bytes.and_then(|bytes| write_durably(&known, &file, &bytes));
             written.map_err(ImageError::files("write", &known.join(file)))?;
-            image
-        };
+        }
         if let Some(name) = name {
             self.give_name(name, digest, source)?;
         }
@@ -195,10 +202,12 @@ impl Images {
         self.find_name(&name)?.ok_or_else(none)
     }
 
-    /// The image of a name; of a name with a digest, that very content, whatever the name means now.
+    /// The image of a name; of a name with a digest, that very content, whatever the name means now,
+    /// if it was ever said to be from there: who may use a name must not get all else that is here.
     pub fn find_name(&self, name: &Reference) -> Result<Option<Image>, ImageError> {
         if let Some(digest) = name.digest
             && let Some(image) = self.get(&digest)?
+            && self.is_from(&image, name)?
         {
             return Ok(Some(image));
         }
@@ -208,6 +217,16 @@ impl Images {
             Some(digest) => self.get(&digest),
             None => Ok(None),
         }
+    }
+
+    fn is_from(&self, image: &Image, name: &Reference) -> Result<bool, ImageError> {
+        let place = name.place();
+        // What an earlier bridge has taken up has names only.
+        let own = |named: &Named| {
+            let parsed = named.name.parse::<Reference>();
+            named.digest == image.digest && parsed.is_ok_and(|known| known.place() == place)
+        };
+        Ok(image.repositories.contains(&place) || self.names()?.iter().any(own))
     }
 
     /// A digest by its digits, of which some suffice where they are those of one image.

@@ -273,6 +273,7 @@ impl Owner {
             Order::Pause { reply } => self.pause(reply),
             Order::Resume { reply } => self.resume_paused(reply),
             Order::Snapshot { draft, reply } => self.write_down(*draft, reply),
+            Order::Commit { work, reply } => self.commit(work, reply),
             Order::Spent { kind } => self.end_spent(kind).await,
             Order::Sync { reply } => self.sync(reply),
             Order::Leave { reply } => {

@@ -354,12 +354,16 @@ impl Registry {
         let base = tokio::task::spawn_blocking(move || finding.find(&digest.to_string()));
         let base = base.await.unwrap_or(Err(ImageError::Busy))?;
         let (guest, activity) = (self.guest(which)?, self.activity(which));
-        let which = which.clone();
-        let committing = tokio::spawn(async move {
-            let _activity = activity;
-            commit::commit(guest, images, base, &which, name).await
+        let committed = which.clone();
+        let work = Box::pin(async move {
+            // Whoever stops the sandbox drops its errands; the reading learns it from its machine.
+            let committing = tokio::spawn(async move {
+                let _activity = activity;
+                commit::commit(guest, images, base, &committed, name).await
+            });
+            committing.await.unwrap_or(Err(SandboxError::Stopping))
         });
-        committing.await.unwrap_or(Err(SandboxError::Stopping))
+        self.order(which, |reply| Order::Commit { work, reply }).await
     }
 
     /// Who has images as roots.

@@ -17,7 +17,7 @@ use super::{Import, archive, hash};
 use crate::image::digest::Digest;
 use crate::image::document::{self, Descriptor, DocumentError, Either};
 use crate::image::layer::limits::{BUFFER_BYTES, IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX, LAYERS_MAX};
-use crate::image::layer::{Bounds, LayerError, hold, open_at, remove_tree, unpack_without};
+use crate::image::layer::{Bounds, hold, open_at, remove_tree, unpack_files};
 use crate::image::reference::Reference;
 use crate::image::store::{Image, ImageError, Images};
 
@@ -48,14 +48,7 @@ impl Images {
             fs::create_dir(&tree).map_err(ImageError::files("make", &tree))?;
             let bounds = Bounds { bytes_max: IMAGE_BYTES_MAX, entries_max: IMAGE_ENTRIES_MAX };
             let refused = |source| ImageError::Archive { path: import.path.to_owned(), source };
-            let unpacked = unpack_without(&MOUNTED, root, &tree, bounds).map_err(refused)?;
-            let marks = unpacked.marks;
-            if let Some(path) = marks.whiteouts.iter().chain(&marks.opaque).next() {
-                let path = String::from_utf8_lossy(path).into_owned();
-                let why =
-                    "a file of that name behind .wh. would mean in an image that this one is gone";
-                return Err(refused(LayerError::Whiteout { path, why }));
-            }
+            unpack_files(&MOUNTED, root, &tree, bounds).map_err(refused)?;
             keep_difference(&lease.root, &tree)?;
             let file = draft.path().join("layer.tar");
             archive::write(&tree, &file)?;

@@ -74,12 +74,30 @@ pub struct Unpacked {
 
 /// Unpacks an archive into an empty directory.
 pub fn unpack(archive: impl Read, into: &Path, bounds: Bounds) -> Result<Unpacked, LayerError> {
-    unpack_without(&[], archive, into, bounds)
+    unpack_as(Form::Layer, archive, into, bounds)
 }
 
-/// The same without what is in some directories of the root: whatever it is, it is passed over.
-pub fn unpack_without(
+/// The same of an archive that is no layer but files: a name that would mean in a layer that
+/// something is gone is refused. What is in some directories of the root is passed over, whatever it
+/// is.
+pub fn unpack_files(
     left_out: &'static [&'static str],
+    archive: impl Read,
+    into: &Path,
+    bounds: Bounds,
+) -> Result<Unpacked, LayerError> {
+    unpack_as(Form::Files { left_out }, archive, into, bounds)
+}
+
+/// What an archive is the archive of.
+#[derive(Clone, Copy)]
+enum Form {
+    Layer,
+    Files { left_out: &'static [&'static str] },
+}
+
+fn unpack_as(
+    form: Form,
     mut archive: impl Read,
     into: &Path,
     bounds: Bounds,
@@ -89,7 +107,7 @@ pub fn unpack_without(
         root,
         parent: None,
         bounds,
-        left_out,
+        form,
         file: None,
         directories: BTreeMap::new(),
         chowns: nix::unistd::geteuid().is_root(),
@@ -129,7 +147,7 @@ struct Unpacker {
     /// The directory of the entry before, which is as a rule that of the next too.
     parent: Option<(Vec<u8>, OwnedFd)>,
     bounds: Bounds,
-    left_out: &'static [&'static str],
+    form: Form,
     file: Option<(File, Entry, Xattrs)>,
     /// Their modes and times come last, when nothing is put into them any more.
     directories: BTreeMap<Vec<u8>, Entry>,
@@ -144,8 +162,8 @@ impl Unpacker {
             return Err(LayerError::TooMany { max: self.bounds.entries_max });
         }
         let components = components(&entry.path)?;
-        if let [first, _, ..] = components[..]
-            && self.left_out.iter().any(|name| name.as_bytes() == first)
+        if let ([first, _, ..], Form::Files { left_out }) = (&components[..], self.form)
+            && left_out.iter().any(|name| name.as_bytes() == *first)
         {
             return Ok(());
         }
@@ -199,6 +217,9 @@ impl Unpacker {
     fn mark(&mut self, path: &[u8], entry: &Entry) -> Result<(), LayerError> {
         let (directory, name) = split(path);
         let refused = |why| LayerError::Whiteout { path: shown(path), why };
+        if matches!(self.form, Form::Files { .. }) {
+            return Err(refused("in an image its name would mean that something is gone"));
+        }
         if !matches!(entry.kind, Kind::File { size: 0 }) {
             return Err(refused("it is not an empty file"));
         }

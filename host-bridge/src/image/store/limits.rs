@@ -21,6 +21,8 @@ pub const CONFIG_STRINGS_BYTES_MAX: usize = 256 << 10;
 pub const RECORD_BYTES_MAX: u64 = 16 << 20;
 /// Names that are kept.
 pub const NAMES_MAX: usize = 4096;
+/// Repositories that one image is said to be from: a record must stay one that can be read.
+pub const REPOSITORIES_MAX: usize = 256;
 /// Patterns of the allow-list.
 pub const PATTERNS_MAX: usize = 256;
 

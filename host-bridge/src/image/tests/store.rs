@@ -47,12 +47,27 @@ async fn an_image_is_found_by_every_name_that_it_has() {
         &hex,
         &hex[..12],
         &format!("base@{digest}"),
-        &format!("other@{digest}"),
     ] {
         assert_eq!(place.images.find(text).expect(text).digest, digest, "{text}");
     }
-    for text in ["base", "base:2", &"0".repeat(64), &hex[..8]] {
+    let elsewhere = format!("other@{digest}");
+    for text in ["base", "base:2", &"0".repeat(64), &hex[..8], &elsewhere] {
         assert!(place.images.find(text).is_err(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_with_a_digest_means_what_was_once_from_there_and_nothing_else() {
+    let place = Place::new("from-there");
+    let old = image(&place, "team/app:1", &[layer("old")]).await;
+    let other = image(&place, "team/other:1", &[layer("other")]).await;
+    image(&place, "team/app:1", &[layer("new")]).await;
+    let find = |name: &str, digest: Digest| place.images.find(&format!("{name}@{digest}"));
+    assert_eq!(find("team/app", old).unwrap().digest, old, "though the name means another now");
+    assert_eq!(find("team/app:2", old).unwrap().digest, old, "the digest is what counts");
+    for (name, digest) in [("team/app", other), ("team/other", old), ("x.example/team/app", old)] {
+        let error = find(name, digest).unwrap_err();
+        assert!(matches!(error, ImageError::NotFound { .. }), "{name}: {error}");
     }
 }
 

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::suspend::SnapshotReply;
+use super::suspend::{CommitReply, SnapshotReply};
 use super::workspace::SyncReply;
+use crate::image::Image;
+use crate::machine::BoxFuture;
 use crate::sandbox::snapshot::Draft;
 use crate::sandbox::{ExpiryKind, Record, SandboxError, SandboxRef, State};
 
@@ -42,6 +44,11 @@ pub(in crate::sandbox) enum Order {
         draft: Box<Draft>,
         reply: SnapshotReply,
     },
+    /// Become an image. Programs stand still meanwhile, so nobody else may make them do so or go on.
+    Commit {
+        work: BoxFuture<'static, Result<Image, SandboxError>>,
+        reply: CommitReply,
+    },
     /// End it: its namespace or key has had what it may have of this day.
     Spent {
         kind: ExpiryKind,
@@ -65,6 +72,9 @@ impl Order {
                 let _ = reply.send(Err(SandboxError::StillRunning { which, state }));
             }
             Self::Snapshot { reply, .. } => {
+                let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
+            }
+            Self::Commit { reply, .. } => {
                 let _ = reply.send(Err(SandboxError::NotRunning { which, state }));
             }
             Self::Stop { reply, .. }

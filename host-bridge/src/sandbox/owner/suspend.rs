@@ -1,4 +1,5 @@
-//! What an owner does when its machine is to stand still, to go on, or to be written down. It takes
+//! What an owner does when its machine is to stand still, to go on, to be written down, or to
+//! become an image. It takes
 //! its time, so it is an errand beside the owner's other work: a kill is obeyed meanwhile.
 
 use std::sync::Arc;
@@ -6,18 +7,21 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Owner, Reply};
+use crate::image::Image;
 use crate::machine::{BoxFuture, MachineError, Resumed, Running};
 use crate::sandbox::record::now_ms;
 use crate::sandbox::snapshot::{Draft, Snapshot};
 use crate::sandbox::{MachineKind, SandboxError, State};
 
 pub(in crate::sandbox) type SnapshotReply = oneshot::Sender<Result<Snapshot, SandboxError>>;
+pub(in crate::sandbox) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
 
 /// How an errand has ended, and who wants to know.
 pub(super) enum Errand {
     Paused(Result<(), MachineError>, Reply),
     Resumed(Result<Resumed, MachineError>, Reply),
     Written(Result<Snapshot, SandboxError>, SnapshotReply),
+    Committed(Result<Image, SandboxError>, CommitReply),
 }
 
 impl Owner {
@@ -82,6 +86,21 @@ impl Owner {
         }
     }
 
+    /// Lets the programs stand still while their files are read: an errand as the others are, so that
+    /// no two let each other's programs go on.
+    pub(super) fn commit(
+        &mut self,
+        work: BoxFuture<'static, Result<Image, SandboxError>>,
+        reply: CommitReply,
+    ) {
+        match self.kept.record.state {
+            State::Running => self.send(reply, |_, reply| {
+                Box::pin(async move { Errand::Committed(work.await, reply) })
+            }),
+            _ => self.refuse(reply),
+        }
+    }
+
     /// Begins an errand, if there is none.
     fn send<T>(
         &mut self,
@@ -130,6 +149,7 @@ impl Owner {
                 let _ = reply.send(self.told(done.map(drop)));
             }
             Errand::Written(written, reply) => drop(reply.send(written)),
+            Errand::Committed(committed, reply) => drop(reply.send(committed)),
         }
     }
 
