@@ -138,10 +138,10 @@ pub fn main() -> ExitCode {
     match arguments.verb {
         Verb::TerminalGuard => {
             guardian::watch();
-            return Exit::SUCCESS.into();
+            Exit::SUCCESS.into()
         }
-        Verb::Probe(probe) => return probe.run().into(),
-        Verb::Bind(carry) => return carry.run().into(),
+        Verb::Probe(probe) => probe.run().into(),
+        Verb::Bind(carry) => carry.run().into(),
         verb => run_with_loop(verb),
     }
 }
