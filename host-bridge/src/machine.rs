@@ -25,6 +25,7 @@ pub mod supervisor;
 pub mod vmm;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
@@ -42,6 +43,7 @@ use crate::secret::{self, wipe_text};
 pub use error::{Blame, MachineError};
 pub use id::BoxId;
 pub use identity::ProcessIdentity;
+pub use process::bind::Bind;
 pub use process::bounds::Bounds;
 
 /// A future behind a trait object.
@@ -72,6 +74,11 @@ pub trait Running: Send + Sync {
     /// What was asked for and does not hold here, in words, as far as this bridge has started it.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Makes a directory of the host visible in it, before anything runs there.
+    fn bind<'a>(&'a self, _: &'a Bind) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
     }
 
     /// What it can do with its time; `None` for a machine that can only run and end.
@@ -200,6 +207,11 @@ impl MachineKind {
             Self::Process | Self::External => false,
             Self::Qemu | Self::Firecracker | Self::CloudHypervisor => true,
         }
+    }
+
+    /// Whether a directory of the host can be mounted in it.
+    pub fn binds(self) -> bool {
+        self == Self::Process
     }
 
     pub fn name(self) -> &'static str {

@@ -24,6 +24,7 @@ mod image;
 pub mod label;
 pub mod log;
 mod meter;
+mod mounted;
 pub mod name;
 pub mod one_shot;
 mod owner;

@@ -8,6 +8,7 @@
 mod artifact;
 mod attach;
 mod audit;
+mod bind;
 mod caps;
 mod completions;
 mod context;
@@ -122,6 +123,9 @@ enum Verb {
     /// Tries in a process of its own what must not be tried in ours.
     #[command(name = doctor::probe::VERB, hide = true)]
     Probe(doctor::probe::Probe),
+    /// Carries a directory of the host into a box.
+    #[command(name = crate::machine::process::bind::VERB, hide = true)]
+    Bind(bind::Carry),
 }
 
 /// The whole program.
@@ -130,17 +134,22 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error).into(),
     };
-    // These two must run before there is any thread.
-    match &arguments.verb {
+    // These must run before there is any thread.
+    match arguments.verb {
         Verb::TerminalGuard => {
             guardian::watch();
-            return Exit::SUCCESS.into();
+            Exit::SUCCESS.into()
         }
-        Verb::Probe(probe) => return probe.run().into(),
-        _ => {}
+        Verb::Probe(probe) => probe.run().into(),
+        Verb::Bind(carry) => carry.run().into(),
+        verb => run_with_loop(verb),
     }
+}
+
+/// All other verbs wait for something.
+fn run_with_loop(verb: Verb) -> ExitCode {
     // A server has many at once to wait for; a verb has one.
-    let mut builder = match &arguments.verb {
+    let mut builder = match &verb {
         Verb::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
@@ -151,7 +160,7 @@ pub fn main() -> ExitCode {
             return Exit::FAILED_ITSELF.into();
         }
     };
-    let exit = runtime.block_on(run_verb(arguments.verb));
+    let exit = runtime.block_on(run_verb(verb));
     // A thread that still reads the keyboard must not keep us.
     runtime.shutdown_background();
     exit.unwrap_or_else(|error| failure::report(&error)).into()
@@ -194,7 +203,9 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Keys(verb) => verb.run(&context).await,
         Verb::Doctor(verb) => verb.run(&context).await,
         Verb::Version(verb) => verb.run(&context).await,
-        Verb::Completions(_) | Verb::TerminalGuard | Verb::Probe(_) => Ok(Exit::SUCCESS),
+        Verb::Completions(_) | Verb::TerminalGuard | Verb::Probe(_) | Verb::Bind(_) => {
+            Ok(Exit::SUCCESS)
+        }
     }
 }
 

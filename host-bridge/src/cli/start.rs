@@ -64,6 +64,11 @@ pub struct BoxArguments {
     /// configuration, or a path
     #[arg(long, value_name = "NAME|PATH")]
     workspace: Option<PathBuf>,
+
+    /// The directory itself instead of a copy: what the box writes is there at once, and no limit
+    /// holds (process machine; of a workspace of the configuration, the configuration says it)
+    #[arg(long, requires = "workspace")]
+    mount: bool,
 }
 
 impl BoxArguments {
@@ -91,6 +96,7 @@ impl BoxArguments {
             Some(name) if is_workspace_name(name) => Some(name.display().to_string()),
             path => path.as_deref().map(absolute).transpose()?,
         };
+        spec.mount = self.mount;
         Ok(spec)
     }
 }

@@ -12,6 +12,7 @@
 //! a later bridge comes back; a one-shot has none, so its agent stops as soon as its one link, the
 //! socket pair, is cut, however the bridge ended.
 
+pub mod bind;
 pub mod bounds;
 pub(in crate::machine) mod cgroup;
 pub mod console;
@@ -35,7 +36,7 @@ use tokio::process::Command;
 use self::console::{CONSOLE_FILE, Console};
 use super::supervisor::Supervisor;
 use super::{
-    Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
+    Adoption, Bind, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
     Running, Trace, boot,
 };
 use crate::config::{PRIVATE_FILE, find_agent};
@@ -300,6 +301,10 @@ impl Running for Process {
 
     fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
+    }
+
+    fn bind<'a>(&'a self, bind: &'a Bind) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(bind.make(&self.supervisor))
     }
 
     fn stop(&self, grace: Duration) -> BoxFuture<'_, ()> {

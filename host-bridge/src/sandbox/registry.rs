@@ -30,7 +30,7 @@ use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
 use super::stored::{Wanted, image_users};
-use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State};
+use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State, mounted};
 use crate::config::Paths;
 use crate::egress;
 use crate::image::reference::Reference;
@@ -39,7 +39,7 @@ use crate::image::{Image, ImageError, Images, Policy, Puller};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
-use crate::workspace::{Mirror, Report, Workspaces};
+use crate::workspace::{Report, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -152,6 +152,12 @@ impl Inner {
 
     fn trouble(&self, which: Option<SandboxRef>, what: String) {
         (self.events)(&Event::Trouble { which, what });
+    }
+
+    /// What commands its sandboxes, and so is no workspace.
+    fn own_directories(&self) -> Vec<&Path> {
+        let all = self.hidden_of_alone.iter().chain([&self.paths]);
+        all.flat_map(|paths| [paths.runtime.as_path(), paths.state.as_path()]).collect()
     }
 }
 
@@ -282,12 +288,10 @@ impl Registry {
         self.bound(&mut spec)?;
         spec.settle_egress(self.0.egress_default.of(spec.namespace.as_str()))?;
         spec.check()?;
-        if let Some(name) = &spec.workspace {
-            let workspace = self.0.workspaces.find(spec.namespace.as_str(), name)?;
-            Mirror::check(name, &workspace)?;
-        }
+        let workspace = mounted::find(&spec, &self.0.workspaces, &self.0.own_directories())?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
+        record.mounted = workspace.is_some_and(|workspace| workspace.policy.mount);
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
         let mut owner =
             self.seat(Kept { record, trace: crate::machine::Trace::default() }, true)?;

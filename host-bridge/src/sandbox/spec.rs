@@ -1,6 +1,6 @@
 //! What a sandbox shall be, as it is asked for, and the machine that follows from it.
 
-mod unsupported;
+pub(super) mod unsupported;
 
 use std::path::{Path, PathBuf};
 
@@ -97,6 +97,10 @@ pub struct Spec {
     /// directory of the host by its absolute path. Those who let callers through decide who may say one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Whether that directory itself is there, and no copy: for one that is named by its path. Of a
+    /// workspace of the configuration, the configuration says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mount: bool,
     /// What no machine can do yet is refused with the reason, instead of being forgotten: mounts,
     /// ports published on the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -136,6 +140,7 @@ impl Spec {
             keep_stopped_ms: None,
             egress: None,
             workspace: None,
+            mount: false,
             volumes: Vec::new(),
             secrets: Vec::new(),
             ports: Vec::new(),

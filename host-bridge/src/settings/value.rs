@@ -81,6 +81,10 @@ pub enum Wrong {
     SecretHosts { max: usize },
     #[error("say with path which directory of the host it is")]
     WorkspacePath,
+    #[error(
+        "nothing holds a mounted directory to {key}: leave it out, or leave out mount for a copy"
+    )]
+    MountLimit { key: String },
     #[error("{0:?} is not a path in a workspace, as in \"outputs/\"")]
     Prefix(String),
     #[error(

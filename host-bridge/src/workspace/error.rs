@@ -12,6 +12,10 @@ pub enum WorkspaceError {
     Unknown { name: String, namespace: String },
     #[error("the workspace {name:?} cannot be used: {source}")]
     Unusable { name: String, source: io::Error },
+    #[error("the workspace {name:?} holds files of this bridge, and so cannot be mounted")]
+    HoldsBridge { name: String },
+    #[error("the workspace could not be mounted: {0}")]
+    Mount(io::Error),
     #[error("the workspace holds more than {entries_max} entries, which is its limit")]
     TooManyEntries { entries_max: u64 },
     #[error(

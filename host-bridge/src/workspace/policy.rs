@@ -9,6 +9,8 @@ use super::limits::{
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// The directory itself is there, and no copy: the limits below hold nothing then.
+    pub mount: bool,
     pub read_only: bool,
     /// Paths below which changes come back, without slashes at their ends; none for all.
     pub write: Vec<String>,
@@ -20,6 +22,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            mount: false,
             read_only: false,
             write: Vec::new(),
             file_bytes_max: FILE_BYTES_DEFAULT,

@@ -29,13 +29,9 @@ struct Packed {
     report: Report,
 }
 
-/// Fills the guest's workspace, and puts down what both have.
-pub async fn send(
-    guest: &Guest,
-    tree: &Arc<Tree>,
-    policy: &Policy,
-    manifest: &mut Manifest,
-) -> Result<Report, WorkspaceError> {
+/// Makes an empty directory where the workspace is to be. For a guest that has none yet: of one that is
+/// mounted, this would be its end.
+pub async fn clear(guest: &Guest) -> Result<(), WorkspaceError> {
     // Whatever an image or a snapshot has there is not of the host.
     match guest.remove(Remove { path: WORKSPACE.into(), recursive: true }).await {
         Err(error) if !is_gone(&error) => return Err(error.into()),
@@ -43,6 +39,17 @@ pub async fn send(
     }
     let (path, permissions) = (WORKSPACE.into(), Some(DIRECTORY_MODE));
     guest.make_directory(MakeDirectory { path, permissions, parents: true }).await?;
+    Ok(())
+}
+
+/// Fills the guest's workspace, and puts down what both have.
+pub async fn send(
+    guest: &Guest,
+    tree: &Arc<Tree>,
+    policy: &Policy,
+    manifest: &mut Manifest,
+) -> Result<Report, WorkspaceError> {
+    clear(guest).await?;
     let (pieces, mut waiting) = mpsc::channel::<Vec<u8>>(PIECES_WAITING_MAX);
     let (packing, bounds) = (Arc::clone(tree), policy.clone());
     let packed = tokio::task::spawn_blocking(move || {
