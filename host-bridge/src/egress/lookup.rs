@@ -83,12 +83,11 @@ impl Lookup {
     async fn look_up(&self, host: &Host) -> LookedUp {
         // Neither is ever closed.
         let _turn = self.turns.acquire().await;
-        let addresses = match self.server {
-            Some(server) => ask_both(server, host).await?,
-            None => {
-                let _place = LOOKUPS.acquire().await;
-                ask_host(host).await?
-            }
+        let addresses = if let Some(server) = self.server {
+            ask_both(server, host).await?
+        } else {
+            let _place = LOOKUPS.acquire().await;
+            ask_host(host).await?
         };
         if addresses.is_empty() { Err(LookupError::NoSuchName) } else { Ok(addresses) }
     }
