@@ -184,6 +184,9 @@ async fn ask(
             }
             requests.declined();
         }
+        if requests.is_over() {
+            return Ok(());
+        }
         let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
         if count == 0 {
             return Ok(server.shutdown().await?);

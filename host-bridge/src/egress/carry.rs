@@ -243,11 +243,11 @@ impl<W: AsyncWrite + Unpin> Up<'_, W> {
         }
         let mut judged = Vec::new();
         while !self.ended {
-            if requests.as_ref().is_some_and(Requests::is_over) {
-                return Ok(());
-            }
             let Some(bytes) = next(&mut self.output).await? else { break };
             match &mut requests {
+                // Nothing more goes on, and the client is heard to its end all the same: to give its
+                // stream up would reset the connection, with what of the answer it has not read yet.
+                Some(requests) if requests.is_over() => self.meter.pass(bytes.len()).await?,
                 Some(requests) => {
                     judged.clear();
                     let pushed = requests.push(&bytes, &mut judged);
@@ -256,6 +256,9 @@ impl<W: AsyncWrite + Unpin> Up<'_, W> {
                 }
                 None => self.send(&bytes).await?,
             }
+        }
+        if requests.as_ref().is_some_and(Requests::is_over) {
+            return Ok(());
         }
         Ok(self.sink.shutdown().await?)
     }

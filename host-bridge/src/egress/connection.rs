@@ -11,7 +11,7 @@ use super::Shared;
 use super::carry::{Broken, Plan, Stream, Tally, carry};
 use super::connect::{ConnectError, connect, permitted};
 use super::event::{Verdict, What};
-use super::hello::{self, Hello};
+use super::hello::{Greeting, Hello};
 use super::host::Host;
 use super::http::{Requests, Wrong, is_request, is_second, told_in_second};
 use super::inject::Missing;
@@ -116,8 +116,9 @@ async fn look(
 }
 
 async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, Refused> {
+    let mut greeting = Greeting::default();
     loop {
-        match hello::read(stream.held()) {
+        match greeting.read(stream.held()) {
             Hello::More => {}
             Hello::Names(named) if named == *host => {
                 return Ok(Plan { first: stream.take_held(), requests: None, is_tls: true });

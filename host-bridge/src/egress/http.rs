@@ -12,7 +12,8 @@
 //!
 //! A server and this must agree on where each request ends, or a second one could hide in the first.
 //! So what is not perfectly plain is refused: two lengths, a length beside pieces, folded lines, ends
-//! of lines that are half.
+//! of lines that are half. There are servers that pass over the body of a request that needs none, and
+//! find the next request in it: such a one is the last of its connection, and the server told so.
 
 mod head;
 mod second;
@@ -146,7 +147,8 @@ impl Requests {
                     };
                     let head = std::mem::take(&mut self.held);
                     debug_assert_eq!(line_end, head.len(), "the head is all that is held");
-                    let head = if self.judge(&head)? { second::without_offer(&head) } else { head };
+                    let judged = self.judge(&head)?;
+                    let head = self.as_it_goes_on(&judged, head)?;
                     match &self.secrets {
                         None => out.extend_from_slice(&head),
                         Some(secrets) => {
@@ -242,8 +244,7 @@ impl Requests {
         Ok(Some(length))
     }
 
-    /// Judges a head, and says whether it makes an offer that does not go on with it.
-    fn judge(&mut self, bytes: &[u8]) -> Result<bool, Wrong> {
+    fn judge(&mut self, bytes: &[u8]) -> Result<Head, Wrong> {
         let head = Head::parse(bytes)?;
         if head.method == "CONNECT" {
             return Err(Wrong::Tunnel);
@@ -256,7 +257,17 @@ impl Requests {
         head.check_host(&self.host, self.port)?;
         self.state = self.body_of(&head)?;
         self.count += 1;
-        head.offers_second()
+        Ok(head)
+    }
+
+    /// A head that was judged, without what is not to go on with it.
+    fn as_it_goes_on(&mut self, judged: &Head, head: Vec<u8>) -> Result<Vec<u8>, Wrong> {
+        let head = if judged.offers_second()? { second::without_offer(&head) } else { head };
+        if judged.has_needless_body()? {
+            self.only_one = true;
+            return Ok(head::closing(&head));
+        }
+        Ok(head)
     }
 
     /// What follows a head.

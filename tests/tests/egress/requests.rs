@@ -88,6 +88,7 @@ for wrong in ["example.net", "example.net:80", "127.0.0.1", "", name + ":81", na
     assert b" 403 " in said, (wrong, said)
 for request in [
     get(name, more="Host: example.net\r\n"), get(name, more="hOsT: www.example.com\r\n"),
+    get(name, f"http://{name}?@example.net/"), get(name, f"http://{name}#@example.net/"),
     get(name, "http://example.net/hello"), get(name, "http://www.example.com@example.net/hello"),
     get(name, "HTTP://example.net/hello"), get(name, "https://example.net/hello"), get(name, "example.net:80"),
     b"GET /hello HTTP/1.1\r\n\r\n", b"GET /hello HTTP/1.0\r\n\r\n", b"GET /hello\r\n\r\n",
@@ -169,6 +170,8 @@ name = "www.example.com"
 first = f"GET /hello HTTP/1.1\r\nHost: {name}\r\n\r\n".encode()
 post = lambda more: f"POST /first HTTP/1.1\r\nHost: {name}\r\n{more}\r\n".encode()
 other = b"GET /hidden HTTP/1.1\r\nHost: example.net\r\n\r\n"
+def needless(method, more=""):
+    return f"{method} /hello HTTP/1.1\r\nHost: {name}\r\n{more}Content-Length: {len(other)}\r\n\r\n".encode()
 def all_of(*pieces):
     peer = socket.create_connection((name, 80), 20)
     said = b""
@@ -189,6 +192,9 @@ for pieces in [
     [post("Transfer-Encoding: chunked\r\n") + b"10000000000000005\r\n12345\r\n0\r\n\r\n" + other],
     [post("Transfer-Encoding: chunked\r\n") + b"-1\r\n\r\n0\r\n\r\n" + other],
     [first.replace(b"GET", b"HEAD") + other],
+    # Servers that read no body of these find the next request in it.
+    [needless("GET") + other], [needless("HEAD") + other], [needless("DELETE"), other],
+    [first + needless("GET") + other], [needless("GET", "Connection: keep-alive\r\n") + other + first],
     [post("Upgrade: websocket\r\nConnection: Upgrade\r\n") + other],
     [post("Connection: keep-alive\r\nContent-Length: 0\r\n") + other],
     [post("Expect: 100-continue\r\nContent-Length: 5\r\n") + other],

@@ -7,17 +7,18 @@ use std::path::PathBuf;
 use serde_json::json;
 use tests::eventually;
 use tests::internet::{Internet, NAME_SERVER};
-use tests::{Burrow, server::Server};
+use tests::{Burrow, have_or_skip, server::Server};
 
+use super::packages::{empty_repository, make, works_with};
 use super::{NAME, PROXY, Scene};
 
-const VALUE: &str = "ghp_GoesOutAndNeverIn";
-const PLACEHOLDER: &str = "burrow-secret~github~";
+pub(super) const VALUE: &str = "ghp_GoesOutAndNeverIn";
+pub(super) const PLACEHOLDER: &str = "burrow-secret~github~";
 /// The secret's hosts, of which the last has a certificate of nobody.
-const HOSTS: [&str; 3] = ["api.example.org", "example.com", "api.example.edu"];
+pub(super) const HOSTS: [&str; 3] = ["api.example.org", "example.com", "api.example.edu"];
 
 /// A bridge whose configuration has the secret, and no sandbox yet.
-fn empty_or_skip() -> Option<Scene> {
+pub(super) fn empty_or_skip() -> Option<Scene> {
     let internet = Internet::or_skip()?;
     fs::write(value_file(&internet), VALUE).unwrap();
     let config = internet.served().with_file_name("burrow.toml");
@@ -52,7 +53,7 @@ impl Scene {
     }
 
     /// What the web was told in fields of requests for this path.
-    fn told(&self, path: &str) -> Vec<String> {
+    pub(super) fn told(&self, path: &str) -> Vec<String> {
         let asked = self.internet.asked();
         let of_path = asked.iter().filter(|one| one["path"] == path);
         let fields = of_path.flat_map(|one| [&one["authorization"], &one["token"]]);
@@ -115,6 +116,24 @@ git -c http.extraHeader="token: $GITHUB" ls-remote https://api.example.org/a.git
         .args([scene.server.state(), scene.server.runtime(), scene.server.log()])
         .output();
     assert_eq!(String::from_utf8(kept.unwrap().stdout).unwrap(), "");
+}
+
+#[test]
+fn git_pushes_with_a_password_that_it_does_not_have() {
+    let Some(scene) = scene_or_skip() else { return };
+    if !have_or_skip("git") {
+        return;
+    }
+    let repository = empty_repository(&scene);
+    let from = "\"https://me:$GITHUB@api.example.org/locked/work.git\"";
+    let said = scene.plainly(&works_with(from, "pushed")).ok();
+    let commits: Vec<_> = said.lines().collect();
+    let there = make(&repository, "git rev-parse main");
+    assert_eq!(commits, [there.trim_end(); 2]);
+    let wrong =
+        "GIT_TERMINAL_PROMPT=0 git ls-remote https://me:wrong@api.example.org/locked/work.git";
+    scene.plainly(wrong).fails();
+    assert_eq!(scene.plainly(&format!("grep -rs {VALUE} /var")).fails().stdout, "");
 }
 
 #[test]

@@ -89,6 +89,13 @@ impl Head {
         words.any(|listed| listed.trim().eq_ignore_ascii_case(word))
     }
 
+    /// Whether it has a body that means nothing.
+    pub fn has_needless_body(&self) -> Result<bool, Wrong> {
+        /// Of these the standard says so.
+        const NEED_NONE: [&str; 4] = ["GET", "HEAD", "DELETE", "TRACE"];
+        Ok(NEED_NONE.contains(&self.method.as_str()) && self.length()? != Length::Bytes(0))
+    }
+
     /// Whether it offers to go on with the second version, and with nothing else.
     pub fn offers_second(&self) -> Result<bool, Wrong> {
         Ok(self.one("upgrade")?.is_some_and(is_offer))
@@ -128,6 +135,12 @@ impl Head {
             return Ok(());
         }
         match self.absolute() {
+            // Whatever else stands behind the host, to some what is before it is a user's name.
+            Some((in_target, path))
+                if is_it(in_target) && !path.is_empty() && !path.starts_with('/') =>
+            {
+                Err(Wrong::Malformed("its target has no path"))
+            }
             Some((in_target, _)) if is_it(in_target) => Ok(()),
             Some((in_target, _)) => Err(another(in_target)),
             None => Err(Wrong::Malformed("its target is neither a path nor an address")),
@@ -171,6 +184,20 @@ impl Head {
         // Each character was one byte.
         text.chars().map(|c| c as u8).collect()
     }
+}
+
+/// A head that was read before, with which the server is told to end the connection behind its answer. Some
+/// servers understand that only where nothing else is said beside it.
+pub fn closing(head: &[u8]) -> Vec<u8> {
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let mut out = lines.next().unwrap_or_default().to_vec();
+    out.extend_from_slice(b"Connection: close\r\n");
+    let is_said = |line: &&[u8]| {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        name.eq_ignore_ascii_case(b"connection")
+    };
+    out.extend(lines.filter(|line| !is_said(line)).flatten());
+    out
 }
 
 fn check_text(line: &str) -> Result<(), Wrong> {

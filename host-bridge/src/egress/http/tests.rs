@@ -125,6 +125,43 @@ fn heads_and_lines_have_bounds() {
 }
 
 #[test]
+fn a_body_that_means_nothing_is_the_last_of_its_connection() {
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: b.org\r\n\r\n";
+    for method in ["GET", "HEAD", "DELETE"] {
+        let head = |connection: &str| {
+            let length = hidden.len();
+            format!(
+                "{method} / HTTP/1.1\r\n{connection}Host: a.org\r\nContent-Length: {length}\r\n\r\n"
+            )
+        };
+        let closing = format!("{}{hidden}", head("Connection: close\r\n"));
+        for said in ["", "connection: keep-alive\r\nCONNECTION: x\r\n"] {
+            let text = format!("{}{hidden}", head(said));
+            assert_eq!(passed(text.as_bytes(), 9).unwrap(), closing.as_bytes());
+            let more = format!("{text}GET / HTTP/1.1\r\nHost: a.org\r\n\r\n");
+            assert!(matches!(wrong(&more), Wrong::Malformed(_)), "{more:?}");
+        }
+    }
+    let post = format!(
+        "POST / HTTP/1.1\r\nHost: a.org\r\nContent-Length: {}\r\n\r\n{hidden}",
+        hidden.len()
+    );
+    assert_eq!(passed(post.repeat(2).as_bytes(), 9).unwrap(), post.repeat(2).as_bytes());
+}
+
+#[test]
+fn a_whole_address_has_a_path_behind_its_host_and_nothing_else() {
+    for target in ["http://a.org?@b.org/", "http://a.org#@b.org/", "http://a.org?/"] {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a.org\r\n\r\n");
+        assert!(matches!(wrong(&text), Wrong::Malformed(_)), "{text:?}");
+    }
+    for target in ["http://a.org", "http://a.org/", "HTTP://A.org:80/?@b.org"] {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a.org\r\n\r\n");
+        assert_eq!(passed(text.as_bytes(), 3).unwrap(), text.as_bytes());
+    }
+}
+
+#[test]
 fn a_tunnel_is_not_asked_for() {
     assert_eq!(wrong("CONNECT a.org:80 HTTP/1.1\r\nHost: a.org\r\n\r\n"), Wrong::Tunnel);
 }
