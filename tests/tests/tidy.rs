@@ -91,6 +91,7 @@ const BRIDGE: &[Imports] = &[
         "sandbox",
         &[
             "instant",
+            "settings",
             "egress",
             "workspace",
             "machine",
@@ -136,6 +137,7 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "audit",
+            "app",
             "instant",
             "notebook",
             "artifact",
