@@ -365,7 +365,7 @@ mod tests {
             let scene = Scene {
                 workdir: workdir.map(Text::from),
                 artifacts_dir: artifacts_dir.map(Text::from),
-                outputs: Vec::new(),
+                ..Scene::default()
             };
             scene.roots().iter().map(ToString::to_string).collect::<Vec<_>>()
         };
