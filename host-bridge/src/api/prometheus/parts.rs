@@ -17,7 +17,7 @@ pub struct Parts {
 impl Parts {
     /// A store that does not answer leaves its figures out of this scrape.
     pub async fn look(api: &Api) -> Self {
-        let notebooks = api.notebooks().ok().map(|notebooks| notebooks.figures());
+        let notebooks = api.notebooks().ok().map(crate::notebook::Notebooks::figures);
         let artifacts = match api.artifacts() {
             Ok(artifacts) => artifacts.figures().await.ok(),
             Err(_) => None,
