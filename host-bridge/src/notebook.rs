@@ -13,6 +13,7 @@
 //! notebook, and what of a run is shown, is `api`'s to decide.
 
 pub mod error;
+mod figures;
 mod keeper;
 pub mod limits;
 pub mod manifest;
@@ -32,6 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 pub use error::NotebookError;
+pub use figures::Figures;
 pub use owner::Saved;
 pub use place::Place;
 pub use turn::{Ask, Reopened, Turn};
@@ -65,6 +67,7 @@ struct Inner {
     tasks: Mutex<Option<Tasks>>,
     /// Held while a task is made, so that there is one for each.
     making: tokio::sync::Mutex<()>,
+    counts: figures::Counts,
     /// Told of what fails with nobody to tell.
     trouble: Box<dyn Fn(String) + Send + Sync>,
 }
@@ -103,6 +106,7 @@ impl Notebooks {
             key: OnceLock::new(),
             tasks: Mutex::new(Some(HashMap::new())),
             making: tokio::sync::Mutex::new(()),
+            counts: figures::Counts::default(),
             trouble: Box::new(trouble),
         }))
     }
@@ -156,6 +160,13 @@ impl Notebooks {
                 view(found)
             }
         }
+    }
+
+    /// What they have come to since this bridge began.
+    pub fn figures(&self) -> Figures {
+        let tasks = self.0.tasks();
+        let open = tasks.iter().flat_map(HashMap::values).filter(|orders| !orders.is_closed());
+        self.0.counts.read(open.count())
     }
 
     /// What ran, the newest first.

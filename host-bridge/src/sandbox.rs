@@ -39,6 +39,7 @@ pub mod snapshot;
 pub mod spec;
 pub mod state;
 mod stored;
+pub mod tallies;
 
 use std::io;
 use std::path::PathBuf;

@@ -92,6 +92,7 @@ const BRIDGE: &[Imports] = &[
         "sandbox",
         &[
             "instant",
+            "settings",
             "egress",
             "workspace",
             "machine",
@@ -137,6 +138,7 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "audit",
+            "app",
             "instant",
             "notebook",
             "artifact",

@@ -5,6 +5,7 @@
 //! may use `anyhow`: errors end here, as a line for a person ([`failure`]) and a code for a script
 //! ([`exit`]).
 
+mod app;
 mod artifact;
 mod attach;
 mod audit;
@@ -103,6 +104,7 @@ enum Verb {
     Pause(pause::Pause),
     Resume(resume::Resume),
     Snapshot(snapshot::Snapshot),
+    App(app::App),
     Artifact(artifact::Artifact),
     Audit(audit::Audit),
     Image(image::Image),
@@ -190,6 +192,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Pause(verb) => verb.run(&context).await,
         Verb::Resume(verb) => verb.run(&context).await,
         Verb::Snapshot(verb) => verb.run(&context).await,
+        Verb::App(verb) => verb.run(&context).await,
         Verb::Artifact(verb) => verb.run(&context).await,
         Verb::Audit(verb) => verb.run(&context).await,
         Verb::Image(verb) => verb.run(&context).await,

@@ -13,7 +13,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::audit as audit_log;
-use super::caps::caps;
 use super::door::{Door, DoorError};
 use super::images::{self, AliasError};
 use super::lock::{LockError, Locks};
@@ -107,7 +106,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
-    let caps = caps(&settings.caps);
+    let caps = settings.caps.clone();
     let workspaces = Workspaces::new(settings.workspaces.clone());
     let means = Means {
         pool,

@@ -259,6 +259,7 @@ impl Owner {
         let _activity = self.inner.registry.activity(&which);
         let context = self.context(&which);
         if let Some(reopened) = self.sit(&which, id, &guest, &context).await? {
+            self.inner.counts.reopened(reopened.unsaved_runs);
             self.untold = Some(reopened);
         }
         Ok((which, guest, context))

@@ -30,6 +30,7 @@ use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
 use super::stored::{Wanted, image_users};
+use super::tallies::Tallies;
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State, mounted};
 use crate::config::Paths;
 use crate::egress;
@@ -90,6 +91,7 @@ struct Inner {
     hidden_of_alone: Option<Paths>,
     machines: Machines,
     events: EventSink,
+    tallies: Tallies,
     pool: Arc<Pool>,
     egress: Arc<egress::Settings>,
     egress_default: egress::Defaults,
@@ -212,6 +214,8 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let (meter, unread) = Meter::open(&paths.usage());
+        let tallies = Tallies::default();
+        let events = tallies.counting(events);
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
         let Means { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
         let inner = Inner {
@@ -219,6 +223,7 @@ impl Registry {
             hidden_of_alone,
             machines,
             events,
+            tallies,
             pool,
             snapshots,
             egress: Arc::new(means.egress),
@@ -331,6 +336,11 @@ impl Registry {
     /// The images of this host, where this bridge has opened them.
     pub fn images(&self) -> Option<&Images> {
         self.0.images.as_ref()
+    }
+
+    /// How often what has happened since this bridge began.
+    pub fn tallies(&self) -> &Tallies {
+        &self.0.tallies
     }
 
     /// What pulls images, where this bridge can.

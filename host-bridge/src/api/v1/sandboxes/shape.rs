@@ -128,7 +128,7 @@ impl CreateSandbox {
 #[derive(JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "the document's words for `Pull`, which knows no documents")]
-enum PullPolicy {
+pub enum PullPolicy {
     Never,
     Missing,
     Always,
