@@ -18,7 +18,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new() -> Self {
+    pub fn usual() -> Self {
         Self::with("")
     }
 
@@ -26,12 +26,13 @@ impl Scene {
     pub fn with(keys: &str) -> Self {
         let burrow = Burrow::new();
         let project = burrow.scratch().join("project");
-        fs::create_dir_all(project.join("src/deep")).unwrap();
-        fs::write(project.join("readme"), "hello").unwrap();
-        fs::write(project.join("src/deep/code"), "one\n").unwrap();
-        fs::write(project.join("src/tool"), "#!/bin/sh\necho tool\n").unwrap();
-        fs::set_permissions(project.join("src/tool"), fs::Permissions::from_mode(0o755)).unwrap();
-        symlink("readme", project.join("link")).unwrap();
+        fs::create_dir_all(project.join("src/deep")).expect("the scene is made");
+        fs::write(project.join("readme"), "hello").expect("the scene is made");
+        fs::write(project.join("src/deep/code"), "one\n").expect("the scene is made");
+        fs::write(project.join("src/tool"), "#!/bin/sh\necho tool\n").expect("the scene is made");
+        fs::set_permissions(project.join("src/tool"), fs::Permissions::from_mode(0o755))
+            .expect("the scene is made");
+        symlink("readme", project.join("link")).expect("the scene is made");
         let config = burrow.scratch().join("burrow.toml");
         let path = project.display();
         let text = format!(
@@ -39,8 +40,8 @@ impl Scene {
              [workspaces.closed]\npath = \"{path}\"\nnamespaces = \"*\"\nread_only = true\n\
              [workspaces.gone]\npath = \"{path}/no-such\"\nnamespaces = \"*\"\n"
         );
-        fs::write(&config, text).unwrap();
-        let options = ["--dev", "--config", config.to_str().unwrap()];
+        fs::write(&config, text).expect("the scene is made");
+        let options = ["--dev", "--config", config.to_str().expect("text")];
         Self { server: Server::start_in(burrow, &options), project }
     }
 
@@ -53,7 +54,7 @@ impl Scene {
     }
 
     pub fn sync(&self, name: &str) -> Value {
-        serde_json::from_str(&self.server.ok(&["sync", "--json", name])).unwrap()
+        serde_json::from_str(&self.server.ok(&["sync", "--json", name])).expect("a report")
     }
 
     /// What the record warns of, in one text.
@@ -64,7 +65,7 @@ impl Scene {
     }
 
     pub fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.project.join(path)).unwrap()
+        fs::read_to_string(self.project.join(path)).expect("it is there")
     }
 
     pub fn has(&self, path: &str) -> bool {
@@ -83,7 +84,7 @@ fn collect(root: &Path, below: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(root.join(below)).into_iter().flatten().flatten() {
         let path = below.join(entry.file_name());
         let name = path.to_string_lossy().into_owned();
-        let kind = entry.file_type().unwrap();
+        let kind = entry.file_type().expect("a kind");
         if kind.is_dir() {
             found.insert(format!("{name}/"), Vec::new());
             collect(root, &path, found);

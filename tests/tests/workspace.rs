@@ -19,7 +19,7 @@ use tests::workspaces::Scene;
 
 #[test]
 fn a_directory_of_the_host_is_there_and_changes_come_back_by_themselves() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.start("a", "p");
     let seen = scene.sh("a", "cat readme src/deep/code; readlink link; ./src/tool; ls -A");
     assert_eq!(seen, "helloone\nreadme\ntool\nlink\nreadme\nsrc\n");
@@ -55,7 +55,7 @@ fn a_directory_of_the_host_is_there_and_changes_come_back_by_themselves() {
 
 #[test]
 fn what_both_have_changed_stays_on_the_host_and_the_sandboxes_is_beside_it() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.start("a", "p");
     fs::write(scene.project.join("readme"), "the host's").unwrap();
     fs::write(scene.project.join("src/deep/code"), "the host's too").unwrap();
@@ -146,7 +146,7 @@ fn a_directory_that_is_larger_than_its_limits_starts_nothing() {
 
 #[test]
 fn what_may_not_be_had_is_refused_and_nothing_is_started() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let client = Client::new(scene.server.url());
     let create = |namespace: &str, workspace: &str| {
         let asked = json!({ "name": "a", "namespace": namespace, "workspace": workspace });
@@ -173,7 +173,7 @@ fn what_may_not_be_had_is_refused_and_nothing_is_started() {
 
 #[test]
 fn a_hostile_tree_writes_nothing_outside_and_nothing_that_is_no_file() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let outside = scene.server.scratch().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("victim"), "safe").unwrap();
@@ -222,7 +222,7 @@ fn a_hostile_tree_writes_nothing_outside_and_nothing_that_is_no_file() {
 
 #[test]
 fn a_stop_brings_back_what_a_kill_does_not() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.start("a", "p");
     // It runs on, so nothing that has ended gives a reason to look.
     scene.server.ok(&[
@@ -247,7 +247,7 @@ fn a_stop_brings_back_what_a_kill_does_not() {
 fn a_bridge_that_is_killed_in_the_midst_of_it_leaves_whole_files_and_the_next_goes_on() {
     const FILES: usize = 120;
     for seed in [0, 1, 7, 40, 119] {
-        let mut scene = Scene::new();
+        let mut scene = Scene::usual();
         scene.start("a", "p");
         let script = format!(
             "for i in $(seq {FILES}); do head -c 20000 /dev/zero | tr '\\0' x > new$i; done; \
@@ -284,7 +284,7 @@ fn a_bridge_that_is_killed_in_the_midst_of_it_leaves_whole_files_and_the_next_go
 
 #[test]
 fn a_command_of_its_own_works_on_a_directory_of_its_persons() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let path = scene.project.to_str().unwrap();
     let script = "cat /workspace/readme; echo ran > /workspace/ran";
     assert_eq!(scene.server.ok(&["run", "--workspace", path, "--", "sh", "-c", script]), "hello");
@@ -307,7 +307,7 @@ fn a_virtual_machine_has_a_workspace_too() {
     if !machines_or_skip() {
         return;
     }
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.server.ok(&[
         "start",
         "--name",

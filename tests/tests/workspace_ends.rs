@@ -66,11 +66,14 @@ fn freeze(scene: &Scene, files: usize, creating: &ScopedJoinHandle<'_, Answer>) 
     (!is_full).then_some(agent)
 }
 
+/// A way to ask for the end of a sandbox.
+type End<'a> = &'a dyn Fn(&Client) -> Answer;
+
 #[test]
 fn a_workspace_that_is_being_filled_keeps_nobody_from_ending_its_sandbox() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let path = "/v1/sandboxes/default/a";
-    let ends: [(&str, &dyn Fn(&Client) -> Answer); 3] = [
+    let ends: [(&str, End); 3] = [
         ("stop", &|client| client.post(&format!("{path}/stop"), &json!({}))),
         ("kill", &|client| client.post(&format!("{path}/kill"), &json!({}))),
         ("remove", &|client| client.delete(&format!("{path}?force=true"))),
@@ -99,7 +102,7 @@ fn the_time_of_filling_counts_for_the_cap_of_a_day_and_ends_with_it() {
 #[test]
 fn nothing_comes_back_behind_the_answer_to_a_kill() {
     for seed in [1, 20, 90] {
-        let scene = Scene::new();
+        let scene = Scene::usual();
         scene.start("a", "p");
         scene.sh("a", "for i in $(seq 200); do head -c 30000 /dev/zero > new$i; done; rm readme");
         let count = || scene.tree().keys().filter(|name| name.starts_with("new")).count();

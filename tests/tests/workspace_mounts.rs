@@ -161,7 +161,7 @@ fn where_nothing_can_be_mounted_nothing_is_started() {
 
 #[test]
 fn a_directory_of_ones_own_is_mounted_for_a_sandbox_and_for_one_command() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let path = scene.project.to_str().unwrap();
     scene.server.ok(&["start", "--name", "a", "--workspace", path, "--mount"]);
     scene.sh("a", "echo a > a");

@@ -4,9 +4,11 @@
 //! last said. A name is taken from the moment a creation begins until its owner has removed all
 //! that was kept.
 
+mod means;
 mod room;
 mod views;
 
+pub use means::Means;
 use room::Refused;
 pub use views::Until;
 
@@ -45,44 +47,6 @@ use crate::workspace::{Report, Workspaces};
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
 pub struct Registry(Arc<Inner>);
-
-/// What a registry has for its sandboxes besides machines.
-pub struct Means {
-    /// Machines that are kept ready for those who will ask.
-    pub pool: pool::Options,
-    /// What holds for whatever sandboxes may reach.
-    pub egress: egress::Settings,
-    /// What those may reach of which nobody says it.
-    pub egress_default: egress::Defaults,
-    /// What they may ask for by name.
-    pub secrets: Secrets,
-    /// The directories that they may work on.
-    pub workspaces: Workspaces,
-    /// The images of this host; opened when one is asked for, where they are not given.
-    pub images: Option<Images>,
-    /// Which of them sandboxes may have.
-    pub image_policy: Policy,
-    /// What brings others in; without, what is here is all that there is.
-    pub puller: Option<Puller>,
-    /// What they may have together.
-    pub caps: Caps,
-}
-
-impl Default for Means {
-    fn default() -> Self {
-        Self {
-            pool: pool::Options::none(),
-            secrets: Secrets::default(),
-            workspaces: Workspaces::default(),
-            images: None,
-            image_policy: Policy::default(),
-            puller: None,
-            egress: egress::Settings::default(),
-            egress_default: egress::Defaults::default(),
-            caps: Caps::default(),
-        }
-    }
-}
 
 struct Inner {
     paths: Paths,

@@ -15,21 +15,20 @@ pub struct Namespace {
 }
 
 /// All keys of such a table.
-const KEYS: [&str; 1] = ["egress"];
+const KEYS: [&str; 1] = [EGRESS];
+const EGRESS: &str = "egress";
 
 /// Reads the table of one namespace.
 pub fn read(name: &str, given: &Given) -> Result<Namespace, Wrong> {
     read_namespace(name)?;
     let mut namespace = Namespace::default();
     for (key, value) in given.table()? {
-        let read = match key.as_str() {
-            "egress" => read_egress(value).map(|rules| namespace.egress = Some(rules)),
-            _ => {
-                let meant = nearest(key, KEYS);
-                return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
-            }
-        };
-        read.map_err(|wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) })?;
+        if key != EGRESS {
+            let meant = nearest(key, KEYS);
+            return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
+        }
+        let inside = |wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) };
+        namespace.egress = Some(read_egress(value).map_err(inside)?);
     }
     Ok(namespace)
 }
