@@ -3,6 +3,7 @@
 //! An end that breaks off is never passed on as an orderly one: whatever ends a connection before both
 //! directions are over resets both sides.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::http::{Requests, Wrong, agrees};
+use super::http::{LastAnswer, Requests, Wrong, agrees};
 use super::limits::{IDLE_LOOKS, READ_BYTES};
 use super::meter::{Meter, Spent};
 use crate::guest::{GuestError, Output, Piece, Writer};
@@ -192,13 +193,15 @@ pub async fn carry(
 ) -> Result<(), Broken> {
     let (reader, sink) = connection.halves();
     let awaits = plan.requests.as_ref().is_some_and(Requests::awaits_agreement);
+    let is_only_one = plan.requests.as_ref().is_some_and(Requests::is_only_one);
+    let last = is_only_one.then(LastAnswer::default);
     let (agreed, agreement) = oneshot::channel();
     let agreed = awaits.then_some(agreed);
     let Stream { writer, output, ended, .. } = stream;
     // Both are kept until both are over: an end that is dropped before is given up.
     let carried = {
         let mut up = Up { output, ended, sink, meter, tally };
-        let mut down = Down { reader, writer: Some(writer), meter, tally, agreed };
+        let mut down = Down { reader, writer: Some(writer), meter, tally, agreed, last };
         let both = async { tokio::try_join!(up.run(plan, agreement), down.run()) };
         tokio::select! {
             carried = both => carried.map(drop),
@@ -282,6 +285,8 @@ struct Down<'a, R> {
     tally: &'a Tally,
     /// Told whether the server agrees to go on otherwise.
     agreed: Option<oneshot::Sender<bool>>,
+    /// Where there is one answer and no other.
+    last: Option<LastAnswer>,
 }
 
 impl<R: AsyncRead + Unpin> Down<'_, R> {
@@ -295,8 +300,12 @@ impl<R: AsyncRead + Unpin> Down<'_, R> {
             }
             let bytes = &buffer[..count];
             self.meter.pass(count).await?;
-            if let Some(writer) = &mut self.writer {
-                writer.write(bytes).await?;
+            let goes_on = match &mut self.last {
+                Some(last) => last.push(bytes),
+                None => Cow::Borrowed(bytes),
+            };
+            if let Some(writer) = self.writer.as_mut().filter(|_| !goes_on.is_empty()) {
+                writer.write(&goes_on).await?;
             }
             self.tally.received.fetch_add(count as u64, Ordering::Relaxed);
             if self.agreed.is_some() {
@@ -309,7 +318,11 @@ impl<R: AsyncRead + Unpin> Down<'_, R> {
                 }
             }
         }
-        if let Some(writer) = self.writer.take() {
+        if let Some(mut writer) = self.writer.take() {
+            let rest = self.last.take().map(LastAnswer::rest).unwrap_or_default();
+            if !rest.is_empty() {
+                writer.write(&rest).await?;
+            }
             writer.finish().await?;
         }
         Ok(())

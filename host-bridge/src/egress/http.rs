@@ -16,9 +16,11 @@
 //! find the next request in it: such a one is the last of its connection, and the server told so.
 
 mod head;
+mod last;
 mod second;
 
 pub use head::{Head, authority};
+pub use last::LastAnswer;
 pub use second::told as told_in_second;
 
 use std::sync::Arc;
@@ -129,6 +131,11 @@ impl Requests {
     /// The server has answered as if it had not been asked to go on otherwise: so does the client.
     pub fn declined(&mut self) {
         self.state = self.next();
+    }
+
+    /// Whether the first request is the only one.
+    pub fn is_only_one(&self) -> bool {
+        self.only_one
     }
 
     /// Whether the only request has been sent.
