@@ -295,7 +295,7 @@ impl Api {
     }
 
     /// Web apps in sandboxes.
-    fn apps(&self) -> &Apps {
+    pub fn apps(&self) -> &Apps {
         &self.0.apps
     }
 

@@ -28,6 +28,7 @@ mod spec;
 mod tail;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use protocol::{ExitRecord, SessionId};
 use tokio::sync::{oneshot, watch};
@@ -53,6 +54,9 @@ pub struct Apps(Arc<Inner>);
 struct Inner {
     forwards: Forwards,
     table: Table,
+    /// Starts that came to answer, and those that did not.
+    started: AtomicU64,
+    failed: AtomicU64,
     /// Set when the bridge ends: what runs is left to the next one.
     ending: watch::Sender<bool>,
 }
@@ -99,12 +103,25 @@ impl Apps {
     /// Apps that are reached by forwards of this table.
     pub fn new(forwards: Forwards) -> Self {
         let (ending, _) = watch::channel(false);
-        Self(Arc::new(Inner { forwards, table: Table::default(), ending }))
+        let (started, failed) = (AtomicU64::default(), AtomicU64::default());
+        Self(Arc::new(Inner { forwards, table: Table::default(), started, failed, ending }))
     }
 
     /// Starts an app and waits until it answers. When whoever waits is gone, or it does not come to
     /// answer, nothing of it is left. One of that name that has ended gives way.
     pub async fn start(&self, registry: &Registry, spec: AppSpec) -> Result<App, AppError> {
+        let app = self.begin(registry, spec).await;
+        let count = if app.is_ok() { &self.0.started } else { &self.0.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        app
+    }
+
+    /// How many were started since this bridge began, and how many did not come to answer.
+    pub fn starts(&self) -> (u64, u64) {
+        (self.0.started.load(Ordering::Relaxed), self.0.failed.load(Ordering::Relaxed))
+    }
+
+    async fn begin(&self, registry: &Registry, spec: AppSpec) -> Result<App, AppError> {
         spec.check()?;
         let record = registry.get(&spec.which)?;
         let guest = registry.guest(&spec.which)?;

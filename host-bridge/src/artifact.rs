@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Mutex;
 
@@ -74,6 +75,16 @@ pub struct Cleaned {
     pub bytes: u64,
 }
 
+/// What artifacts come to, and what has come since this bridge began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub count: u64,
+    /// On the disk: equal contents once.
+    pub bytes: u64,
+    pub captured: u64,
+    pub left_out: u64,
+}
+
 /// All artifacts of one bridge. Clones are the same.
 #[derive(Clone)]
 pub struct Artifacts(Arc<Inner>);
@@ -82,6 +93,8 @@ struct Inner {
     store: Store,
     blobs: Blobs,
     limits: Limits,
+    captured: AtomicU64,
+    left_out: AtomicU64,
     /// Held while a content and its row come or go, so that no row comes to mean a content that is
     /// just being removed.
     gate: Mutex<()>,
@@ -98,7 +111,9 @@ impl Artifacts {
             Ok((blobs, digests))
         });
         let (blobs, digests) = opened.await?.map_err(unusable)?;
-        let artifacts = Self(Arc::new(Inner { store, blobs, limits, gate: Mutex::default() }));
+        let (captured, left_out) = (AtomicU64::default(), AtomicU64::default());
+        let gate = Mutex::default();
+        let artifacts = Self(Arc::new(Inner { store, blobs, limits, captured, left_out, gate }));
         for some in digests.chunks(SWEEP_AT_ONCE_MAX) {
             let some = some.iter().map(|digest| digest.as_str().to_owned()).collect();
             let unused = artifacts.0.store.unused_digests(some).await?;
@@ -113,6 +128,18 @@ impl Artifacts {
 
     pub fn limits(&self) -> &Limits {
         &self.0.limits
+    }
+
+    pub async fn figures(&self) -> Result<Figures, ArtifactError> {
+        let (count, bytes) = self.0.store.artifact_totals().await?;
+        let captured = self.0.captured.load(Ordering::Relaxed);
+        Ok(Figures { count, bytes, captured, left_out: self.0.left_out.load(Ordering::Relaxed) })
+    }
+
+    /// Counts what has come of a run.
+    fn count(&self, captured: &Captured) {
+        self.0.captured.fetch_add(captured.artifacts.len() as u64, Ordering::Relaxed);
+        self.0.left_out.fetch_add(captured.left_out.len() as u64, Ordering::Relaxed);
     }
 
     /// Artifacts, the newest first.

@@ -32,6 +32,7 @@ pub use entry::{Door, Entry, Outcome, Record, Verdict, Who};
 pub use reader::{Fault, Filter, Verified, follow, read, verify};
 
 use limits::QUEUE_MAX;
+use turn::Turns;
 use writer::{Place, Writer};
 
 /// What happens to operations whose records cannot be written.
@@ -83,7 +84,10 @@ pub type Trouble = Box<dyn Fn(String) + Send>;
 pub struct Audit(Option<Arc<Inner>>);
 
 struct Inner {
-    options: Options,
+    /// Where it is said how the log is kept, if that is not ours to say.
+    said_in: Option<Turns>,
+    /// The last that is known of that.
+    options: Mutex<Options>,
     directory: PathBuf,
     orders: SyncSender<Order>,
     state: Arc<State>,
@@ -114,8 +118,8 @@ impl Audit {
         Self::open_as(Place::Host, directory, options, trouble)
     }
 
-    /// The same for a process beside the bridge that serves: it keeps the log as that one does, and by
-    /// `options` where there has been none.
+    /// The same for a process beside the bridge that serves: it keeps the log as that one does, also if
+    /// it comes later, and by `options` where there has been none.
     pub fn visit(
         directory: PathBuf,
         options: Options,
@@ -132,7 +136,7 @@ impl Audit {
     ) -> Result<Self, AuditError> {
         let failed = |source| AuditError::Open { directory: directory.clone(), source };
         let writer = Writer::open(&directory, options, place).map_err(failed)?;
-        let options = writer.options();
+        let (said_in, options) = (writer.said_in(), Mutex::new(writer.options()));
         let (orders, ordered) = sync_channel(QUEUE_MAX);
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
@@ -141,7 +145,8 @@ impl Audit {
             .spawn(move || write_all(writer, &ordered, &shared, &trouble))
             .map_err(failed)?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self(Some(Arc::new(Inner { options, directory, orders, state, thread }))))
+        let inner = Inner { said_in, options, directory, orders, state, thread };
+        Ok(Self(Some(Arc::new(inner))))
     }
 
     /// Where the records are; none where nothing is recorded.
@@ -151,11 +156,11 @@ impl Audit {
 
     /// Whether an operation that only looks is recorded.
     pub fn reads(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.options.reads)
+        self.0.as_ref().is_some_and(|inner| inner.options().reads)
     }
 
     pub fn arguments(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.options.arguments)
+        self.0.as_ref().is_some_and(|inner| inner.options().arguments)
     }
 
     /// Refuses an operation whose record would have no place.
@@ -164,7 +169,7 @@ impl Audit {
         let state = &inner.state;
         let is_failing =
             state.is_failing.load(Ordering::Relaxed) || state.lost.load(Ordering::Relaxed) > 0;
-        if is_failing && inner.options.on_failure == OnFailure::Refuse {
+        if is_failing && inner.options().on_failure == OnFailure::Refuse {
             return Err(Unwritable);
         }
         Ok(())
@@ -194,6 +199,18 @@ impl Audit {
             }
         });
         let _ = closing.await;
+    }
+}
+
+impl Inner {
+    /// How the log is to be kept at this moment.
+    fn options(&self) -> Options {
+        // It is exchanged as a whole.
+        let mut known = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(said) = self.said_in.as_ref().and_then(Turns::options) {
+            *known = said;
+        }
+        *known
     }
 }
 

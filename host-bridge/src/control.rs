@@ -13,6 +13,7 @@
 //! {"error":{"code":"not_found","message":"there is no sandbox web","hint":"`host-bridge ps` …"}}
 //! ```
 
+mod apps;
 mod audit;
 mod caps;
 mod client;
@@ -28,6 +29,7 @@ mod serve;
 mod server;
 mod visit;
 
+pub use apps::{AppOrder, AppRow, StartApp, What};
 pub use client::{Client, ClientError};
 pub use door::DoorError;
 pub use embedded::{Embedded, EmbeddedError};

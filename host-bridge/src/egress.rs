@@ -55,7 +55,7 @@ pub use limits::{
     SECRET_HOSTS_MAX,
 };
 pub use names::copy as copy_names;
-pub use rule::{RuleError, Rules};
+pub use rule::{Defaults, RuleError, Rules};
 pub use trusted::{BUNDLE, BUNDLE_VARIABLES};
 
 use crate::guest::{FileTarget, Guest, GuestError};

@@ -16,6 +16,7 @@ pub mod build;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod dial;
 pub mod egress;
 pub mod forwards;
 pub mod guest;

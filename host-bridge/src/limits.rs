@@ -23,6 +23,10 @@ pub const BOOT_DEADLINE: Duration = Duration::from_secs(20);
 /// The same for a virtual machine, whose kernel boots first: two seconds under software emulation on
 /// an idle host, and several times that on a busy one.
 pub const VIRTUAL_BOOT_DEADLINE: Duration = Duration::from_secs(40);
+/// To mount a directory in a sandbox: a few system calls of a process of its own.
+pub const BIND_DEADLINE: Duration = Duration::from_secs(10);
+/// What that process may say of its failure.
+pub const BIND_WORDS_MAX: usize = 1000;
 /// The memory of a virtual machine that names none: both interpreters fit, with room to work.
 pub const VIRTUAL_MEMORY_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
 /// The part of its memory that a virtual machine's writable layer may fill; a larger layer is on a

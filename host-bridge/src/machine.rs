@@ -25,12 +25,14 @@ pub mod supervisor;
 pub mod vmm;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::ClientId;
 use protocol::limits::RESUME_WINDOW;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +43,7 @@ use crate::secret::{self, wipe_text};
 pub use error::{Blame, MachineError};
 pub use id::BoxId;
 pub use identity::ProcessIdentity;
+pub use process::bind::Bind;
 pub use process::bounds::Bounds;
 
 /// A future behind a trait object.
@@ -71,6 +74,11 @@ pub trait Running: Send + Sync {
     /// What was asked for and does not hold here, in words, as far as this bridge has started it.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Makes a directory of the host visible in it, before anything runs there.
+    fn bind<'a>(&'a self, _: &'a Bind) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
     }
 
     /// What it can do with its time; `None` for a machine that can only run and end.
@@ -201,6 +209,11 @@ impl MachineKind {
         }
     }
 
+    /// Whether a directory of the host can be mounted in it.
+    pub fn binds(self) -> bool {
+        self == Self::Process
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -326,9 +339,17 @@ impl fmt::Display for MachineExit {
     }
 }
 
-/// How the bridge presents itself to agents.
-fn guest_options() -> Options {
+/// How the bridge presents itself to agents. With the place of its door an agent is told by what the
+/// bridge is known there: one that follows another that has died is the same to it, and so what the dead
+/// one had open ends at once. Where others may dial too, each is somebody else.
+fn guest_options(door: Option<&Address>) -> Options {
+    let client = door.map(|door| {
+        let digest = ring::digest::digest(&ring::digest::SHA256, door.to_string().as_bytes());
+        let (id, _) = digest.as_ref().split_first_chunk().expect("a digest is longer than an id");
+        ClientId(*id)
+    });
     Options {
+        client,
         resume_window: RESUME_WINDOW,
         dial_deadline: REDIAL_DEADLINE,
         welcome_deadline: BOOT_DEADLINE,

@@ -13,6 +13,7 @@
 //! notebook, and what of a run is shown, is `api`'s to decide.
 
 pub mod error;
+mod figures;
 mod keeper;
 pub mod limits;
 pub mod manifest;
@@ -32,6 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 pub use error::NotebookError;
+pub use figures::Figures;
 pub use owner::Saved;
 pub use place::Place;
 pub use turn::{Ask, Reopened, Turn};
@@ -65,6 +67,7 @@ struct Inner {
     tasks: Mutex<Option<Tasks>>,
     /// Held while a task is made, so that there is one for each.
     making: tokio::sync::Mutex<()>,
+    counts: figures::Counts,
     /// Told of what fails with nobody to tell.
     trouble: Box<dyn Fn(String) + Send + Sync>,
 }
@@ -83,8 +86,8 @@ pub struct Notebook {
     /// Whether the sandbox is its own.
     pub is_own: bool,
     pub totals: Totals,
-    /// The last run whose variables are on disk.
-    pub saved_run: u64,
+    /// Runs whose changes are not on disk, unless somebody was told that they are gone.
+    pub unsaved_runs: u64,
     /// What is; not in lists.
     pub saved: Option<Saved>,
 }
@@ -103,6 +106,7 @@ impl Notebooks {
             key: OnceLock::new(),
             tasks: Mutex::new(Some(HashMap::new())),
             making: tokio::sync::Mutex::new(()),
+            counts: figures::Counts::default(),
             trouble: Box::new(trouble),
         }))
     }
@@ -134,7 +138,7 @@ impl Notebooks {
             place: serde_json::to_string(&written).unwrap_or_default(),
             seat: None,
             saved: None,
-            saved_run: 0,
+            unsaved_runs: 0,
             totals: Totals::default(),
         };
         match self.0.store.add_notebook(row.clone()).await? {
@@ -156,6 +160,13 @@ impl Notebooks {
                 view(found)
             }
         }
+    }
+
+    /// What they have come to since this bridge began.
+    pub fn figures(&self) -> Figures {
+        let tasks = self.0.tasks();
+        let open = tasks.iter().flat_map(HashMap::values).filter(|orders| !orders.is_closed());
+        self.0.counts.read(open.count())
     }
 
     /// What ran, the newest first.
@@ -412,7 +423,7 @@ fn view(row: NotebookRow) -> Result<Notebook, NotebookError> {
         sandbox,
         is_own,
         totals: row.totals,
-        saved_run: row.saved_run,
+        unsaved_runs: row.unsaved_runs,
         saved,
     })
 }

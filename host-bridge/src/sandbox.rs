@@ -24,6 +24,7 @@ mod image;
 pub mod label;
 pub mod log;
 mod meter;
+mod mounted;
 pub mod name;
 pub mod one_shot;
 mod owner;
@@ -38,6 +39,7 @@ pub mod snapshot;
 pub mod spec;
 pub mod state;
 mod stored;
+pub mod tallies;
 
 use std::io;
 use std::path::PathBuf;
@@ -108,8 +110,12 @@ pub enum SandboxError {
         "{user:?} cannot be a user: write NAME, NAME:GROUP, UID or UID:GID, of at most {USER_BYTES_MAX} bytes"
     )]
     User { user: String },
-    #[error("the creation of {which} was ended while its image was being pulled")]
-    CreationEnded { which: SandboxRef },
+    #[error("the creation of {which} was ended while its {during}")]
+    CreationEnded { which: SandboxRef, during: &'static str },
+    #[error(
+        "the creation of {which} was ended: its namespace or its key has had what it may have of this day"
+    )]
+    CreationSpent { which: SandboxRef },
     #[error("{which} did not become an image: {source}")]
     Commit { which: SandboxRef, source: Box<CommitError> },
     #[error("{what} is {value}; from {min} to {max} would do")]

@@ -20,6 +20,7 @@ mod file;
 mod limits;
 mod listen;
 mod load;
+mod namespaces;
 mod page;
 mod pool;
 mod pull;
@@ -40,6 +41,7 @@ pub use error::{Place, SettingsError};
 pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
 pub use load::Overrides;
+pub use namespaces::Namespace;
 pub use page::{example, reference};
 pub use pool::{Asked, Pool, PoolEntry};
 pub use pull::{Pull, UnknownPull};
@@ -66,6 +68,8 @@ pub struct Settings {
     pub secrets: BTreeMap<String, secret::Entry>,
     /// The directories that they may work on.
     pub workspaces: BTreeMap<String, workspace::Entry>,
+    /// What differs for those of one namespace.
+    pub namespaces: BTreeMap<String, Namespace>,
     /// What is particular about registries, by host and port.
     pub registries: BTreeMap<String, Registry>,
     /// The file that was read.
@@ -210,6 +214,8 @@ pub struct Defaults {
     pub idle_ttl: Option<Duration>,
     /// None for ever.
     pub keep_stopped: Option<Duration>,
+    /// What it may reach, as rules.
+    pub egress: Vec<String>,
 }
 
 /// `[image_policy]`: which images of the store sandboxes may have.

@@ -1,5 +1,5 @@
 //! Workspaces: a directory of the host that a sandbox has a copy of at `/workspace`, and whose changes
-//! come back.
+//! come back; or that it has itself.
 //!
 //! ```text
 //!  configuration ──▶ Workspaces ──find(namespace, name)──▶ Workspace (directory, policy)
@@ -9,14 +9,16 @@
 //!                                                  └─ manifest, journal: what both had last
 //! ```
 //!
-//! No machine mounts anything: the tree travels through the agent, so that it is the same on each
-//! kind of machine, and the host decides about every file that comes back. The guest is hostile: its
+//! A copy travels through the agent, so that it is the same on each kind of machine, and the host decides about every file that comes back. The guest is hostile: its
 //! names, sizes and links are judged here, the host's tree is walked beneath its own descriptor and
 //! through no link, and a file is whole under its name or is not there. `sandbox` calls this and says
-//! when; it knows neither sandboxes nor who asks.
+//! when; it knows neither sandboxes nor who asks. A mount is the
+//! machine's: from here it has its directory and what of that may be written.
 
+mod end;
 mod error;
 mod guest;
+mod held;
 pub mod limits;
 mod manifest;
 mod mirror;
@@ -35,6 +37,7 @@ pub use error::WorkspaceError;
 pub use mirror::{Ends, Mirror, Said};
 pub use policy::{Policy, parse_prefix};
 pub use report::{Conflict, Refused, Report};
+pub use send::clear;
 pub use tree::sweep;
 
 use crate::secret::Reach;
@@ -80,6 +83,23 @@ impl Workspaces {
             namespace: namespace.to_owned(),
         })?;
         Ok(Workspace { path: entry.path.clone(), policy: entry.policy.clone() })
+    }
+}
+
+impl Workspace {
+    /// Refuses to mount what holds one of these directories, or lies in one: whoever reads those commands
+    /// other sandboxes. A copy has no sockets in it, and is as its person wants it.
+    pub fn check_apart(&self, name: &str, own: &[&Path]) -> Result<(), WorkspaceError> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let here = real(&self.path);
+        let meets = |own: &&Path| {
+            let own = real(own);
+            own.starts_with(&here) || here.starts_with(&own)
+        };
+        if self.policy.mount && own.iter().any(meets) {
+            return Err(WorkspaceError::HoldsBridge { name: name.to_owned() });
+        }
+        Ok(())
     }
 }
 

@@ -89,6 +89,11 @@ impl Internet {
         self.directory.path().join("ca.pem")
     }
 
+    /// Repositories in this directory are served by git's own server, to be changed too.
+    pub fn repositories(&self) -> std::path::PathBuf {
+        self.directory.path().join("git")
+    }
+
     /// What is in this directory is served as it is, below its path.
     pub fn served(&self) -> std::path::PathBuf {
         self.directory.path().join("served")

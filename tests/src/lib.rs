@@ -19,6 +19,7 @@ pub mod server;
 pub mod tmux;
 pub mod token;
 pub mod torture;
+pub mod workspaces;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -298,10 +299,11 @@ fn status_bytes(pid: Pid, field: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The direct children of a process.
+/// The direct children of a process, whichever of its threads has started them.
 pub fn children(pid: Pid) -> Vec<Pid> {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let listed = std::fs::read_to_string(path).unwrap_or_default();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let listed = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
+    let listed = listed.map(Result::unwrap_or_default).collect::<Vec<_>>().join(" ");
     listed.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 

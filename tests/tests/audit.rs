@@ -10,6 +10,7 @@ use std::process::Stdio;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 use tests::http::Client;
+use tests::mcp::Lines;
 use tests::server::Server;
 use tests::{Burrow, eventually, skip};
 
@@ -137,6 +138,43 @@ fn what_needs_no_daemon_is_in_the_same_log_in_turns() {
     let refused = server.run(&["keys", "revoke", "000000000000"]);
     assert!(!refused.status.success());
     assert_eq!(record(&server, "revoke_keys")["outcome"], "failed");
+}
+
+#[test]
+fn a_session_that_began_before_the_daemon_keeps_the_log_as_the_daemon_says() {
+    let mut burrow = Burrow::new();
+    let mut early = Lines::open(&burrow, &[]);
+    early.call("sandbox_stop", &json!({ "sandbox": "none" }));
+    let first = record(&burrow, "sandbox_stop");
+    assert_eq!(first["prev"], Value::Null, "nobody wants a chain yet: {first}");
+    burrow.serve_with(&["--set", "audit.chain=true", "--set", "audit.file_bytes_max=256KiB"]);
+    let said = || -> Value {
+        serde_json::from_slice(&fs::read(burrow.state().join("audit/lock")).unwrap()).unwrap()
+    };
+    let wanted = said()["options"].clone();
+    assert_eq!((&wanted["chain"], &wanted["file_bytes_max"]), (&json!(true), &json!(256 * 1024)));
+    // More than one file of them, while others write as well.
+    let files = || {
+        let names = fs::read_dir(burrow.state().join("audit")).unwrap().flatten();
+        names.filter(|entry| entry.file_name().to_string_lossy().ends_with(".jsonl")).count()
+    };
+    let mut called = 1;
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..5).for_each(|_| drop(burrow.ok(&["keygen"]))));
+        while files() < 2 {
+            assert!(called < 3000, "no file is begun at the size that the daemon says");
+            early.call("sandbox_stop", &json!({ "sandbox": "none" }));
+            called += 1;
+        }
+    });
+    assert_eq!(early.close(), Some(0));
+    let all = records(&burrow);
+    let count = |word: &str| all.iter().filter(|record| record["operation"] == word).count();
+    assert_eq!((count("sandbox_stop"), count("issue_key")), (called, 5));
+    let mut after = all.iter().skip_while(|record| record["operation"] != "audit.chain").peekable();
+    assert!(after.peek().is_some() && after.all(|record| record["prev"].is_string()));
+    assert_eq!(said()["options"], wanted, "what the daemon has said still stands");
+    assert_eq!(verified(&burrow)["fault"], Value::Null);
 }
 
 #[test]

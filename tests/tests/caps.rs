@@ -7,8 +7,9 @@ use std::thread;
 
 use serde_json::{Value, json};
 use tests::http::{Answer, Client};
+use tests::machines::machines_or_skip;
 use tests::server::Server;
-use tests::{Burrow, eventually};
+use tests::{Burrow, eventually, skip};
 
 const CAPS: &str = "
 [caps.per_key]
@@ -223,6 +224,82 @@ fn what_has_stopped_keeps_its_log_on_the_disk() {
     let (left, _) = disk();
     assert!(left > 0 && left < log_bytes, "{left} bytes of its log");
     client.post("/v1/sandboxes", &large).expect(201);
+}
+
+#[test]
+fn what_is_paused_written_down_or_cloned_holds_what_it_has() {
+    if !machines_or_skip() {
+        return;
+    }
+    let server = serving(
+        "[caps.per_namespace]\nsandboxes = 2\nmemory_mib = 800\n[caps.per_key]\ndisk = \"8GiB\"\n",
+        &[],
+    );
+    let client = key(&server, "small");
+    let body = json!({ "name": "a", "machine": "qemu", "image": "python", "memory_mib": 256,
+        "scratch_bytes": 64 << 20 });
+    client.post("/v1/sandboxes", &body).expect(201);
+    let has = || {
+        let of = |cap: &str| used(&client, "small", "namespace", cap).0;
+        (of("sandboxes"), of("memory_mib"))
+    };
+    let disk = || used(&client, "small", "key", "disk_bytes").0;
+    let alone = disk();
+    assert_eq!(has(), (1, 256));
+    // What stands still has what it has; so it may always go on.
+    client.post("/v1/sandboxes/small/a/pause", &json!({})).expect(200);
+    assert_eq!(has(), (1, 256));
+    let mut other = asked("small", "b", 545);
+    assert_eq!(exceeded(client.post("/v1/sandboxes", &other))["used"], 256);
+    client.post("/v1/sandboxes/small/a/resume", &json!({})).expect(200);
+    client.post("/v1/sandboxes/small/a/snapshots", &json!({ "name": "base" })).expect(201);
+    let written = disk();
+    assert!(written > alone, "a snapshot takes {} bytes", written - alone);
+    // Clones are as any other: of many that race, one finds room.
+    let statuses = thread::scope(|scope| {
+        let clone = |number: usize| {
+            let client = &client;
+            let body = json!({ "name": format!("clone{number}"), "snapshot": "base" });
+            scope.spawn(move || client.post("/v1/sandboxes", &body).status)
+        };
+        let asking: Vec<_> = (0..4).map(clone).collect();
+        asking.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 3, "{statuses:?}");
+    assert_eq!(has(), (2, 512));
+    assert!(disk() > written, "a clone has a layer and a log of its own");
+    // Its source gives back what it had, and the snapshot stays.
+    client.delete("/v1/sandboxes/small/a?force=true").expect(200);
+    assert_eq!(has(), (1, 256));
+    other["memory_mib"] = json!(544);
+    client.post("/v1/sandboxes", &other).expect(201);
+    client.delete("/v1/sandboxes/small/b?force=true").expect(200);
+    let before = disk();
+    client.delete("/v1/snapshots/small/base").expect(200);
+    assert_eq!(before - disk(), written - alone, "and gives back its own");
+}
+
+#[test]
+fn of_a_day_that_is_over_nothing_goes_on_from_a_pause() {
+    if !machines_or_skip() {
+        return;
+    }
+    let server = serving("[caps.per_namespace]\nrun_time_per_day = \"20s\"\n", &[]);
+    let client = key(&server, "small");
+    let body = json!({ "name": "a", "machine": "qemu", "image": "python", "memory_mib": 256 });
+    let made = client.post("/v1/sandboxes", &body);
+    if made.status != 201 {
+        return skip("a machine takes more than the time of this day to come up");
+    }
+    client.post("/v1/sandboxes/small/a/pause", &json!({})).expect(200);
+    let spent = || used(&client, "small", "namespace", "run_ms_per_day").0;
+    let paused = spent();
+    client.post("/v1/sandboxes", &asked("small", "b", 16)).expect(201);
+    eventually("the day is over", || state(&client, "small/b")["state"] == "stopped");
+    assert!(spent() > paused);
+    let refused = exceeded(client.post("/v1/sandboxes/small/a/resume", &json!({})));
+    assert_eq!(refused["cap"], "run_ms_per_day");
 }
 
 #[test]

@@ -364,3 +364,86 @@ fn a_removal_of_a_sandbox_that_dies_is_finished_or_can_be_asked_for_again() {
     let prepare = |burrow: &Burrow| drop(burrow.ok(&START));
     die_in_daemon("remove", &prepare, &["rm", "--force", "web"], "gone");
 }
+
+/// What is at a workspace: files with their contents, links with what they say.
+fn tree(project: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for path in names_below(project) {
+        let name = path.strip_prefix(project).unwrap().to_str().unwrap().to_owned();
+        let content = match fs::read_link(&path) {
+            Ok(target) => format!("-> {}", target.display()),
+            Err(_) if path.is_dir() => "a directory".to_owned(),
+            Err(_) => fs::read_to_string(&path).unwrap(),
+        };
+        found.insert(name, content);
+    }
+    found
+}
+
+/// A sandbox that has changed its workspace in every way, of which the host knows nothing yet.
+fn changed_workspace() -> (Burrow, PathBuf) {
+    let mut burrow = Burrow::new();
+    let project = burrow.scratch().join("project");
+    fs::create_dir_all(project.join("was")).unwrap();
+    for name in ["changed", "gone", "moved", "was/in"] {
+        fs::write(project.join(name), format!("old {name}")).unwrap();
+    }
+    burrow.serve();
+    burrow.ok(&["start", "--name", "web", "--workspace", project.to_str().unwrap()]);
+    let script = "cd /workspace; printf 'new text' > changed; rm gone; mkdir deep; mv moved deep/er; \
+                  rm -r was; printf 'no directory' > was; ln -s changed link; \
+                  head -c 300000 /dev/zero | tr '\\0' x > large";
+    burrow.ok(&["exec", "web", "--", "sh", "-ec", script]);
+    (burrow, project)
+}
+
+#[test]
+fn a_write_back_that_dies_leaves_whole_files_and_is_done_by_the_next() {
+    if !deaths::can_watch() {
+        return skip("no process can be watched here");
+    }
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let wanted: BTreeMap<String, String> = [
+        ("changed", "new text"),
+        ("deep", "a directory"),
+        ("deep/er", "old moved"),
+        ("large", &"x".repeat(300_000)),
+        ("link", "-> changed"),
+        ("was", "no directory"),
+    ]
+    .map(|(name, content)| (name.to_owned(), content.to_owned()))
+    .into();
+    let steps = {
+        let (mut burrow, project) = changed_workspace();
+        let watched = Watched::begin_pid(burrow.daemon_pid(), burrow.scratch(), u64::MAX);
+        burrow.ok(&["sync", "web"]);
+        let steps = watched.steps();
+        burrow.kill_daemon();
+        watched.end();
+        assert_eq!(tree(&project), wanted);
+        steps
+    };
+    // Six things are made, each of them in several steps, and three are removed.
+    assert!(steps > 12, "{steps} steps were seen");
+    for step in seeds(steps) {
+        let (mut burrow, project) = changed_workspace();
+        let old = ["changed", "gone", "moved", "was/in"].map(|name| (name, format!("old {name}")));
+        let watched = Watched::begin_pid(burrow.daemon_pid(), burrow.scratch(), step);
+        let _ = burrow.run(&["sync", "web"]);
+        burrow.kill_daemon();
+        watched.end();
+        let when = format!("dead at step {step} of about {steps}");
+        let found = tree(&project);
+        for (name, content) in found.iter().filter(|(name, _)| !name.contains(".part")) {
+            let was = old.iter().any(|(other, text)| other == name && text == content);
+            let is_directory = content == "a directory" && (name == "was" || name == "deep");
+            assert!(was || is_directory || wanted.get(name) == Some(content), "{when}: {name}");
+        }
+        assert!(found.contains_key("changed"), "{when}: what is changed is never away");
+        assert!(found.contains_key("moved") || found.contains_key("deep/er"), "{when}: {found:?}");
+        burrow.serve();
+        burrow.ok(&["sync", "web"]);
+        assert_eq!(tree(&project), wanted, "{when}");
+        burrow.ok(&["rm", "--force", "web"]);
+    }
+}

@@ -6,6 +6,8 @@
 
 #[path = "egress/bounds.rs"]
 mod bounds;
+#[path = "egress/defaults.rs"]
+mod defaults;
 #[path = "egress/flow.rs"]
 mod flow;
 #[path = "egress/life.rs"]

@@ -271,6 +271,16 @@ fn programs_of_a_box_run_as_its_images_user_unless_the_caller_says_otherwise() {
     assert_eq!(exec(serde_json::json!({"argv": ["id", "-u"], "user": "root"})), "0");
     let shown = client.get("/v1/sandboxes/default/web").expect(200).json();
     assert_eq!(shown["user"], "app");
+    // Where artifacts belong it may write, and what others have put there it cannot take away.
+    let leave = |script: &str, user: Option<&str>| {
+        let mut body = serde_json::json!({"argv": ["sh", "-c", script], "artifacts": true});
+        body["user"] = user.into();
+        let ran = client.post("/v1/sandboxes/default/web/exec", &body).expect(200).json();
+        ran["captured"]["artifacts"].as_array().expect("a list").len()
+    };
+    assert_eq!(leave("id -u > /artifacts/own", None), 1);
+    assert_eq!(leave("id -u > /artifacts/other", Some("5:6")), 1);
+    assert_eq!(leave("echo > /artifacts/other", None), 0);
     // Whoever starts the box has the word before its image.
     said(&server, &["start", "--name", "other", "--image", "app", "--user", "5:6"]);
     assert_eq!(said(&server, &["exec", "other", "--", "id", "-u"]), "5");

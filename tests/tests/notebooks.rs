@@ -147,6 +147,84 @@ fn variables_survive_the_interpreter_the_sandbox_and_the_bridge() {
 }
 
 #[test]
+fn a_run_that_died_is_unsaved_until_a_reopening_has_told_it() {
+    let Some(place) = place_or_skip() else { return };
+    place.run("x = 1");
+    place.save();
+    let die = "import os; os.kill(os.getpid(), 9)";
+    assert_eq!(place.try_run(die)["notebook"]["reopened"], Value::Null);
+    assert_eq!(place.get()["unsaved_runs"], 1);
+    let refused = place.post("/save", &json!({}));
+    assert!(refused.status >= 400 && refused.text().contains("interpreter that had them is gone"));
+
+    // The second one brings the news of the first, and has its own end to be told.
+    let died = place.try_run(die);
+    let reopened = &died["notebook"]["reopened"];
+    assert_eq!(
+        (&reopened["as_of_run"], &reopened["unsaved_runs"]),
+        (&json!(1), &json!(1)),
+        "{died}"
+    );
+    assert_eq!(place.get()["unsaved_runs"], 1);
+    let listed = place.client().get("/v1/notebooks").expect(200).json();
+    assert_eq!(listed["notebooks"][0]["unsaved_runs"], 1, "{listed}");
+    let ran = place.run("print(x)");
+    let reopened = &ran["notebook"]["reopened"];
+    assert_eq!(
+        (&reopened["as_of_run"], &reopened["unsaved_runs"]),
+        (&json!(1), &json!(2)),
+        "{ran}"
+    );
+    assert_eq!(ran["stdout"], "1\n");
+    place.await_saved();
+}
+
+#[test]
+fn a_run_that_was_cancelled_before_it_began_has_left_nothing_unsaved() {
+    let Some(place) = place_or_skip() else { return };
+    place.run("x = 1");
+    place.save();
+    // Somebody else keeps the interpreter busy, twice: before the notebook asks it whose it is, and
+    // behind that.
+    let context = "/v1/sandboxes/default/notebook-a/contexts/notebook-a";
+    let wait = |file: &str| json!({ "code": format!("import os, time\nwhile not os.path.exists('{file}'): time.sleep(0.01)") });
+    let info = || place.client().get(context).expect(200).json();
+    thread::scope(|scope| {
+        let other = |file: &'static str| {
+            let (client, body) = (place.client(), wait(file));
+            scope.spawn(move || client.post(&format!("{context}/run"), &body).status)
+        };
+        let first = other("/tmp/go");
+        eventually("the first is on", || info()["running"].is_u64());
+        let number = info()["running"].clone();
+        let cancelled = scope.spawn(|| place.try_run("x = 2"));
+        eventually("the notebook asks", || info()["queued"] == 1);
+        let second = other("/tmp/never");
+        eventually("the second waits", || info()["queued"] == 2);
+        let content = "/v1/sandboxes/default/notebook-a/files/content?path=/tmp/go";
+        assert!(place.client().send("PUT", content, &[], b"").status < 300);
+        first.join().expect("no panic");
+        eventually("the run waits behind the second", || {
+            let info = info();
+            info["running"].is_u64() && info["running"] != number && info["queued"] == 1
+        });
+        place.client().delete(context);
+        assert_eq!(cancelled.join().expect("no panic")["status"], "cancelled");
+        second.join().expect("no panic");
+    });
+    assert_eq!(place.get()["unsaved_runs"], 0);
+    assert_eq!(place.save()["run"], 1, "there is nothing to save");
+    let ran = place.run("print(x)");
+    assert_eq!(ran["stdout"], "1\n");
+    let reopened = &ran["notebook"]["reopened"];
+    assert_eq!(
+        (&reopened["as_of_run"], &reopened["unsaved_runs"]),
+        (&json!(1), &json!(0)),
+        "{ran}"
+    );
+}
+
+#[test]
 fn a_bridge_that_ends_in_order_saves_what_is_not_saved() {
     let Some(mut place) = place_or_skip() else { return };
     place.run("x = 1");

@@ -76,6 +76,7 @@ const BRIDGE: &[Imports] = &[
     ("notify", &[]),
     ("secret", &[]),
     ("trust", &[]),
+    ("dial", &["trust"]),
     ("instant", &[]),
     ("audit", &["config", "instant"]),
     ("settings", &["similar", "secret", "egress", "workspace", "limits"]),
@@ -84,13 +85,14 @@ const BRIDGE: &[Imports] = &[
     ("link", &["limits"]),
     ("guest", &["link", "limits"]),
     ("machine", &["secret", "guest", "link", "config", "limits"]),
-    ("image", &["settings", "config", "instant", "trust"]),
+    ("image", &["settings", "config", "instant", "dial", "trust"]),
     ("egress", &["guest", "secret", "trust", "config"]),
-    ("workspace", &["secret", "guest", "config", "instant"]),
+    ("workspace", &["secret", "guest", "config", "instant", "dial", "trust"]),
     (
         "sandbox",
         &[
             "instant",
+            "settings",
             "egress",
             "workspace",
             "machine",
@@ -136,6 +138,7 @@ const BRIDGE: &[Imports] = &[
         "control",
         &[
             "audit",
+            "app",
             "instant",
             "notebook",
             "artifact",

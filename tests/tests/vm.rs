@@ -8,6 +8,8 @@ mod ends;
 mod inside;
 #[path = "vm/starts.rs"]
 mod starts;
+#[path = "vm/work.rs"]
+mod work;
 
 use std::future::Future;
 

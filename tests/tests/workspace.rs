@@ -6,107 +6,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use tests::eventually;
 use tests::http::Client;
 use tests::machines::machines_or_skip;
-use tests::server::Server;
-use tests::{Burrow, eventually};
-
-/// A bridge with a directory that sandboxes may work on, under several names.
-struct Scene {
-    server: Server,
-    project: PathBuf,
-}
-
-impl Scene {
-    fn new() -> Self {
-        Self::with("")
-    }
-
-    /// With more keys for the workspace `p`.
-    fn with(keys: &str) -> Self {
-        let burrow = Burrow::new();
-        let project = burrow.scratch().join("project");
-        fs::create_dir_all(project.join("src/deep")).unwrap();
-        fs::write(project.join("readme"), "hello").unwrap();
-        fs::write(project.join("src/deep/code"), "one\n").unwrap();
-        fs::write(project.join("src/tool"), "#!/bin/sh\necho tool\n").unwrap();
-        fs::set_permissions(project.join("src/tool"), fs::Permissions::from_mode(0o755)).unwrap();
-        symlink("readme", project.join("link")).unwrap();
-        let config = burrow.scratch().join("burrow.toml");
-        let path = project.display();
-        let text = format!(
-            "[workspaces.p]\npath = \"{path}\"\nnamespaces = [\"default\"]\n{keys}\n\
-             [workspaces.closed]\npath = \"{path}\"\nnamespaces = \"*\"\nread_only = true\n\
-             [workspaces.gone]\npath = \"{path}/no-such\"\nnamespaces = \"*\"\n"
-        );
-        fs::write(&config, text).unwrap();
-        let options = ["--dev", "--config", config.to_str().unwrap()];
-        Self { server: Server::start_in(burrow, &options), project }
-    }
-
-    fn start(&self, name: &str, workspace: &str) {
-        self.server.ok(&["start", "--name", name, "--workspace", workspace]);
-    }
-
-    fn sh(&self, name: &str, script: &str) -> String {
-        self.server.ok(&["exec", name, "--", "sh", "-ec", &format!("cd /workspace; {script}")])
-    }
-
-    fn sync(&self, name: &str) -> Value {
-        serde_json::from_str(&self.server.ok(&["sync", "--json", name])).unwrap()
-    }
-
-    /// What the record warns of, in one text.
-    fn warnings(&self, name: &str) -> String {
-        let client = Client::new(self.server.url());
-        let record = client.get(&format!("/v1/sandboxes/default/{name}")).expect(200).json();
-        record["warnings"].to_string()
-    }
-
-    fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.project.join(path)).unwrap()
-    }
-
-    fn has(&self, path: &str) -> bool {
-        self.project.join(path).symlink_metadata().is_ok()
-    }
-
-    /// Everything on the host: paths with contents, links as what they say.
-    fn tree(&self) -> BTreeMap<String, Vec<u8>> {
-        let mut found = BTreeMap::new();
-        collect(&self.project, Path::new(""), &mut found);
-        found
-    }
-}
-
-fn collect(root: &Path, below: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
-    for entry in fs::read_dir(root.join(below)).into_iter().flatten().flatten() {
-        let path = below.join(entry.file_name());
-        let name = path.to_string_lossy().into_owned();
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            found.insert(format!("{name}/"), Vec::new());
-            collect(root, &path, found);
-        } else if kind.is_symlink() {
-            let Ok(target) = fs::read_link(entry.path()) else { continue };
-            found.insert(name, format!("-> {}", target.display()).into_bytes());
-        } else {
-            // What is being written meanwhile may have got its name.
-            found.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes)));
-        }
-    }
-}
+use tests::workspaces::Scene;
 
 #[test]
 fn a_directory_of_the_host_is_there_and_changes_come_back_by_themselves() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.start("a", "p");
     let seen = scene.sh("a", "cat readme src/deep/code; readlink link; ./src/tool; ls -A");
     assert_eq!(seen, "helloone\nreadme\ntool\nlink\nreadme\nsrc\n");
@@ -142,7 +55,7 @@ fn a_directory_of_the_host_is_there_and_changes_come_back_by_themselves() {
 
 #[test]
 fn what_both_have_changed_stays_on_the_host_and_the_sandboxes_is_beside_it() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.start("a", "p");
     fs::write(scene.project.join("readme"), "the host's").unwrap();
     fs::write(scene.project.join("src/deep/code"), "the host's too").unwrap();
@@ -233,7 +146,7 @@ fn a_directory_that_is_larger_than_its_limits_starts_nothing() {
 
 #[test]
 fn what_may_not_be_had_is_refused_and_nothing_is_started() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let client = Client::new(scene.server.url());
     let create = |namespace: &str, workspace: &str| {
         let asked = json!({ "name": "a", "namespace": namespace, "workspace": workspace });
@@ -260,7 +173,7 @@ fn what_may_not_be_had_is_refused_and_nothing_is_started() {
 
 #[test]
 fn a_hostile_tree_writes_nothing_outside_and_nothing_that_is_no_file() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let outside = scene.server.scratch().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("victim"), "safe").unwrap();
@@ -309,7 +222,7 @@ fn a_hostile_tree_writes_nothing_outside_and_nothing_that_is_no_file() {
 
 #[test]
 fn a_stop_brings_back_what_a_kill_does_not() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.start("a", "p");
     // It runs on, so nothing that has ended gives a reason to look.
     scene.server.ok(&[
@@ -334,7 +247,7 @@ fn a_stop_brings_back_what_a_kill_does_not() {
 fn a_bridge_that_is_killed_in_the_midst_of_it_leaves_whole_files_and_the_next_goes_on() {
     const FILES: usize = 120;
     for seed in [0, 1, 7, 40, 119] {
-        let mut scene = Scene::new();
+        let mut scene = Scene::usual();
         scene.start("a", "p");
         let script = format!(
             "for i in $(seq {FILES}); do head -c 20000 /dev/zero | tr '\\0' x > new$i; done; \
@@ -371,7 +284,7 @@ fn a_bridge_that_is_killed_in_the_midst_of_it_leaves_whole_files_and_the_next_go
 
 #[test]
 fn a_command_of_its_own_works_on_a_directory_of_its_persons() {
-    let scene = Scene::new();
+    let scene = Scene::usual();
     let path = scene.project.to_str().unwrap();
     let script = "cat /workspace/readme; echo ran > /workspace/ran";
     assert_eq!(scene.server.ok(&["run", "--workspace", path, "--", "sh", "-c", script]), "hello");
@@ -394,7 +307,7 @@ fn a_virtual_machine_has_a_workspace_too() {
     if !machines_or_skip() {
         return;
     }
-    let scene = Scene::new();
+    let scene = Scene::usual();
     scene.server.ok(&[
         "start",
         "--name",

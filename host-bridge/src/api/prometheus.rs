@@ -4,6 +4,7 @@
 //! costs the others nothing.
 
 mod labels;
+mod parts;
 
 pub use labels::{MetricLabels, Shown};
 
@@ -45,6 +46,7 @@ async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Problem> {
     // What the server does for all is not for the holder of one namespace.
     if call.caller.only_namespace().is_none() {
         server(&mut text, &call.api);
+        parts::Parts::look(&call.api).await.write(&mut text, &call.api);
     }
     Ok(Page { kind: KIND, text: Bytes::from(text.0) })
 }

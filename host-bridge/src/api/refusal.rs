@@ -31,6 +31,8 @@ impl From<SandboxError> for Problem {
                 .hint("stop it first, or remove it with force=true")
                 .details(json!({ "reason": "still_running", "state": state.name() })),
             SandboxError::CreationEnded { .. } => with(Code::Conflict),
+            SandboxError::CreationSpent { .. } => with(Code::CapExceeded)
+                .hint("a day is one of UTC; GET /v1/caps shows what is used"),
             SandboxError::Commit { source, .. } => match **source {
                 CommitError::Slow => with(Code::TooLarge),
                 CommitError::Read(_) | CommitError::Freeze(_) => with(Code::GuestUnreachable),

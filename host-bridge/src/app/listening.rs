@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::limits::SOCKETS_BYTES_MAX;
-use crate::guest::{Guest, GuestError, Piece};
+use crate::guest::{Guest, GuestError};
 
 /// The kernel's tables of sockets.
 const TABLE: &str = "/proc/net/tcp";
@@ -21,7 +21,7 @@ impl Listening {
     pub async fn read(guest: &Guest) -> Result<Self, GuestError> {
         let mut found = Self::default();
         for table in [TABLE, TABLE_V6] {
-            match read_file(guest, table).await {
+            match read_table(guest, table).await {
                 Ok(text) => found.add(&text),
                 Err(GuestError::Fault(_)) => {}
                 Err(error) => return Err(error),
@@ -70,20 +70,11 @@ fn takes_loopback(address: &str) -> bool {
     address.bytes().all(|byte| byte == b'0') || v4 == "00000000" || v4 == "0100007F"
 }
 
-/// A whole small file of a guest.
-async fn read_file(guest: &Guest, path: &str) -> Result<String, GuestError> {
-    let (mut output, _, _) = guest.read_file(path, 0, Some(SOCKETS_BYTES_MAX as u64)).await?;
-    let mut bytes = Vec::new();
-    loop {
-        match output.next().await {
-            Piece::Bytes { bytes: more, .. } if bytes.len() + more.len() <= SOCKETS_BYTES_MAX => {
-                bytes.extend(more);
-            }
-            Piece::Failed(error) => return Err(error),
-            Piece::Bytes { .. } | Piece::Gap { .. } | Piece::End => break,
-        }
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+/// One of the kernel's tables, as far as it is looked at.
+async fn read_table(guest: &Guest, path: &str) -> Result<String, GuestError> {
+    let (output, _, _) = guest.read_file(path, 0, Some(SOCKETS_BYTES_MAX as u64)).await?;
+    let table = output.whole(SOCKETS_BYTES_MAX).await?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&table).into_owned())
 }
 
 #[cfg(test)]

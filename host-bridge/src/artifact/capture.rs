@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Text;
+use protocol::requests::MakeDirectory;
 use tokio::time::{Instant, timeout_at};
 
 use super::blob::Whole;
@@ -20,6 +21,8 @@ use crate::store::artifacts::ArtifactRow;
 
 /// Where the artifacts of a sandbox are put by who means to.
 const ARTIFACTS_DIRECTORY: &str = "/artifacts";
+/// Anybody may put something there, and nobody takes away what is another's.
+const ARTIFACTS_PERMISSIONS: u32 = 0o1777;
 /// Where a run begins that names no directory.
 const WORKDIR: &str = "/";
 
@@ -30,6 +33,8 @@ pub struct Scene {
     pub workdir: Option<Text>,
     /// What its environment names as `BURROW_ARTIFACTS_DIR`; `/artifacts` when absent.
     pub artifacts_dir: Option<Text>,
+    /// Who it runs as, if that is not the agent's own user.
+    pub user: Option<String>,
     /// Which files are meant, as patterns of paths below the first; all of them when there is none.
     pub outputs: Vec<String>,
 }
@@ -121,6 +126,13 @@ impl Artifacts {
     /// Looks at the directories of a run before it begins.
     pub async fn before(&self, guest: &Guest, scene: &Scene) -> Before {
         let roots = scene.roots();
+        if scene.user.is_some() && scene.artifacts_dir.is_none() {
+            // Such a run cannot make a directory in `/` itself. One that is there already is as its
+            // image, or whoever made it, wants it.
+            let path = ARTIFACTS_DIRECTORY.into();
+            let permissions = Some(ARTIFACTS_PERMISSIONS);
+            let _ = guest.make_directory(MakeDirectory { path, permissions, parents: false }).await;
+        }
         let begun_ms = now_ms();
         let listing = Listing::make(guest, &roots, None).await;
         let outputs = scene.outputs.iter().map(|pattern| {
@@ -179,7 +191,9 @@ impl Artifacts {
                 (Err(reason), None) => left_out.add_named(&name, &reason),
             }
         }
-        Captured { artifacts, left_out: left_out.finish() }
+        let captured = Captured { artifacts, left_out: left_out.finish() };
+        self.count(&captured);
+        captured
     }
 
     /// Keeps one file that somebody names.
@@ -351,7 +365,7 @@ mod tests {
             let scene = Scene {
                 workdir: workdir.map(Text::from),
                 artifacts_dir: artifacts_dir.map(Text::from),
-                outputs: Vec::new(),
+                ..Scene::default()
             };
             scene.roots().iter().map(ToString::to_string).collect::<Vec<_>>()
         };

@@ -100,6 +100,73 @@ async fn several_processes_write_one_log_in_turns_over_files() {
     fs::remove_dir_all(place).unwrap();
 }
 
+/// Waits until so many records that [`entry`] makes are there.
+async fn numbered(place: &Path, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while all(place).iter().filter(|r| r.entry.facts.contains_key("number")).count() < count {
+        assert!(Instant::now() < deadline, "{count} records are not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn those_who_were_there_before_the_bridge_that_serves_keep_the_log_as_it_says_now() {
+    let place = place("before");
+    let own = Options { chain: false, file_bytes_max: 1 << 20, files_max: 2, ..OPTIONS };
+    let guest = Audit::visit(place.clone(), own, Box::new(drop)).unwrap();
+    guest.record(entry(0));
+    numbered(&place, 1).await;
+    assert!((guest.reads(), guest.arguments()) == (false, false), "nobody wants them yet");
+
+    let said = Options { reads: true, arguments: true, files_max: 1000, ..OPTIONS };
+    let host = open(&place, said);
+    // Before it has had a turn again: what it is to record depends on it.
+    assert!(guest.reads() && guest.arguments());
+    for number in 1..100 {
+        guest.record(entry(number));
+    }
+    numbered(&place, 100).await;
+    let records = all(&place);
+    let heads = records.iter().filter(|record| record.entry.operation == "audit.began");
+    assert!(heads.count() > 5, "files are begun at the size that the host says");
+    assert!(records[2..].iter().all(|record| record.prev.is_some()), "and all of it is chained");
+    host.close().await;
+    let turns = Turns::open(&place).unwrap();
+    assert_eq!(turns.options(), Some(said), "what stands there is the host's");
+
+    // The next one wants it otherwise, and the same guest goes by that.
+    let host = open(&place, Options { chain: false, ..said });
+    guest.record(entry(100));
+    guest.close().await;
+    let last = all(&place).pop().unwrap();
+    assert_eq!((last.entry.facts["number"].as_u64(), last.prev), (Some(100), None));
+    assert_eq!(turns.options(), Some(Options { chain: false, ..said }));
+    host.close().await;
+    let verified = verify(&place).unwrap();
+    assert_eq!((verified.fault, verified.records), (None, all(&place).len() as u64));
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[tokio::test]
+async fn a_bridge_that_died_before_it_said_so_has_its_chain_begun_by_the_next_who_writes() {
+    let place = place("unsaid");
+    let guest = Audit::visit(place.clone(), Options { chain: false, ..OPTIONS }, Box::new(drop));
+    let guest = guest.unwrap();
+    // It had its turn, left how it wants the log, and was killed.
+    let turns = Turns::open(&place).unwrap();
+    let turn = turns.take().unwrap();
+    turn.leave(&turn::Mark { next_seq: 0, options: Some(OPTIONS) }).unwrap();
+    drop(turn);
+    guest.record(entry(1));
+    guest.close().await;
+    let operations: Vec<_> =
+        all(&place).into_iter().map(|r| (r.entry.operation, r.prev.is_some())).collect();
+    let expected = [("audit.began", false), ("audit.chain", true), ("create_sandbox", true)];
+    assert_eq!(operations, expected.map(|(word, chained)| (word.to_owned(), chained)));
+    assert_eq!(verify(&place).unwrap().fault, None);
+    fs::remove_dir_all(place).unwrap();
+}
+
 #[tokio::test]
 async fn one_that_died_within_its_turn_is_gone_on_from() {
     let place = place("died");

@@ -67,14 +67,18 @@ impl Turns {
             }
         }
     }
+
+    /// How the log is to be kept, as the file has it at the moment. It waits for no turn: what somebody
+    /// is just writing cannot be read, and says nothing.
+    pub fn options(&self) -> Option<Options> {
+        read(&self.0).options
+    }
 }
 
 impl Turn {
     /// What the one before has left. What cannot be read says nothing.
     pub fn mark(&self) -> Mark {
-        let mut bytes = vec![0; MARK_BYTES_MAX];
-        let count = self.0.read_at(&mut bytes, 0).unwrap_or(0);
-        serde_json::from_slice(&bytes[..count]).unwrap_or_default()
+        read(&self.0)
     }
 
     pub fn leave(&self, mark: &Mark) -> io::Result<()> {
@@ -82,6 +86,12 @@ impl Turn {
         self.0.write_all_at(&text, 0)?;
         self.0.set_len(text.len() as u64)
     }
+}
+
+fn read(file: &File) -> Mark {
+    let mut bytes = vec![0; MARK_BYTES_MAX];
+    let count = file.read_at(&mut bytes, 0).unwrap_or(0);
+    serde_json::from_slice(&bytes[..count]).unwrap_or_default()
 }
 
 impl Drop for Turn {

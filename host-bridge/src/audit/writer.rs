@@ -3,7 +3,8 @@
 //! A line is in the kernel before the next is made, so a bridge that dies takes nothing with it that
 //! it had begun to write but a torn end, which the next one cuts off and says so. It is on the disk
 //! within [`super::limits::SYNC_PAUSE`]. Other processes write to the same log, each in its
-//! [turn](super::turn).
+//! [turn](super::turn), and as the bridge that serves says at the beginning of that turn: it may have
+//! come later than they.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ use crate::instant;
 /// See the module's description.
 pub struct Writer {
     directory: PathBuf,
+    place: Place,
     options: Options,
     /// How the bridge that serves keeps the log, or the last that did; none where there was none.
     set: Option<Options>,
@@ -96,16 +98,13 @@ impl Writer {
         make_private_directory(directory)?;
         let turns = Turns::open(directory)?;
         let turn = turns.take()?;
-        let set = match place {
-            Place::Host => Some(options),
-            Place::Guest => turn.mark().options,
-        };
         let end = End::find(directory)?;
         let (was_chained, cut_bytes) = (end.was_chained, end.cut_bytes);
         let mut writer = Self {
             directory: directory.to_owned(),
-            options: set.unwrap_or(options),
-            set,
+            place,
+            options,
+            set: (place == Place::Host).then_some(options),
             turns,
             file: end.file,
             bytes: end.bytes,
@@ -113,14 +112,9 @@ impl Writer {
             digest: end.digest,
             unsynced: None,
         };
+        writer.heed(&turn.mark());
         writer.begin(&turn)?;
-        if writer.bytes == 0 {
-            writer.append(writer.head())?;
-        } else if was_chained != writer.options.chain {
-            let chain = writer.options.chain;
-            writer.append(Entry::of_bridge("audit.chain").fact("chain", chain))?;
-        }
-        writer.say_repaired(cut_bytes)?;
+        writer.go_on(was_chained, cut_bytes)?;
         writer.sync_if_due(true)?;
         writer.end(&turn);
         Ok(writer)
@@ -128,6 +122,11 @@ impl Writer {
 
     pub fn options(&self) -> Options {
         self.options
+    }
+
+    /// Where else than here somebody may find out how the log is to be kept.
+    pub fn said_in(&self) -> Option<Turns> {
+        (self.place == Place::Guest).then(|| self.turns.clone())
     }
 
     pub fn is_unsynced(&self) -> bool {
@@ -140,8 +139,10 @@ impl Writer {
             return Ok(());
         }
         let turn = self.turns.take()?;
-        self.catch_up(&turn)?;
+        let mark = turn.mark();
+        self.heed(&mark);
         self.begin(&turn)?;
+        self.catch_up(&mark)?;
         let mut written = 0;
         let outcome = waiting.iter().try_for_each(|entry| {
             self.append(entry.clone())?;
@@ -153,9 +154,18 @@ impl Writer {
         outcome
     }
 
+    /// Keeps the log as the bridge that serves says, which may be another one than at our last turn.
+    fn heed(&mut self, mark: &Mark) {
+        if self.place == Place::Guest
+            && let Some(said) = mark.options
+        {
+            (self.options, self.set) = (said, Some(said));
+        }
+    }
+
     /// Goes on where others have ended who have written since our last turn.
-    fn catch_up(&mut self, turn: &Turn) -> io::Result<()> {
-        let is_ours = turn.mark().next_seq == self.next_seq;
+    fn catch_up(&mut self, mark: &Mark) -> io::Result<()> {
+        let is_ours = mark.next_seq == self.next_seq;
         if is_ours && self.file.metadata()?.len() == self.bytes {
             return Ok(());
         }
@@ -165,14 +175,22 @@ impl Writer {
         let end = End::find(&self.directory)?;
         (self.file, self.bytes, self.unsynced) = (end.file, end.bytes, None);
         (self.next_seq, self.digest) = (end.next_seq, end.digest);
-        self.say_repaired(end.cut_bytes)
+        self.go_on(end.was_chained, end.cut_bytes)
     }
 
-    fn say_repaired(&mut self, cut_bytes: u64) -> io::Result<()> {
-        if cut_bytes == 0 {
-            return Ok(());
+    /// Says what the next record could not be understood without: that a file begins here, that the log
+    /// is chained from here on or is not, that something was cut off.
+    fn go_on(&mut self, was_chained: bool, cut_bytes: u64) -> io::Result<()> {
+        let chain = self.options.chain;
+        if self.bytes == 0 {
+            self.append(self.head())?;
+        } else if was_chained != chain {
+            self.append(Entry::of_bridge("audit.chain").fact("chain", chain))?;
         }
-        self.append(Entry::of_bridge("audit.repaired").fact("cut_bytes", cut_bytes))
+        if cut_bytes > 0 {
+            self.append(Entry::of_bridge("audit.repaired").fact("cut_bytes", cut_bytes))?;
+        }
+        Ok(())
     }
 
     /// Says that what the file of turns has is not so any more, until [`Writer::end`].

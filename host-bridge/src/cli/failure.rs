@@ -68,6 +68,8 @@ pub enum CliError {
     /// The agent has no interpreter to run code with; it says which it has looked for and where.
     #[error("{}", .0.message)]
     NoInterpreter(protocol::Fault),
+    #[error("the app {app} is not reached any more: it is {state}")]
+    AppUnreachable { app: String, state: String },
     #[error("box {0} has no contexts")]
     NoContexts(SandboxRef),
     #[error("box {which} has several contexts: {}", names.join(", "))]

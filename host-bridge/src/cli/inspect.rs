@@ -94,7 +94,8 @@ impl Inspection {
             facts.push(("secrets", record.secrets.join(" ")));
         }
         if let Some(workspace) = &record.workspace {
-            facts.push(("workspace", workspace.clone()));
+            let how = if record.mounted { " (mounted)" } else { "" };
+            facts.push(("workspace", format!("{workspace}{how}")));
         }
         if let Some(pid) = record.pid {
             facts.push(("process", pid.to_string()));

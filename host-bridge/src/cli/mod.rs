@@ -5,9 +5,11 @@
 //! may use `anyhow`: errors end here, as a line for a person ([`failure`]) and a code for a script
 //! ([`exit`]).
 
+mod app;
 mod artifact;
 mod attach;
 mod audit;
+mod bind;
 mod caps;
 mod completions;
 mod context;
@@ -102,6 +104,7 @@ enum Verb {
     Pause(pause::Pause),
     Resume(resume::Resume),
     Snapshot(snapshot::Snapshot),
+    App(app::App),
     Artifact(artifact::Artifact),
     Audit(audit::Audit),
     Image(image::Image),
@@ -122,6 +125,9 @@ enum Verb {
     /// Tries in a process of its own what must not be tried in ours.
     #[command(name = doctor::probe::VERB, hide = true)]
     Probe(doctor::probe::Probe),
+    /// Carries a directory of the host into a box.
+    #[command(name = crate::machine::process::bind::VERB, hide = true)]
+    Bind(bind::Carry),
 }
 
 /// The whole program.
@@ -130,17 +136,22 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error).into(),
     };
-    // These two must run before there is any thread.
-    match &arguments.verb {
+    // These must run before there is any thread.
+    match arguments.verb {
         Verb::TerminalGuard => {
             guardian::watch();
-            return Exit::SUCCESS.into();
+            Exit::SUCCESS.into()
         }
-        Verb::Probe(probe) => return probe.run().into(),
-        _ => {}
+        Verb::Probe(probe) => probe.run().into(),
+        Verb::Bind(carry) => carry.run().into(),
+        verb => run_with_loop(verb),
     }
+}
+
+/// All other verbs wait for something.
+fn run_with_loop(verb: Verb) -> ExitCode {
     // A server has many at once to wait for; a verb has one.
-    let mut builder = match &arguments.verb {
+    let mut builder = match &verb {
         Verb::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
@@ -151,7 +162,7 @@ pub fn main() -> ExitCode {
             return Exit::FAILED_ITSELF.into();
         }
     };
-    let exit = runtime.block_on(run_verb(arguments.verb));
+    let exit = runtime.block_on(run_verb(verb));
     // A thread that still reads the keyboard must not keep us.
     runtime.shutdown_background();
     exit.unwrap_or_else(|error| failure::report(&error)).into()
@@ -181,6 +192,7 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Pause(verb) => verb.run(&context).await,
         Verb::Resume(verb) => verb.run(&context).await,
         Verb::Snapshot(verb) => verb.run(&context).await,
+        Verb::App(verb) => verb.run(&context).await,
         Verb::Artifact(verb) => verb.run(&context).await,
         Verb::Audit(verb) => verb.run(&context).await,
         Verb::Image(verb) => verb.run(&context).await,
@@ -194,7 +206,9 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Keys(verb) => verb.run(&context).await,
         Verb::Doctor(verb) => verb.run(&context).await,
         Verb::Version(verb) => verb.run(&context).await,
-        Verb::Completions(_) | Verb::TerminalGuard | Verb::Probe(_) => Ok(Exit::SUCCESS),
+        Verb::Completions(_) | Verb::TerminalGuard | Verb::Probe(_) | Verb::Bind(_) => {
+            Ok(Exit::SUCCESS)
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Run {
 /// of those is asked for: no daemon is needed, so the configuration is read here.
 async fn begin(context: &Context, spec: &Spec) -> Result<OneShot> {
     let names_a_workspace = spec.workspace.as_deref().is_some_and(|name| !workspace::is_path(name));
-    let is_set = !spec.secrets.is_empty() || !spec.egress.is_empty() || names_a_workspace;
+    let is_set = !spec.secrets.is_empty() || spec.egress.is_some() || names_a_workspace;
     let settings =
         if is_set { Settings::load(None, &Overrides::default())? } else { Settings::default() };
     if !spec.secrets.is_empty() {

@@ -52,8 +52,8 @@ pub struct BoxArguments {
     #[arg(long, value_name = "N", value_parser = parse_cpu_millis)]
     cpus: Option<u32>,
 
-    /// What it may reach: a host, *.HOST for all below it, HOST:PORT, or public for all of the
-    /// internet; may be given several times (default: nothing)
+    /// What it may reach: a host, *.HOST for all below it, HOST:PORT, public for all of the internet,
+    /// or none; may be given several times (default: nothing; of `start`, what the daemon has set)
     #[arg(long, value_name = "HOST")]
     egress: Vec<String>,
     /// Give it a secret of the configuration, as a variable; may be given several times
@@ -64,6 +64,11 @@ pub struct BoxArguments {
     /// configuration, or a path
     #[arg(long, value_name = "NAME|PATH")]
     workspace: Option<PathBuf>,
+
+    /// The directory itself instead of a copy: what the box writes is there at once, and no limit
+    /// holds (process machine; of a workspace of the configuration, the configuration says it)
+    #[arg(long, requires = "workspace")]
+    mount: bool,
 }
 
 impl BoxArguments {
@@ -85,12 +90,13 @@ impl BoxArguments {
         spec.scratch_bytes = self.scratch;
         spec.memory_mib = self.memory;
         spec.cpu_millis = self.cpus;
-        spec.egress.clone_from(&self.egress);
+        spec.egress = (!self.egress.is_empty()).then(|| self.egress.clone());
         spec.secrets.clone_from(&self.secrets);
         spec.workspace = match &self.workspace {
             Some(name) if is_workspace_name(name) => Some(name.display().to_string()),
             path => path.as_deref().map(absolute).transpose()?,
         };
+        spec.mount = self.mount;
         Ok(spec)
     }
 }

@@ -155,6 +155,10 @@ pub(super) fn of_request(
         Request::RemoveSnapshot { .. } => ("remove_snapshot", None),
         Request::RemoveArtifact { .. } => ("remove_artifact", None),
         Request::Mcp(_) => ("mcp_session", None),
+        Request::App(order) if !order.looks() || audit.reads() => {
+            let (operation, which) = order.operation();
+            (operation, which.cloned())
+        }
         _ if !audit.reads() => return None,
         Request::Version {} => ("version", None),
         Request::List(_) => ("list_sandboxes", None),
@@ -164,6 +168,8 @@ pub(super) fn of_request(
         Request::Snapshots {} => ("list_snapshots", None),
         Request::Pool {} => ("get_pool", None),
         Request::Caps { .. } => ("get_caps", None),
+        // Told above.
+        Request::App(_) => return None,
     };
     let entry = Entry::new(who.clone(), Door::Cli, operation);
     let mut entry = about(entry, which.as_ref());

@@ -1,9 +1,8 @@
-//! From the caps that the operator has set to those that the registry holds, and what is told of them.
+//! What is told of caps on the control socket.
 
 use super::message::{Capped, CappedRow};
-use crate::sandbox::caps::{Cap, Caps, Row};
+use crate::sandbox::caps::{Caps, Row};
 use crate::sandbox::{Name, Registry, SandboxError};
-use crate::settings;
 
 /// What a namespace and a key have.
 pub(super) fn shown(
@@ -18,33 +17,4 @@ pub(super) fn shown(
         Ok(Capped { scope, caps })
     });
     scopes.collect()
-}
-
-/// The same in the units of records.
-pub(super) fn caps(set: &settings::Caps) -> Caps {
-    let all = |named: &std::collections::BTreeMap<String, settings::Cap>| {
-        named.iter().map(|(name, set)| (name.clone(), cap(set))).collect()
-    };
-    Caps {
-        per_namespace: cap(&set.per_namespace),
-        per_key: cap(&set.per_key),
-        namespaces: all(&set.namespaces),
-        keys: all(&set.keys),
-    }
-}
-
-fn cap(set: &settings::Cap) -> Cap {
-    Cap {
-        sandboxes: set.sandboxes,
-        memory_mib: set.memory_mib,
-        cpu_millis: set.cpu_millis.map(u64::from),
-        disk_bytes: set.disk_bytes,
-        ttl_ms: set.ttl.map(millis),
-        run_ms: set.run_time_per_day.map(millis),
-        output_bytes: set.output_bytes_per_day,
-    }
-}
-
-fn millis(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -9,9 +9,11 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
+use super::apps::{AppOrder, AppRow};
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Capped, Dialled, List, Purpose, Refusal, Reply, Request, Version};
 use crate::api::mcp::Wishes;
+use crate::app::limits::READY_TIMEOUT_MAX;
 use crate::config::Paths;
 use crate::image::digest::Digest;
 use crate::image::reference::Reference;
@@ -196,6 +198,36 @@ impl Client {
         }
     }
 
+    /// Asks for something of one app, and returns how it stands or stood.
+    pub async fn app(&mut self, order: AppOrder) -> Result<AppRow, ClientError> {
+        match self.ask(&Request::App(order)).await? {
+            Reply::App(row) => Ok(*row),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The apps of one sandbox, or of all.
+    pub async fn apps(&mut self, sandbox: Option<SandboxRef>) -> Result<Vec<AppRow>, ClientError> {
+        match self.ask(&Request::App(AppOrder::List { sandbox })).await? {
+            Reply::Apps(rows) => Ok(rows),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The newest of what an app has said.
+    pub async fn app_log(
+        &mut self,
+        sandbox: &SandboxRef,
+        app: &str,
+        bytes_max: u64,
+    ) -> Result<String, ClientError> {
+        let (sandbox, app) = (sandbox.clone(), app.to_owned());
+        match self.ask(&Request::App(AppOrder::Log { sandbox, app, bytes_max })).await? {
+            Reply::AppLog { log } => Ok(log),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     async fn ask_snapshot(&mut self, request: &Request) -> Result<Snapshot, ClientError> {
         match self.ask(request).await? {
             Reply::Snapshot(snapshot) => Ok(*snapshot),
@@ -250,6 +282,8 @@ impl Client {
             }
             Request::Snapshot { .. } => SNAPSHOT_WRITE_DEADLINE,
             Request::Sync { .. } => SYNC_DEADLINE,
+            // It may take so long to answer.
+            Request::App(AppOrder::Start(_)) => READY_TIMEOUT_MAX,
             Request::Start(spec) if spec.snapshot.is_some() => VIRTUAL_RESTORE_DEADLINE,
             _ => Duration::ZERO,
         };

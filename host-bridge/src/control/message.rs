@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::apps::{AppOrder, AppRow};
 use crate::api::mcp::Wishes;
 use crate::image::digest::Digest;
 use crate::link::Address;
@@ -80,6 +81,8 @@ pub enum Request {
     RemoveArtifact {
         id: String,
     },
+    /// Starts an app in a sandbox, ends one, or asks about those that there are.
+    App(AppOrder),
     /// Asks what is kept ready.
     Pool {},
     /// Asks what a namespace and a key have, and what they may have.
@@ -142,6 +145,9 @@ pub enum Reply {
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
     Artifact(Box<ArtifactRow>),
+    App(Box<AppRow>),
+    Apps(Vec<AppRow>),
+    AppLog { log: String },
     Synced(Box<Report>),
     Mcp {},
 }
@@ -160,6 +166,9 @@ impl Reply {
             Self::Snapshot(_) => "snapshot",
             Self::Snapshots(_) => "snapshots",
             Self::Artifact(_) => "artifact",
+            Self::App(_) => "app",
+            Self::Apps(_) => "apps",
+            Self::AppLog { .. } => "app_log",
             Self::Synced(_) => "synced",
             Self::Mcp {} => "mcp",
         }

@@ -45,7 +45,9 @@ impl From<SandboxError> for Refusal {
                 let hint = format!("`host-bridge stop {which}` first, or remove it with --force");
                 (Code::StillRunning, Some(hint))
             }
-            SandboxError::CreationEnded { .. } => (Code::NotRunning, None),
+            SandboxError::CreationEnded { .. } | SandboxError::CreationSpent { .. } => {
+                (Code::NotRunning, None)
+            }
             SandboxError::NotRunning { which, .. } => {
                 let hint = format!("`host-bridge logs {which}` shows what it said");
                 (Code::NotRunning, Some(hint))

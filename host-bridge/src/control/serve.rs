@@ -13,7 +13,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::audit as audit_log;
-use super::caps::caps;
 use super::door::{Door, DoorError};
 use super::images::{self, AliasError};
 use super::lock::{LockError, Locks};
@@ -107,9 +106,19 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
-    let caps = caps(&settings.caps);
+    let caps = settings.caps.clone();
     let workspaces = Workspaces::new(settings.workspaces.clone());
-    let means = Means { pool, egress, secrets, workspaces, images, image_policy, puller, caps };
+    let means = Means {
+        pool,
+        egress,
+        egress_default: egress_defaults(&settings),
+        secrets,
+        workspaces,
+        images,
+        image_policy,
+        puller,
+        caps,
+    };
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
@@ -157,6 +166,17 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     audit.close().await;
     drop(locks);
     Ok(())
+}
+
+/// What those may reach of which nobody says it, as the operator has set it.
+fn egress_defaults(set: &Settings) -> egress::Defaults {
+    let own = |(name, namespace): (&String, &settings::Namespace)| {
+        namespace.egress.clone().map(|rules| (name.clone(), rules))
+    };
+    egress::Defaults {
+        all: set.defaults.egress.clone(),
+        namespaces: set.namespaces.iter().filter_map(own).collect(),
+    }
 }
 
 /// What the operator has set for egress, as it is used.

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::apps;
 use super::audit as audit_log;
 use super::caps;
 use super::line::{LineError, read_line, write_line};
@@ -138,6 +139,7 @@ async fn attend(stream: UnixStream, api: &Api) {
             Ok(Some(Request::RemoveArtifact { id })) => {
                 (remove_artifact(&id, api.kept()).await.into(), true)
             }
+            Ok(Some(Request::App(order))) => (apps::carry_out(order, api).await.into(), true),
             Ok(Some(request)) => (carry_out(request, registry).await.into(), true),
             Ok(None) | Err(LineError::Io(_) | LineError::Cut) => return,
             Err(error @ LineError::Json(_)) => (invalid(&error), true),
@@ -232,6 +234,7 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
         }
         // The door has them, and not the registry.
         Request::RemoveArtifact { .. } => Err(no_artifacts()),
+        Request::App(_) => Err(Refusal::new(Code::Unsupported, "this bridge has no apps", None)),
         // That this connection is no longer ours is the connection's to remember.
         Request::Mcp(_) => Ok(Reply::Mcp {}),
         Request::Kill { sandbox: which } => sandbox(registry.kill(&which).await),

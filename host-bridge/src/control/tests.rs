@@ -147,7 +147,7 @@ async fn refusals_name_the_sandbox_and_what_to_do() {
     assert_eq!(refusal.code, Code::UnknownSecret);
     assert!(refusal.message.contains("TOKEN") && refusal.hint.is_some(), "{refusal:?}");
     let mut spec = Spec::new("web".parse().unwrap());
-    spec.egress = vec!["127.0.0.1".to_owned()];
+    spec.egress = Some(vec!["127.0.0.1".to_owned()]);
     let Err(ClientError::Refused(refusal)) = client.start(spec).await else { panic!() };
     assert_eq!(refusal.code, Code::Invalid);
     assert!(refusal.message.contains("egress"), "{refusal:?}");

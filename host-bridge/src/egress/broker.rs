@@ -19,7 +19,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::authority::Authority;
-use super::carry::{Broken, Plan, Stream, Tally, carry};
+use super::carry::{Broken, LINGER, Plan, Stream, Tally, carry};
+use super::connection::told;
 use super::host::Host;
 use super::http::{Requests, agrees};
 use super::inject::Injections;
@@ -94,31 +95,58 @@ impl Broker {
         let acceptor = self.authority.server(host);
         let acceptor = acceptor.map_err(|error| with_guest(io::Error::other(error)))?;
         let guest = within(acceptor.accept(guest)).await.map_err(with_guest)?;
-        let (mut guest_reader, guest_writer) = tokio::io::split(guest);
+        let (mut guest_reader, mut guest_writer) = tokio::io::split(guest);
         let (server_reader, server_writer) = tokio::io::split(server);
         let secrets = Arc::clone(&self.secrets);
         let requests = Requests::with_secrets(host.clone(), TLS_PORT, secrets);
         let (agreed, agreement) = oneshot::channel();
-        let mut answers = std::pin::pin!(answer(server_reader, guest_writer, agreed));
-        let end = tokio::select! {
-            // Whoever has answered all has no use for further requests.
-            answered = &mut answers => answered?,
-            asked = ask(&mut guest_reader, server_writer, requests, agreement, used) => {
-                asked?;
-                answers.await?
+        let ended = {
+            let mut answers = std::pin::pin!(answer(server_reader, &mut guest_writer, agreed));
+            tokio::select! {
+                // Whoever has answered all has no use for further requests.
+                answered = &mut answers => answered,
+                asked = ask(&mut guest_reader, server_writer, requests, agreement, used) => match asked {
+                    Ok(()) => answers.await,
+                    Err(error) => Err(error),
+                }
             }
         };
-        if end == End::InOrder {
-            // What lies between is still on its way to the guest, which may not know yet that nobody
-            // hears it.
-            let mut buffer = vec![0; READ_BYTES];
-            while !matches!(
-                read(&mut guest_reader, &mut buffer, WITH_GUEST).await,
-                Ok(Some(0) | None) | Err(_)
-            ) {}
+        match ended {
+            Ok(End::Unsaid) => Ok(()),
+            Ok(End::InOrder) => {
+                // What lies between is still on its way to the guest, which may not know yet that
+                // nobody hears it.
+                read_out(&mut guest_reader).await;
+                Ok(())
+            }
+            Err(Broken::FirstRequest(wrong)) => {
+                let word = told(403, "Forbidden", &wrong);
+                let parting = part(&mut guest_reader, &mut guest_writer, &word);
+                // Whether it has heard that changes nothing.
+                let _ = timeout(LINGER, parting).await;
+                Err(Broken::FirstRequest(wrong))
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
+}
+
+/// Says a last word to the guest, and gives it the time to hear it.
+async fn part(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    word: &[u8],
+) -> io::Result<()> {
+    writer.write_all(word).await?;
+    writer.shutdown().await?;
+    read_out(reader).await;
+    Ok(())
+}
+
+/// Reads what the guest still says, up to its end.
+async fn read_out(reader: &mut (impl AsyncRead + Unpin)) {
+    let mut buffer = vec![0; READ_BYTES];
+    while !matches!(read(reader, &mut buffer, WITH_GUEST).await, Ok(Some(0) | None) | Err(_)) {}
 }
 
 async fn within<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -146,6 +174,7 @@ async fn ask(
     // Each is told once: a connection may have any number of requests.
     let mut told = BTreeSet::new();
     let mut agreement = Some(agreement);
+    let mut is_untouched = true;
     loop {
         if requests.awaits_agreement()
             && let Some(agreement) = agreement.take()
@@ -154,6 +183,9 @@ async fn ask(
                 break;
             }
             requests.declined();
+        }
+        if requests.is_over() {
+            return Ok(());
         }
         let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
         if count == 0 {
@@ -168,10 +200,15 @@ async fn ask(
             if !new.is_empty() {
                 used(new);
             }
+            is_untouched &= judged.is_empty();
             let written = server.write_all(&judged).await;
             wipe(&mut judged);
             written?;
-            pushed?;
+            match pushed {
+                // Nobody else can have answered, so that this can be.
+                Err(wrong) if is_untouched => return Err(Broken::FirstRequest(wrong)),
+                pushed => pushed?,
+            }
         }
         server.flush().await?;
     }

@@ -3,6 +3,7 @@
 //! An end that breaks off is never passed on as an orderly one: whatever ends a connection before both
 //! directions are over resets both sides.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,13 +13,13 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::http::{Requests, Wrong, agrees};
+use super::http::{LastAnswer, Requests, Wrong, agrees};
 use super::limits::{IDLE_LOOKS, READ_BYTES};
 use super::meter::{Meter, Spent};
 use crate::guest::{GuestError, Output, Piece, Writer};
 
 /// How long a guest that was told no is given to hear it.
-const LINGER: Duration = Duration::from_secs(2);
+pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Why a connection ended before both sides had said all.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum Broken {
     Gap { from: u64, to: u64 },
     #[error("a later request is refused: {0}")]
     Request(#[from] Wrong),
+    /// Of a connection that is read on its way; the others are refused before they begin.
+    #[error("its request is refused: {0}")]
+    FirstRequest(Wrong),
     #[error(transparent)]
     Spent(#[from] Spent),
     #[error("TLS with {with}: {source}")]
@@ -189,13 +193,15 @@ pub async fn carry(
 ) -> Result<(), Broken> {
     let (reader, sink) = connection.halves();
     let awaits = plan.requests.as_ref().is_some_and(Requests::awaits_agreement);
+    let is_only_one = plan.requests.as_ref().is_some_and(Requests::is_only_one);
+    let last = is_only_one.then(LastAnswer::default);
     let (agreed, agreement) = oneshot::channel();
     let agreed = awaits.then_some(agreed);
     let Stream { writer, output, ended, .. } = stream;
     // Both are kept until both are over: an end that is dropped before is given up.
     let carried = {
         let mut up = Up { output, ended, sink, meter, tally };
-        let mut down = Down { reader, writer: Some(writer), meter, tally, agreed };
+        let mut down = Down { reader, writer: Some(writer), meter, tally, agreed, last };
         let both = async { tokio::try_join!(up.run(plan, agreement), down.run()) };
         tokio::select! {
             carried = both => carried.map(drop),
@@ -240,11 +246,11 @@ impl<W: AsyncWrite + Unpin> Up<'_, W> {
         }
         let mut judged = Vec::new();
         while !self.ended {
-            if requests.as_ref().is_some_and(Requests::is_over) {
-                return Ok(());
-            }
             let Some(bytes) = next(&mut self.output).await? else { break };
             match &mut requests {
+                // Nothing more goes on, and the client is heard to its end all the same: to give its
+                // stream up would reset the connection, with what of the answer it has not read yet.
+                Some(requests) if requests.is_over() => self.meter.pass(bytes.len()).await?,
                 Some(requests) => {
                     judged.clear();
                     let pushed = requests.push(&bytes, &mut judged);
@@ -253,6 +259,9 @@ impl<W: AsyncWrite + Unpin> Up<'_, W> {
                 }
                 None => self.send(&bytes).await?,
             }
+        }
+        if requests.as_ref().is_some_and(Requests::is_over) {
+            return Ok(());
         }
         Ok(self.sink.shutdown().await?)
     }
@@ -276,6 +285,8 @@ struct Down<'a, R> {
     tally: &'a Tally,
     /// Told whether the server agrees to go on otherwise.
     agreed: Option<oneshot::Sender<bool>>,
+    /// Where there is one answer and no other.
+    last: Option<LastAnswer>,
 }
 
 impl<R: AsyncRead + Unpin> Down<'_, R> {
@@ -289,8 +300,12 @@ impl<R: AsyncRead + Unpin> Down<'_, R> {
             }
             let bytes = &buffer[..count];
             self.meter.pass(count).await?;
-            if let Some(writer) = &mut self.writer {
-                writer.write(bytes).await?;
+            let goes_on = match &mut self.last {
+                Some(last) => last.push(bytes),
+                None => Cow::Borrowed(bytes),
+            };
+            if let Some(writer) = self.writer.as_mut().filter(|_| !goes_on.is_empty()) {
+                writer.write(&goes_on).await?;
             }
             self.tally.received.fetch_add(count as u64, Ordering::Relaxed);
             if self.agreed.is_some() {
@@ -303,7 +318,11 @@ impl<R: AsyncRead + Unpin> Down<'_, R> {
                 }
             }
         }
-        if let Some(writer) = self.writer.take() {
+        if let Some(mut writer) = self.writer.take() {
+            let rest = self.last.take().map(LastAnswer::rest).unwrap_or_default();
+            if !rest.is_empty() {
+                writer.write(&rest).await?;
+            }
             writer.finish().await?;
         }
         Ok(())

@@ -11,9 +11,9 @@ use super::Shared;
 use super::carry::{Broken, Plan, Stream, Tally, carry};
 use super::connect::{ConnectError, connect, permitted};
 use super::event::{Verdict, What};
-use super::hello::{self, Hello};
+use super::hello::{Greeting, Hello};
 use super::host::Host;
-use super::http::{Requests, Wrong, is_request};
+use super::http::{Requests, Wrong, is_request, is_second, told_in_second};
 use super::inject::Missing;
 use super::limits::FIRST_BYTES_DEADLINE;
 use super::rule::WEB_PORTS;
@@ -36,6 +36,8 @@ pub(super) enum Refused {
     Request(#[from] Wrong),
     #[error("it is neither TLS nor HTTP/1, which are all that may go to this port")]
     Unknown,
+    #[error("it speaks HTTP/2 without TLS, where only HTTP/1 is carried")]
+    Second,
     #[error("it has said nothing in time")]
     Silent,
     #[error("it has ended before it was known what it is")]
@@ -79,6 +81,7 @@ async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused
     match refused {
         Refused::Request(_) => stream.part(&told(403, "Forbidden", refused)).await,
         Refused::AnotherHost { .. } | Refused::Nameless => stream.part(&NO_SUCH_HOST).await,
+        Refused::Second => stream.part(&told_in_second(&refused.to_string())).await,
         // It is reset.
         _ => {}
     }
@@ -113,8 +116,9 @@ async fn look(
 }
 
 async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, Refused> {
+    let mut greeting = Greeting::default();
     loop {
-        match hello::read(stream.held()) {
+        match greeting.read(stream.held()) {
             Hello::More => {}
             Hello::Names(named) if named == *host => {
                 return Ok(Plan { first: stream.take_held(), requests: None, is_tls: true });
@@ -126,6 +130,7 @@ async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, 
             Hello::Bad(why) => return Err(Refused::Greeting(why)),
             Hello::Other => match is_request(stream.held()) {
                 Some(true) => break,
+                Some(false) if is_second(stream.held()) => return Err(Refused::Second),
                 Some(false) => return Err(Refused::Unknown),
                 None => {}
             },
@@ -179,7 +184,7 @@ pub(super) async fn run(
         None => carry(stream, connection, plan, meter, idle, &tally).await,
     };
     shared.names.lock().await.count(host, false);
-    if let Err(Broken::Request(wrong)) = &carried {
+    if let Err(Broken::Request(wrong) | Broken::FirstRequest(wrong)) = &carried {
         shared.teller.refuse(What::Connection, host.as_str(), Some(port), wrong);
     }
     tell(Verdict::Ended {

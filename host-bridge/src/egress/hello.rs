@@ -5,6 +5,8 @@ use super::host::Host;
 use super::limits::GREETING_BYTES_MAX;
 
 const RECORD_HEAD_BYTES: usize = 5;
+/// What it is, and how long.
+const MESSAGE_HEAD_BYTES: usize = 4;
 /// Before encryption a record has no more.
 const RECORD_BYTES_MAX: usize = 1 << 14;
 const HANDSHAKE: u8 = 22;
@@ -27,46 +29,68 @@ pub enum Hello {
     Bad(&'static str),
 }
 
-/// Looks at the first bytes of a connection.
-pub fn read(bytes: &[u8]) -> Hello {
-    match gathered(bytes) {
-        Ok(Some(message)) => parse(&message),
-        Ok(None) if bytes.len() > GREETING_BYTES_MAX => Hello::Bad("its greeting has no end"),
-        Ok(None) => Hello::More,
-        Err(hello) => hello,
-    }
+/// A greeting that comes in whatever pieces. Each byte is looked at once, however many pieces there are:
+/// a stranger who sends them one by one would buy much work with little.
+#[derive(Debug, Default)]
+pub struct Greeting {
+    /// Where the record begins that is being read, and how much of it is in `message` already.
+    record: usize,
+    taken: usize,
+    /// The first message so far, which may be in several records.
+    message: Vec<u8>,
 }
 
-/// The body of the first message, which may be in several records; `None` while it is not all there.
-fn gathered(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Hello> {
-    let mut message = Vec::new();
-    loop {
-        match bytes {
-            [] => return Ok(None),
-            [HANDSHAKE] | [HANDSHAKE, 3, ..] => {}
-            _ if message.is_empty() => return Err(Hello::Other),
-            _ => return Err(Hello::Bad("its greeting is cut")),
+impl Greeting {
+    /// Looks at the first bytes of a connection, which are those of before and perhaps more.
+    pub fn read(&mut self, bytes: &[u8]) -> Hello {
+        match self.gather(bytes) {
+            Ok(Some(body)) => parse(body),
+            Ok(None) if bytes.len() > GREETING_BYTES_MAX => Hello::Bad("its greeting has no end"),
+            Ok(None) => Hello::More,
+            Err(hello) => hello,
         }
-        let Some(head) = bytes.get(..RECORD_HEAD_BYTES) else { return Ok(None) };
-        let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
-        if length == 0 || length > RECORD_BYTES_MAX {
-            return Err(Hello::Bad("a record of it has no good length"));
+    }
+
+    /// The body of the message; `None` while it is not all there.
+    fn gather(&mut self, bytes: &[u8]) -> Result<Option<&[u8]>, Hello> {
+        while let Some(record) = bytes.get(self.record..).filter(|record| !record.is_empty()) {
+            match record {
+                [HANDSHAKE] | [HANDSHAKE, 3, ..] => {}
+                _ if self.message.is_empty() => return Err(Hello::Other),
+                _ => return Err(Hello::Bad("its greeting is cut")),
+            }
+            let Some((head, body)) = record.split_at_checked(RECORD_HEAD_BYTES) else { break };
+            let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
+            if length == 0 || length > RECORD_BYTES_MAX {
+                return Err(Hello::Bad("a record of it has no good length"));
+            }
+            let body = &body[..length.min(body.len())];
+            self.message.extend_from_slice(&body[self.taken..]);
+            self.taken = body.len();
+            if let Some(end) = self.end()? {
+                return Ok(Some(&self.message[MESSAGE_HEAD_BYTES..end]));
+            }
+            if self.taken < length {
+                break;
+            }
+            (self.record, self.taken) = (self.record + RECORD_HEAD_BYTES + length, 0);
         }
-        let end = (RECORD_HEAD_BYTES + length).min(bytes.len());
-        message.extend_from_slice(&bytes[RECORD_HEAD_BYTES..end]);
-        bytes = &bytes[end..];
-        match message[..] {
+        Ok(None)
+    }
+
+    /// Where the message ends, once it is all there.
+    fn end(&self) -> Result<Option<usize>, Hello> {
+        match self.message[..] {
             [CLIENT_HELLO, a, b, c, ..] => {
                 let length = u32::from_be_bytes([0, a, b, c]) as usize;
                 if length > GREETING_BYTES_MAX {
                     return Err(Hello::Bad("its greeting is too long"));
                 }
-                if let Some(body) = message.get(4..4 + length) {
-                    return Ok(Some(body.to_vec()));
-                }
+                let end = MESSAGE_HEAD_BYTES + length;
+                Ok((self.message.len() >= end).then_some(end))
             }
-            [CLIENT_HELLO, ..] | [] => {}
-            _ => return Err(Hello::Bad("it begins with another message than a greeting")),
+            [CLIENT_HELLO, ..] | [] => Ok(None),
+            _ => Err(Hello::Bad("it begins with another message than a greeting")),
         }
     }
 }

@@ -12,11 +12,16 @@
 //!
 //! A server and this must agree on where each request ends, or a second one could hide in the first.
 //! So what is not perfectly plain is refused: two lengths, a length beside pieces, folded lines, ends
-//! of lines that are half.
+//! of lines that are half. There are servers that pass over the body of a request that needs none, and
+//! find the next request in it: such a one is the last of its connection, and the server told so.
 
 mod head;
+mod last;
+mod second;
 
 pub use head::{Head, authority};
+pub use last::LastAnswer;
+pub use second::told as told_in_second;
 
 use std::sync::Arc;
 
@@ -128,6 +133,11 @@ impl Requests {
         self.state = self.next();
     }
 
+    /// Whether the first request is the only one.
+    pub fn is_only_one(&self) -> bool {
+        self.only_one
+    }
+
     /// Whether the only request has been sent.
     pub fn is_over(&self) -> bool {
         self.state == State::Over
@@ -144,7 +154,8 @@ impl Requests {
                     };
                     let head = std::mem::take(&mut self.held);
                     debug_assert_eq!(line_end, head.len(), "the head is all that is held");
-                    self.judge(&head)?;
+                    let judged = self.judge(&head)?;
+                    let head = self.as_it_goes_on(&judged, head)?;
                     match &self.secrets {
                         None => out.extend_from_slice(&head),
                         Some(secrets) => {
@@ -240,7 +251,7 @@ impl Requests {
         Ok(Some(length))
     }
 
-    fn judge(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+    fn judge(&mut self, bytes: &[u8]) -> Result<Head, Wrong> {
         let head = Head::parse(bytes)?;
         if head.method == "CONNECT" {
             return Err(Wrong::Tunnel);
@@ -253,7 +264,17 @@ impl Requests {
         head.check_host(&self.host, self.port)?;
         self.state = self.body_of(&head)?;
         self.count += 1;
-        Ok(())
+        Ok(head)
+    }
+
+    /// A head that was judged, without what is not to go on with it.
+    fn as_it_goes_on(&mut self, judged: &Head, head: Vec<u8>) -> Result<Vec<u8>, Wrong> {
+        let head = if judged.offers_second()? { second::without_offer(&head) } else { head };
+        if judged.has_needless_body()? {
+            self.only_one = true;
+            return Ok(head::closing(&head));
+        }
+        Ok(head)
     }
 
     /// What follows a head.
@@ -261,7 +282,8 @@ impl Requests {
         let length = head.length()?;
         // Other protocols carry requests of their own, which nobody would look into. There are servers
         // that change to one without the word that belongs to it.
-        if let Some(protocol) = head.one("upgrade")? {
+        if let Some(protocol) = head.one("upgrade")?.filter(|protocol| !second::is_offer(protocol))
+        {
             let is_meant = head.lists("connection", "upgrade");
             let is_plain = is_meant && length == head::Length::Bytes(0) && self.count == 0;
             if !protocol.eq_ignore_ascii_case("websocket") || !is_plain {
@@ -310,6 +332,14 @@ pub fn agrees(answer: &[u8]) -> Option<bool> {
     (length == AGREES.len()).then_some(true)
 }
 
+/// How a connection of the second version begins.
+const SECOND: &[u8] = b"PRI * HTTP/2";
+
+/// Whether the first bytes of a connection are those of the second version.
+pub fn is_second(bytes: &[u8]) -> bool {
+    bytes.starts_with(SECOND)
+}
+
 /// Whether the first bytes of a connection can be those of an HTTP/1 request; `None` while too few
 /// are there.
 pub fn is_request(bytes: &[u8]) -> Option<bool> {
@@ -318,9 +348,9 @@ pub fn is_request(bytes: &[u8]) -> Option<bool> {
     let method = bytes.iter().position(|byte| !(byte.is_ascii_uppercase() || *byte == b'-'));
     match method {
         // The second version begins so, and hides what follows.
-        Some(_) if bytes.starts_with(b"PRI * HTTP/2") => Some(false),
+        Some(_) if is_second(bytes) => Some(false),
         Some(0) => Some(false),
-        Some(3) if bytes.starts_with(b"PRI ") && bytes.len() < 12 => None,
+        Some(3) if bytes.starts_with(b"PRI ") && bytes.len() < SECOND.len() => None,
         Some(end) => Some(bytes[end] == b' ' && end <= METHOD_BYTES_MAX),
         None if bytes.len() > METHOD_BYTES_MAX => Some(false),
         None => None,

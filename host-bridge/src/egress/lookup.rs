@@ -18,7 +18,8 @@ use super::limits::{
     MESSAGE_BYTES_MAX, MISSED_KEPT, SERVER_PATIENCE, SERVER_TRIES,
 };
 
-/// Of all sandboxes together.
+/// Of all sandboxes together, where each holds a thread. A name server is asked without one, and nobody
+/// waits there for the slow names of others.
 static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 
 /// Why a name has no addresses.
@@ -82,10 +83,11 @@ impl Lookup {
     async fn look_up(&self, host: &Host) -> LookedUp {
         // Neither is ever closed.
         let _turn = self.turns.acquire().await;
-        let _place = LOOKUPS.acquire().await;
-        let addresses = match self.server {
-            Some(server) => ask_both(server, host).await?,
-            None => ask_host(host).await?,
+        let addresses = if let Some(server) = self.server {
+            ask_both(server, host).await?
+        } else {
+            let _place = LOOKUPS.acquire().await;
+            ask_host(host).await?
         };
         if addresses.is_empty() { Err(LookupError::NoSuchName) } else { Ok(addresses) }
     }
@@ -198,4 +200,34 @@ fn draw() -> io::Result<u16> {
     let drawn = ring::rand::SystemRandom::new().fill(&mut bytes);
     drawn.map_err(|_| io::Error::other("no random numbers"))?;
     Ok(u16::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_servers_answers_do_not_wait_for_those_of_the_hosts_resolver() {
+        let all = u32::try_from(LOOKUPS_MAX).unwrap();
+        let _taken = LOOKUPS.acquire_many(all).await.unwrap();
+        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let lookup = Lookup::new(Some(server.local_addr().unwrap()));
+        let address = Ipv4Addr::new(93, 184, 216, 34);
+        tokio::spawn(async move {
+            let mut buffer = [0; MESSAGE_BYTES_MAX];
+            loop {
+                let (count, from) = server.recv_from(&mut buffer).await.unwrap();
+                let question = dns::parse_question(&buffer[..count]).unwrap();
+                let answer = match question.kind {
+                    TYPE_A => dns::encode_address(&question, address, 60),
+                    _ => dns::encode_plain(&question, dns::Code::Fine),
+                };
+                server.send_to(&answer, from).await.unwrap();
+            }
+        });
+        let found = lookup.addresses(&"a.org".parse().unwrap()).await;
+        assert_eq!(found, Ok(vec![address.into()]));
+    }
 }

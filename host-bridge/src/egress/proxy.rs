@@ -52,10 +52,12 @@ async fn refuse(shared: &Shared, host: &str, port: Option<u16>, stream: Stream, 
 }
 
 async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
+    // What has been looked through already, but for an end that may have begun in it.
+    let mut from = 0;
     loop {
         let held = stream.held();
-        let end = held.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);
-        if let Some(end) = end.map(|at| at + END_OF_HEAD.len()) {
+        let end = held[from..].windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD);
+        if let Some(end) = end.map(|at| from + at + END_OF_HEAD.len()) {
             let head = Head::parse(&held[..end])?;
             stream.skip(end);
             return Ok(head);
@@ -63,6 +65,7 @@ async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
         if held.len() > HEAD_BYTES_MAX {
             return Err(Wrong::TooLong.into());
         }
+        from = held.len().saturating_sub(END_OF_HEAD.len() - 1);
         if !stream.fill().await? {
             return Err(Refused::Ended);
         }

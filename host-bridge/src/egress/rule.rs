@@ -5,8 +5,10 @@
 //!  example.org:5432   that name, at that port alone
 //!  *.example.org      every name below it, and not the name itself
 //!  public             every name of the internet; public:22 the same at that port
+//!  none               alone: nothing at all, as no rule does
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::host::{Host, NotAHost};
@@ -16,6 +18,7 @@ use super::limits::{PORTS_PER_NAME_MAX, RULES_MAX};
 pub const WEB_PORTS: [u16; 2] = [80, 443];
 
 const PUBLIC: &str = "public";
+const NONE: &str = "none";
 const BELOW: &str = "*.";
 
 /// One rule.
@@ -49,8 +52,24 @@ pub enum RuleError {
     Url { rule: String },
     #[error("{count} rules are more than {RULES_MAX}")]
     TooMany { count: usize },
+    #[error("`{NONE}` stands alone: it allows nothing")]
+    NoneAmongOthers,
     #[error("{name} may be reached at more than {PORTS_PER_NAME_MAX} ports")]
     TooManyPorts { name: String },
+}
+
+/// Rules of those of which nobody says what they may reach.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    pub all: Vec<String>,
+    /// Instead, where a namespace has its own.
+    pub namespaces: BTreeMap<String, Vec<String>>,
+}
+
+impl Defaults {
+    pub fn of(&self, namespace: &str) -> &[String] {
+        self.namespaces.get(namespace).unwrap_or(&self.all)
+    }
 }
 
 impl Rules {
@@ -58,6 +77,13 @@ impl Rules {
     pub fn parse(texts: &[String]) -> Result<Self, RuleError> {
         if texts.len() > RULES_MAX {
             return Err(RuleError::TooMany { count: texts.len() });
+        }
+        if texts.iter().any(|text| text.eq_ignore_ascii_case(NONE)) {
+            return if texts.len() == 1 {
+                Ok(Self::default())
+            } else {
+                Err(RuleError::NoneAmongOthers)
+            };
         }
         let rules: Vec<Rule> =
             texts.iter().map(|text| Rule::parse(text)).collect::<Result<_, _>>()?;
@@ -249,7 +275,10 @@ mod tests {
     }
 
     #[test]
-    fn no_rules_allow_nothing() {
+    fn no_rules_allow_nothing_and_that_can_be_said() {
+        assert_eq!(rules(&["none"]), Rules::default());
+        let among: Vec<_> = ["none", "a.org"].map(str::to_owned).into();
+        assert_eq!(Rules::parse(&among), Err(RuleError::NoneAmongOthers));
         assert_eq!(Rules::default().ports(&host("example.org")), [0; 0]);
         assert!(Rules::default().is_empty());
     }

@@ -6,7 +6,7 @@
 use super::authority::pem;
 use super::limits::TRUST_BYTES_MAX;
 use super::write_file;
-use crate::guest::{Guest, GuestError, Piece};
+use crate::guest::{Guest, GuestError};
 
 /// Everybody who is trusted.
 pub const BUNDLE: &str = "/etc/ssl/burrow-authorities.pem";
@@ -59,22 +59,13 @@ async fn hosts() -> String {
 
 /// A list of the guest; none if it is not there, or is no list.
 async fn read(guest: &Guest, path: &str) -> Result<Option<Vec<u8>>, GuestError> {
-    let (mut output, _, _) = match guest.read_file(path, 0, Some(TRUST_BYTES_MAX as u64)).await {
-        Ok(opened) => opened,
-        Err(GuestError::Fault(_)) => return Ok(None),
-        Err(error) => return Err(error),
+    let reading = async {
+        let (output, _, _) = guest.read_file(path, 0, Some(TRUST_BYTES_MAX as u64)).await?;
+        output.whole(TRUST_BYTES_MAX).await
     };
-    let mut bytes = Vec::new();
-    loop {
-        match output.next().await {
-            Piece::Bytes { bytes: more, .. } if bytes.len() + more.len() <= TRUST_BYTES_MAX => {
-                bytes.extend(more);
-            }
-            Piece::End => return Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
-            Piece::Bytes { .. } | Piece::Gap { .. } | Piece::Failed(GuestError::Fault(_)) => {
-                return Ok(None);
-            }
-            Piece::Failed(error) => return Err(error),
-        }
+    match reading.await {
+        Ok(list) => Ok(list.filter(|list| !list.is_empty())),
+        Err(GuestError::Fault(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -89,6 +89,21 @@ impl Output {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
+    /// All that is left of it. None where that is not whole: there is a gap, or more than so many bytes.
+    pub async fn whole(mut self, bytes_max: usize) -> Result<Option<Vec<u8>>, GuestError> {
+        let mut whole = Vec::new();
+        loop {
+            match self.next().await {
+                Piece::Bytes { bytes, .. } if whole.len() + bytes.len() <= bytes_max => {
+                    whole.extend(bytes);
+                }
+                Piece::Bytes { .. } | Piece::Gap { .. } => return Ok(None),
+                Piece::End => return Ok(Some(whole)),
+                Piece::Failed(error) => return Err(error),
+            }
+        }
+    }
+
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Piece> {
         let taken = self.read_to.take();
         self.link.poll_piece(self.stream, taken, cx).map(|piece| match piece {

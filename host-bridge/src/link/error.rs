@@ -68,6 +68,11 @@ impl LinkError {
         }
     }
 
+    /// Whether the agent knows a newer link of the same client.
+    pub(super) fn is_replaced(&self) -> bool {
+        matches!(self, Self::Refused { reason: GoodbyeReason::Replaced, .. })
+    }
+
     /// Whether nobody holds the socket any more that was dialled: whoever did has ended.
     pub(super) fn is_absence(&self) -> bool {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};

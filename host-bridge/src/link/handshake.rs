@@ -2,7 +2,7 @@
 //!
 //! `Link` and the driver call it. Nothing here tries twice.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::ClientId;
 use protocol::codec::{FrameBuffer, decode_body, encode_message};
@@ -23,13 +23,24 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Draws an id. It is no secret: streams are taken up again with the agent's token alone.
+    /// With the id that the options say, or one that is drawn. It is no secret: streams are taken up
+    /// again with the agent's token alone.
     pub fn new(options: Options) -> Self {
-        let mut id = [0; 16];
-        let (first, second) = id.split_at_mut(8);
-        first.copy_from_slice(&random().to_be_bytes());
-        second.copy_from_slice(&random().to_be_bytes());
-        Self { client: ClientId(id), options, dials: 0 }
+        match options.client {
+            // Its links count on from those of whoever had the id before.
+            Some(client) => Self { client, options, dials: now_us() },
+            None => Self { client: draw(), options, dials: 0 },
+        }
+    }
+
+    /// Goes on under another id, if this one is not drawn; says whether it does. The clock may have been
+    /// set back since an earlier process had it: what that one had then ends by itself, in its time.
+    pub fn draw_another(&mut self) -> bool {
+        let is_drawn = self.options.client.take().is_none();
+        if !is_drawn {
+            (self.client, self.dials) = (draw(), 0);
+        }
+        !is_drawn
     }
 
     /// The hello of the next link.
@@ -46,6 +57,19 @@ impl Caller {
             resume_window_ms: self.options.resume_window.as_millis() as u64,
         }
     }
+}
+
+fn draw() -> ClientId {
+    let mut id = [0; 16];
+    let (first, second) = id.split_at_mut(8);
+    first.copy_from_slice(&random().to_be_bytes());
+    second.copy_from_slice(&random().to_be_bytes());
+    ClientId(id)
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A link that has begun.

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use protocol::hello::AgentInfo;
 use protocol::limits::{HEARTBEAT, HELLO_DEADLINE, LINK_SILENCE_MAX, RESUME_WINDOW};
-use protocol::{AgentId, Reply, Request, RequestId, StreamId};
+use protocol::{AgentId, ClientId, Reply, Request, RequestId, StreamId};
 use tokio::time::{Instant, sleep_until};
 
 pub use address::{Address, InvalidAddress};
@@ -47,6 +47,9 @@ use state::{Shared, State};
 /// How a guest is spoken to.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Who we are, where an earlier process was the same: the agent lets go of all that that one had, as
+    /// soon as this one greets it. Drawn when absent.
+    pub client: Option<ClientId>,
     /// Told to the agent, for its logs and for those whose keyboard is taken: `burrow attach`.
     pub name: String,
     /// How long the agent shall keep our streams after a cut. Zero for clients that do not come
@@ -76,6 +79,7 @@ pub struct Timing {
 impl Options {
     pub fn named(name: impl Into<String>) -> Self {
         Self {
+            client: None,
             name: name.into(),
             resume_window: RESUME_WINDOW,
             connect_deadline: Duration::ZERO,
@@ -129,6 +133,9 @@ impl Link {
                 Err(error) => error,
             };
             next = Instant::now() + back_off.pause();
+            if error.is_replaced() && caller.draw_another() {
+                continue;
+            }
             if !error.is_passing() || next >= deadline || absence.lasts_too_long(&error) {
                 return Err(error);
             }

@@ -47,7 +47,7 @@ impl Machine for ExternalMachine {
 }
 
 async fn connect(address: Address) -> Result<Connection, LinkError> {
-    let mut options = super::guest_options();
+    let mut options = super::guest_options(None);
     options.connect_deadline = ADOPT_DEADLINE;
     let guest = Guest::connect(address.clone(), options).await?;
     let (let_go, _) = watch::channel(false);

@@ -12,6 +12,7 @@
 //! a later bridge comes back; a one-shot has none, so its agent stops as soon as its one link, the
 //! socket pair, is cut, however the bridge ended.
 
+pub mod bind;
 pub mod bounds;
 pub(in crate::machine) mod cgroup;
 pub mod console;
@@ -35,7 +36,7 @@ use tokio::process::Command;
 use self::console::{CONSOLE_FILE, Console};
 use super::supervisor::Supervisor;
 use super::{
-    Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
+    Adoption, Bind, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
     Running, Trace, boot,
 };
 use crate::config::{PRIVATE_FILE, find_agent};
@@ -223,7 +224,8 @@ async fn greet(
     let answered = tokio::time::timeout(BOOT_DEADLINE, async {
         let stream =
             send(stream, boot).await.map_err(|error| LinkError::Broken(Arc::new(error)))?;
-        Guest::over(stream, then, super::guest_options()).await
+        let options = super::guest_options(then.as_ref());
+        Guest::over(stream, then, options).await
     });
     let error = match answered.await {
         Ok(Ok(guest)) => return Ok(guest),
@@ -299,6 +301,10 @@ impl Running for Process {
 
     fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
+    }
+
+    fn bind<'a>(&'a self, bind: &'a Bind) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(bind.make(&self.supervisor))
     }
 
     fn stop(&self, grace: Duration) -> BoxFuture<'_, ()> {

@@ -169,7 +169,7 @@ impl Supervisor {
 
     /// Dials the agent of a machine that an earlier bridge has started.
     pub async fn return_to(&self, address: Address) -> Option<Guest> {
-        let mut options = super::guest_options();
+        let mut options = super::guest_options(Some(&address));
         options.connect_deadline = ADOPT_DEADLINE;
         tokio::select! {
             guest = Guest::connect(address, options) => guest.ok(),

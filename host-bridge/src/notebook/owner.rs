@@ -141,7 +141,7 @@ impl Owner {
     /// Obeys until it is ended, or nothing has been asked for long.
     pub async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         // What a bridge before this one has not saved may still be in the interpreter.
-        if self.seat.is_some() && self.unsaved_runs() > 0 {
+        if self.seat.is_some() && self.row.unsaved_runs > 0 {
             self.dirty = Some(Instant::now());
         }
         let mut idle_until = Instant::now() + TASK_IDLE_MAX;
@@ -259,6 +259,7 @@ impl Owner {
         let _activity = self.inner.registry.activity(&which);
         let context = self.context(&which);
         if let Some(reopened) = self.sit(&which, id, &guest, &context).await? {
+            self.inner.counts.reopened(reopened.unsaved_runs);
             self.untold = Some(reopened);
         }
         Ok((which, guest, context))
@@ -269,7 +270,13 @@ impl Owner {
         if !heard.has_begun() {
             return;
         }
-        self.untold = None;
+        if self.untold.take().is_some() {
+            // What it says to be gone is owed to nobody any more.
+            let (space, id, run) = (&self.row.namespace, &self.row.id, self.row.totals.runs);
+            if let Err(error) = self.inner.store.set_saved_run(space, id, run).await {
+                self.trouble(&format!("its history: {error}"));
+            }
+        }
         if heard.may_have_changed() {
             self.dirty.get_or_insert_with(Instant::now);
         }
@@ -320,8 +327,12 @@ impl Owner {
         let token = format!("{token}{second}");
         let seat = Seat { sandbox: which.clone(), id, token };
         let reopened = match self.kept().await? {
-            None if self.unsaved_runs() == 0 => None,
-            None => Some(Reopened { unsaved_runs: self.unsaved_runs(), ..Reopened::default() }),
+            None => {
+                // Behind a reset, if there was one: what was before it was let go of.
+                let run = self.saved.as_ref().map_or(0, |saved| saved.run);
+                let unsaved_runs = self.changes_behind(run).await?;
+                (unsaved_runs > 0).then(|| Reopened { unsaved_runs, ..Reopened::default() })
+            }
             Some((stamp, bytes)) => {
                 let orders = self.orders(guest, context, &seat.token);
                 let directory = seat.directory();
@@ -330,7 +341,7 @@ impl Owner {
                     transfer::clear(guest, &directory).await;
                 }
                 let restored = put_back?;
-                let unsaved_runs = self.row.totals.runs.saturating_sub(stamp.run);
+                let unsaved_runs = self.changes_behind(stamp.run).await?;
                 Some(Reopened { as_of_run: stamp.run, unsaved_runs, ..restored })
             }
         };
@@ -414,9 +425,15 @@ impl Owner {
         })
     }
 
-    fn unsaved_runs(&self) -> u64 {
-        let saved = self.saved.as_ref().map_or(0, |saved| saved.run);
-        self.row.totals.runs.saturating_sub(saved)
+    /// How many runs behind this one may have changed something.
+    async fn changes_behind(&self, run: u64) -> Result<u64, NotebookError> {
+        Ok(self.inner.store.changes_behind(&self.row.namespace, &self.row.id, run).await?)
+    }
+
+    /// Whether there are changes of which nobody knows yet whether they are kept.
+    async fn owes(&self) -> Result<bool, NotebookError> {
+        let row = self.inner.row(&self.row.namespace, &self.row.id).await?;
+        Ok(row.unsaved_runs > 0)
     }
 
     async fn reset(&mut self) -> Result<(), NotebookError> {

@@ -39,7 +39,7 @@ pub struct Turn {
 pub struct Reopened {
     /// The last run whose variables were kept; 0 when none was.
     pub as_of_run: u64,
-    /// Runs behind that, whose changes are gone.
+    /// Runs behind that, whose changes are gone; those that were cancelled had none.
     pub unsaved_runs: u64,
     pub restored: Vec<String>,
     pub lost: Vec<LostName>,

@@ -5,7 +5,6 @@
 //! earlier bridge left counts, and nothing that has ended can be forgotten. What is used up in the
 //! course of a day is the meter's. Pure.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -14,27 +13,11 @@ use super::meter::Spent;
 use super::{ExpiryKind, Record, SandboxError, Snapshot, Spec};
 use crate::limits::{LOG_BYTES_MAX, VIRTUAL_MEMORY_BYTES_DEFAULT};
 
+pub use crate::settings::{Cap, Caps};
+
 const BYTES_PER_MIB: u64 = 1024 * 1024;
 /// What one counts for that runs without a bound: it was made before there was a cap.
 const CPU_MILLIS_USUAL: u64 = 1000;
-
-/// The caps of one namespace or key. What is absent is not bounded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cap {
-    /// Sandboxes that live.
-    pub sandboxes: Option<u64>,
-    pub memory_mib: Option<u64>,
-    /// Thousandths of a processor.
-    pub cpu_millis: Option<u64>,
-    /// Writable layers, logs and snapshots.
-    pub disk_bytes: Option<u64>,
-    /// How long each may live.
-    pub ttl_ms: Option<u64>,
-    /// How long all of them may run on one day.
-    pub run_ms: Option<u64>,
-    /// How much all of them may say on one day.
-    pub output_bytes: Option<u64>,
-}
 
 impl Cap {
     /// This one, where it says nothing as the other.
@@ -90,17 +73,6 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind(), self.name())
     }
-}
-
-/// All caps of one bridge.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Caps {
-    pub per_namespace: Cap,
-    pub per_key: Cap,
-    /// Those that differ, by name.
-    pub namespaces: BTreeMap<String, Cap>,
-    /// By the key's id.
-    pub keys: BTreeMap<String, Cap>,
 }
 
 /// What a scope has at the moment, and what it has used up today.

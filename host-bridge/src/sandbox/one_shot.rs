@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::commit::{self, Archive};
 use super::stored::{Held, Wanted};
-use super::{SandboxError, SandboxRef, Spec, event, secrets};
+use super::{SandboxError, SandboxRef, Spec, event, mounted, secrets};
 use crate::config::Paths;
 use crate::egress::{Allowed, EgressEvent, Serving, Settings};
 use crate::guest::Guest;
@@ -60,14 +60,7 @@ pub async fn one_shot_with(
     spec.check()?;
     let rules = spec.rules()?;
     secrets::variables(known, spec, &rules)?;
-    let workspace = match &spec.workspace {
-        Some(name) => {
-            let workspace = workspaces.find(spec.namespace.as_str(), name)?;
-            Mirror::check(name, &workspace)?;
-            Some(workspace)
-        }
-        None => None,
-    };
+    let workspace = mounted::find(spec, workspaces, &[&paths.runtime, &paths.state])?;
     let machines = Machines::default();
     let id = BoxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
@@ -92,6 +85,10 @@ pub async fn one_shot_with(
     let owner = id.to_string();
     let alive = KillOnDrop { running, machine, id, ended: false };
     let (mirror, left_out) = match workspace {
+        Some(workspace) if workspace.policy.mount => {
+            mounted::mount(&*alive.running, &workspace).await?;
+            (None, Report::default())
+        }
         Some(workspace) => {
             let guest = guest.clone();
             let ends = Ends { guest, workspace, owner, ended: Arc::default() };

@@ -310,9 +310,11 @@ impl Owner {
                 }
                 let why = match tokio::time::timeout(LAST_SYNC_DEADLINE, last).await {
                     Ok(Ok(_)) => None,
-                    Ok(Err(_)) => Some("for which too many others had asked".to_owned()),
+                    Ok(Err(_)) => {
+                        Some("because it was killed, or too many others had asked".to_owned())
+                    }
                     Err(_) => {
-                        Some(format!("which took longer than {} s", LAST_SYNC_DEADLINE.as_secs()))
+                        Some(format!("as that took longer than {} s", LAST_SYNC_DEADLINE.as_secs()))
                     }
                 };
                 if let Some(why) = why {
@@ -327,6 +329,7 @@ impl Owner {
 
     async fn begin_kill(&mut self) {
         let Some(life) = &self.life else { return };
+        life.mirror.iter().for_each(Mirror::break_off);
         life.running.kill();
         self.why = Some(Why::Killed);
         self.overdue = Some(Instant::now() + KILL_DEADLINE);
@@ -371,13 +374,10 @@ impl Owner {
     async fn bury(&mut self, why: Why) {
         if let Some(mut life) = self.life.take() {
             // What was said in the last moment.
-            let said = life.mirror.take().map(Mirror::rest).unwrap_or_default();
-            for said in said {
-                self.hear(said).await;
-            }
             if let Some(guest) = life.running.guest() {
                 guest.forsake();
             }
+            self.end_workspace(life.mirror.take()).await;
             if let Some(mut recorder) = life.recorder
                 && tokio::time::timeout(RECORDER_END_MAX, &mut recorder).await.is_err()
             {
@@ -407,9 +407,10 @@ impl Owner {
     /// Lets go of a machine that goes on without us. Its agent is told, so that it does not wait
     /// for us to come back for our streams.
     async fn let_go(&mut self) {
-        let Some(life) = self.life.take() else { return };
+        let Some(mut life) = self.life.take() else { return };
         drop(life.egress);
-        drop(life.mirror);
+        // The next bridge does the exchanges from here on.
+        self.end_workspace(life.mirror.take()).await;
         self.place.presence.leave();
         if let Some(recorder) = life.recorder {
             recorder.abort();
@@ -488,8 +489,14 @@ impl Owner {
             self.spell = None;
             return;
         };
+        let running = Arc::clone(&life.running);
+        self.begin_spell(&running);
+    }
+
+    /// The same for one that has no state yet that says so.
+    fn begin_spell(&mut self, running: &Arc<dyn Running>) {
         if self.spell.is_none() {
-            let heard = life.running.guest().map(|guest| guest.heard().clone());
+            let heard = running.guest().map(|guest| guest.heard().clone());
             let was_away = std::mem::take(&mut self.was_away);
             self.spell = Some(self.place.meter.begin(&self.kept.record, heard, was_away));
         }

@@ -44,6 +44,9 @@ pub struct Record {
     /// What it has at `/workspace`, by its name in the configuration or its path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Whether that is the directory itself, and no copy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mounted: bool,
     pub created_at_ms: u64,
     /// The id of the key that has made it; absent where no key was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +115,7 @@ impl Record {
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             secrets: spec.secrets.clone(),
             workspace: spec.workspace.clone(),
+            mounted: spec.mount,
             created_at_ms,
             key: spec.key.clone(),
             state: State::Creating,
@@ -129,7 +133,7 @@ impl Record {
             idle_since_ms: None,
             idle_expires_at_ms: None,
             keep_stopped_ms: spec.keep_stopped_ms,
-            egress: spec.egress.clone(),
+            egress: spec.egress.clone().unwrap_or_default(),
             warnings: Vec::new(),
         }
     }

@@ -4,9 +4,11 @@
 //! last said. A name is taken from the moment a creation begins until its owner has removed all
 //! that was kept.
 
+mod means;
 mod room;
 mod views;
 
+pub use means::Means;
 use room::Refused;
 pub use views::Until;
 
@@ -30,7 +32,8 @@ use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
 use super::stored::{Wanted, image_users};
-use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State};
+use super::tallies::Tallies;
+use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State, mounted};
 use crate::config::Paths;
 use crate::egress;
 use crate::image::reference::Reference;
@@ -39,46 +42,11 @@ use crate::image::{Image, ImageError, Images, Policy, Puller};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
-use crate::workspace::{Mirror, Report, Workspaces};
+use crate::workspace::{Report, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
 pub struct Registry(Arc<Inner>);
-
-/// What a registry has for its sandboxes besides machines.
-pub struct Means {
-    /// Machines that are kept ready for those who will ask.
-    pub pool: pool::Options,
-    /// What holds for whatever sandboxes may reach.
-    pub egress: egress::Settings,
-    /// What they may ask for by name.
-    pub secrets: Secrets,
-    /// The directories that they may work on.
-    pub workspaces: Workspaces,
-    /// The images of this host; opened when one is asked for, where they are not given.
-    pub images: Option<Images>,
-    /// Which of them sandboxes may have.
-    pub image_policy: Policy,
-    /// What brings others in; without, what is here is all that there is.
-    pub puller: Option<Puller>,
-    /// What they may have together.
-    pub caps: Caps,
-}
-
-impl Default for Means {
-    fn default() -> Self {
-        Self {
-            pool: pool::Options::none(),
-            secrets: Secrets::default(),
-            workspaces: Workspaces::default(),
-            images: None,
-            image_policy: Policy::default(),
-            puller: None,
-            egress: egress::Settings::default(),
-            caps: Caps::default(),
-        }
-    }
-}
 
 struct Inner {
     paths: Paths,
@@ -87,8 +55,10 @@ struct Inner {
     hidden_of_alone: Option<Paths>,
     machines: Machines,
     events: EventSink,
+    tallies: Tallies,
     pool: Arc<Pool>,
     egress: Arc<egress::Settings>,
+    egress_default: egress::Defaults,
     snapshots: Snapshots,
     secrets: Secrets,
     workspaces: Workspaces,
@@ -149,6 +119,12 @@ impl Inner {
     fn trouble(&self, which: Option<SandboxRef>, what: String) {
         (self.events)(&Event::Trouble { which, what });
     }
+
+    /// What commands its sandboxes, and so is no workspace.
+    fn own_directories(&self) -> Vec<&Path> {
+        let all = self.hidden_of_alone.iter().chain([&self.paths]);
+        all.flat_map(|paths| [paths.runtime.as_path(), paths.state.as_path()]).collect()
+    }
 }
 
 /// The two directories of a sandbox, or of a machine that may become one.
@@ -202,16 +178,20 @@ impl Registry {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
         let (meter, unread) = Meter::open(&paths.usage());
+        let tallies = Tallies::default();
+        let events = tallies.counting(events);
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, workspaces, images, image_policy, puller, egress, caps, .. } = means;
+        let Means { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
             machines,
             events,
+            tallies,
             pool,
             snapshots,
-            egress: Arc::new(egress),
+            egress: Arc::new(means.egress),
+            egress_default: means.egress_default,
             secrets,
             workspaces,
             images,
@@ -275,13 +255,12 @@ impl Registry {
             self.0.snapshots.get(&which)?.fill(&mut spec)?;
         }
         self.bound(&mut spec)?;
+        spec.settle_egress(self.0.egress_default.of(spec.namespace.as_str()))?;
         spec.check()?;
-        if let Some(name) = &spec.workspace {
-            let workspace = self.0.workspaces.find(spec.namespace.as_str(), name)?;
-            Mirror::check(name, &workspace)?;
-        }
+        let workspace = mounted::find(&spec, &self.0.workspaces, &self.0.own_directories())?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
+        record.mounted = workspace.is_some_and(|workspace| workspace.policy.mount);
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
         let mut owner =
             self.seat(Kept { record, trace: crate::machine::Trace::default() }, true)?;
@@ -321,6 +300,11 @@ impl Registry {
     /// The images of this host, where this bridge has opened them.
     pub fn images(&self) -> Option<&Images> {
         self.0.images.as_ref()
+    }
+
+    /// How often what has happened since this bridge began.
+    pub fn tallies(&self) -> &Tallies {
+        &self.0.tallies
     }
 
     /// What pulls images, where this bridge can.

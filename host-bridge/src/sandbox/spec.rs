@@ -1,6 +1,6 @@
 //! What a sandbox shall be, as it is asked for, and the machine that follows from it.
 
-mod unsupported;
+pub(super) mod unsupported;
 
 use std::path::{Path, PathBuf};
 
@@ -89,13 +89,18 @@ pub struct Spec {
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_stopped_ms: Option<u64>,
-    /// What it may reach, as rules of [`crate::egress::Rules`]. None means nothing at all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub egress: Vec<String>,
+    /// What it may reach, as rules of [`crate::egress::Rules`]; an empty list means nothing at all.
+    /// When absent, what the operator has set for those who do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<String>>,
     /// What it has at `/workspace`: a workspace by its name in the bridge's configuration, or a
     /// directory of the host by its absolute path. Those who let callers through decide who may say one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Whether that directory itself is there, and no copy: for one that is named by its path. Of a
+    /// workspace of the configuration, the configuration says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mount: bool,
     /// What no machine can do yet is refused with the reason, instead of being forgotten: mounts,
     /// ports published on the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -133,8 +138,9 @@ impl Spec {
             ttl_ms: None,
             idle_ttl_ms: None,
             keep_stopped_ms: None,
-            egress: Vec::new(),
+            egress: None,
             workspace: None,
+            mount: false,
             volumes: Vec::new(),
             secrets: Vec::new(),
             ports: Vec::new(),
@@ -214,7 +220,19 @@ impl Spec {
 
     /// What it may reach.
     pub(super) fn rules(&self) -> Result<Rules, SandboxError> {
-        Ok(Rules::parse(&self.egress)?)
+        Ok(Rules::parse(self.egress.as_deref().unwrap_or_default())?)
+    }
+
+    /// Settles what it may reach if nobody has said it. What an external machine may, is not the bridge's
+    /// to say.
+    pub(super) fn settle_egress(&mut self, default: &[String]) -> Result<(), SandboxError> {
+        if self.egress.is_none() && self.machine != MachineKind::External {
+            self.egress = Some(default.to_vec());
+        }
+        if self.rules()?.is_empty() {
+            self.egress = None;
+        }
+        Ok(())
     }
 
     /// The machine for this sandbox. Looks at the host's files, but changes none.
@@ -362,6 +380,25 @@ mod tests {
         assert_eq!(spec.check().map(|()| spec.cpu_millis()).unwrap(), Some(CPU_MILLIS_MIN));
         let bounds = machine(&spec).bounds;
         assert_eq!((bounds.memory_bytes, bounds.cpu_millis), (Some(512 << 20), Some(50)));
+    }
+
+    #[test]
+    fn what_nobody_names_is_the_default_and_what_is_named_replaces_it() {
+        let settled = |machine: MachineKind, named: Option<&[&str]>| {
+            let mut spec = Spec::new("web".parse().unwrap());
+            spec.machine = machine;
+            spec.egress = named.map(|rules| rules.iter().map(|rule| (*rule).to_owned()).collect());
+            spec.settle_egress(&["a.org".to_owned()]).unwrap();
+            spec.check().map(|()| spec.egress.unwrap_or_default())
+        };
+        assert_eq!(settled(MachineKind::Process, None).unwrap(), ["a.org"]);
+        assert_eq!(settled(MachineKind::Qemu, Some(&["b.org"])).unwrap(), ["b.org"]);
+        for nothing in [&[][..], &["none"]] {
+            assert_eq!(settled(MachineKind::Process, Some(nothing)).unwrap(), [""; 0]);
+            assert_eq!(settled(MachineKind::External, Some(nothing)).unwrap(), [""; 0]);
+        }
+        assert_eq!(settled(MachineKind::External, None).unwrap(), [""; 0]);
+        settled(MachineKind::External, Some(&["b.org"])).unwrap_err();
     }
 
     #[test]

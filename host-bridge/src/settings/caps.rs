@@ -8,25 +8,33 @@ use super::shown::{quote, show_cpus};
 use super::value::{Given, Wrong, show_duration, show_size};
 use crate::similar::nearest;
 
-/// All caps, as they are written.
+/// All caps of one bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caps {
     pub per_namespace: Cap,
     pub per_key: Cap,
+    /// Those that differ, by name.
     pub namespaces: BTreeMap<String, Cap>,
+    /// By the key's id.
     pub keys: BTreeMap<String, Cap>,
 }
 
-/// One table of them.
+/// The caps of one namespace or key. What is absent is not bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cap {
+    /// Sandboxes that live.
     pub sandboxes: Option<u64>,
     pub memory_mib: Option<u64>,
-    pub cpu_millis: Option<u32>,
+    /// Thousandths of a processor.
+    pub cpu_millis: Option<u64>,
+    /// Writable layers, logs and snapshots.
     pub disk_bytes: Option<u64>,
-    pub ttl: Option<Duration>,
-    pub run_time_per_day: Option<Duration>,
-    pub output_bytes_per_day: Option<u64>,
+    /// How long each may live.
+    pub ttl_ms: Option<u64>,
+    /// How long all of them may run on one day.
+    pub run_ms: Option<u64>,
+    /// How much all of them may say on one day.
+    pub output_bytes: Option<u64>,
 }
 
 const TABLES: [&str; 4] = ["per_namespace", "per_key", "namespace", "key"];
@@ -71,16 +79,19 @@ impl Caps {
 
 impl Cap {
     fn show(&self) -> Vec<String> {
+        let shown = |ms| quote(show_duration(Duration::from_millis(ms)));
         let lines = [
             self.sandboxes.map(|count| format!("sandboxes = {count}")),
             self.memory_mib.map(|mib| format!("memory_mib = {mib}")),
-            self.cpu_millis.map(|millis| format!("cpus = {}", show_cpus(millis))),
+            self.cpu_millis.map(|millis| {
+                // No more is read than a number of this kind holds.
+                let millis = u32::try_from(millis).unwrap_or(u32::MAX);
+                format!("cpus = {}", show_cpus(millis))
+            }),
             self.disk_bytes.map(|bytes| format!("disk = {}", quote(show_size(bytes)))),
-            self.ttl.map(|ttl| format!("ttl = {}", quote(show_duration(ttl)))),
-            self.run_time_per_day
-                .map(|time| format!("run_time_per_day = {}", quote(show_duration(time)))),
-            self.output_bytes_per_day
-                .map(|bytes| format!("output_per_day = {}", quote(show_size(bytes)))),
+            self.ttl_ms.map(|ms| format!("ttl = {}", shown(ms))),
+            self.run_ms.map(|ms| format!("run_time_per_day = {}", shown(ms))),
+            self.output_bytes.map(|bytes| format!("output_per_day = {}", quote(show_size(bytes)))),
         ];
         lines.into_iter().flatten().collect()
     }
@@ -107,18 +118,18 @@ fn read(given: &Given) -> Result<Cap, Wrong> {
             "memory_mib" => {
                 cap.memory_mib = Some(value.whole(0, MEMORY_MIB_MAX).map_err(inside)?);
             }
-            "cpus" => cap.cpu_millis = Some(value.cpu_millis().map_err(inside)?),
+            "cpus" => cap.cpu_millis = Some(value.cpu_millis().map_err(inside)?.into()),
             "disk" => cap.disk_bytes = Some(value.bytes(0, u64::MAX).map_err(inside)?),
             "ttl" => {
                 let ttl = value.duration(Duration::from_secs(1)).map_err(inside)?;
-                cap.ttl = Some(ttl);
+                cap.ttl_ms = Some(millis(ttl));
             }
             "run_time_per_day" => {
                 let time = value.duration(Duration::from_secs(1)).map_err(inside)?;
-                cap.run_time_per_day = Some(time);
+                cap.run_ms = Some(millis(time));
             }
             "output_per_day" => {
-                cap.output_bytes_per_day = Some(value.bytes(0, u64::MAX).map_err(inside)?);
+                cap.output_bytes = Some(value.bytes(0, u64::MAX).map_err(inside)?);
             }
             _ => {
                 let meant = nearest(key, KEYS);
@@ -127,4 +138,8 @@ fn read(given: &Given) -> Result<Cap, Wrong> {
         }
     }
     Ok(cap)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

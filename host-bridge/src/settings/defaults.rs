@@ -66,6 +66,7 @@ impl Default for Settings {
                 ttl: None,
                 idle_ttl: None,
                 keep_stopped: None,
+                egress: Vec::new(),
             },
             pool: Pool {
                 entries: Vec::new(),
@@ -87,6 +88,7 @@ impl Default for Settings {
             images: IMAGES_DEFAULT.into_iter().map(root).collect(),
             secrets: BTreeMap::new(),
             workspaces: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
             registries: BTreeMap::new(),
             caps: Caps::default(),
             metrics: Metrics { labels: Vec::new(), label_values_max: METRIC_VALUES_DEFAULT },

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use super::registries::{self, REGISTRIES};
-use super::table::{CAPS, Choice, IMAGES, SECRETS, SECTIONS, WORKSPACES};
+use super::table::{CAPS, Choice, IMAGES, NAMESPACES, SECRETS, SECTIONS, WORKSPACES};
 use super::value::{Given, Wrong};
-use super::{Origin, Settings, file, secrets, workspaces};
+use super::{Origin, Settings, file, namespaces, secrets, workspaces};
 use crate::similar::nearest;
 use crate::{secret, workspace};
 
@@ -132,6 +132,7 @@ impl Settings {
             (Some((IMAGES, image)), ..) => self.set_image(image, given),
             (Some((SECRETS, secret)), ..) => self.set_secret(secret, given),
             (Some((CAPS, table)), ..) => self.caps.set(table, given),
+            (Some((NAMESPACES, namespace)), ..) => self.set_namespace(namespace, given),
             (Some((WORKSPACES, workspace)), ..) => self.set_workspace(workspace, given),
             (_, Some((host, key)), _) => self.set_registry(host, key, given),
             (_, None, Some((_, option))) => (option.set)(self, given),
@@ -172,6 +173,14 @@ impl Settings {
             return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
         }
         self.secrets.insert(name.to_owned(), secrets::read(name, given)?);
+        Ok(())
+    }
+
+    fn set_namespace(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+        if self.namespaces.len() >= ENTRIES_MAX {
+            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.namespaces.insert(name.to_owned(), namespaces::read(name, given)?);
         Ok(())
     }
 

@@ -6,10 +6,10 @@ use super::load::variable_of;
 use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
 use super::shown::quote;
 use super::table::{
-    CAPS, CAPS_ABOUT, IMAGES, IMAGES_ABOUT, SECRETS, SECRETS_ABOUT, SECTIONS, WORKSPACES,
-    WORKSPACES_ABOUT,
+    CAPS, CAPS_ABOUT, IMAGES, IMAGES_ABOUT, NAMESPACES, NAMESPACES_ABOUT, SECRETS, SECRETS_ABOUT,
+    SECTIONS, WORKSPACES, WORKSPACES_ABOUT,
 };
-use super::{Origin, Settings, secrets, workspaces};
+use super::{Origin, Settings, namespaces, secrets, workspaces};
 
 /// Characters of a line of comment.
 const COMMENT_CHARS_MAX: usize = 90;
@@ -64,6 +64,14 @@ impl Settings {
             push(text, format_args!("[{SECRETS}.{}]", quote(name)));
             for line in secrets::show(entry) {
                 write(text, &line, &self.origin(&format!("{SECRETS}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, NAMESPACES_ABOUT);
+        for (name, namespace) in &self.namespaces {
+            push(text, format_args!("[{NAMESPACES}.{}]", quote(name)));
+            for line in namespaces::show(namespace) {
+                write(text, &line, &self.origin(&format!("{NAMESPACES}.{name}")));
             }
         }
         push(text, format_args!(""));
@@ -131,6 +139,8 @@ pub fn reference() -> String {
     for (name, directory) in &defaults.images {
         push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
     }
+    let about = format_args!("\n## [{NAMESPACES}]\n\n{NAMESPACES_ABOUT} See [egress](egress.md).");
+    push(&mut text, about);
     push(&mut text, format_args!("\n## [{CAPS}]\n\n{CAPS_ABOUT} See [caps](caps.md)."));
     push(&mut text, format_args!("\n## [{SECRETS}]\n\n{SECRETS_ABOUT} See [secrets](secrets.md)."));
     let about =

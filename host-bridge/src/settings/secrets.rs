@@ -138,9 +138,14 @@ pub(super) fn read_reach(value: &Given) -> Result<Reach, Wrong> {
     if names == [ALL] {
         return Ok(Reach::All);
     }
+    names.iter().try_for_each(|name| read_namespace(name))?;
+    Ok(Reach::These(names.into_iter().map(str::to_owned).collect()))
+}
+
+pub(super) fn read_namespace(name: &str) -> Result<(), Wrong> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    match names.iter().find(|name| name.is_empty() || !name.chars().all(good)) {
-        Some(bad) => Err(Wrong::Namespace((*bad).to_owned())),
-        None => Ok(Reach::These(names.into_iter().map(str::to_owned).collect())),
+    if name.is_empty() || !name.chars().all(good) {
+        return Err(Wrong::Namespace(name.to_owned()));
     }
+    Ok(())
 }

@@ -70,8 +70,14 @@ pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may w
     `write = [\"outputs/\"]` for the paths whose changes come back (all of them otherwise), \
     `file_bytes_max` (`\"256MiB\"`), `total_bytes_max` (`\"1GiB\"`) and `entries_max` (`50000`).";
 
+/// The section of namespaces, likewise.
+pub const NAMESPACES: &str = "namespaces";
+pub const NAMESPACES_ABOUT: &str = "What differs for the sandboxes of one namespace, in the file alone: \
+    a table `[namespaces.NAME]` each. With `egress = [\"pypi.org\"]` those reach that of which nobody \
+    says what they may reach, instead of what `[defaults]` says, and nothing with `[]`.";
+
 /// The sections that have names of the user's choice.
-pub const NAMED: [&str; 5] = [IMAGES, SECRETS, WORKSPACES, CAPS, REGISTRIES];
+pub const NAMED: [&str; 6] = [IMAGES, SECRETS, WORKSPACES, NAMESPACES, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";

@@ -383,6 +383,27 @@ fn labels_of_figures_are_keys_that_stay_apart() {
 }
 
 #[test]
+fn a_namespace_may_have_rules_of_its_own_for_whoever_names_none() {
+    let settings = parsed(
+        "[defaults]\negress = [\"a.org\"]\n[namespaces.ci]\negress = [\"b.org\", \"*.c.org:8080\"]\n\
+         [namespaces.shut]\negress = [\"none\"]",
+    );
+    let settings = settings.unwrap();
+    assert_eq!(settings.namespaces["ci"].egress.as_deref().unwrap(), ["b.org", "*.c.org:8080"]);
+    assert_eq!(settings.namespaces["shut"].egress.as_deref().unwrap(), [""; 0]);
+    assert_eq!(parsed(&settings.to_toml()).unwrap().namespaces, settings.namespaces);
+    for (text, expected) in [
+        ("[namespaces.a]\negres = []", "did you mean \"egress\"?"),
+        ("[namespaces.a]\negress = [\"127.0.0.1\"]", "egress"),
+        ("[namespaces.\"a b\"]\negress = []", "\"a b\" is not a name of a namespace"),
+        ("[namespaces]\na = 1", "namespaces.a"),
+    ] {
+        let message = refused(text);
+        assert!(message.contains(expected), "{text}\n{message}");
+    }
+}
+
+#[test]
 fn caps_are_tables_of_namespaces_and_keys() {
     let settings = parsed(
         "[caps.per_key]\nsandboxes = 2\n[caps.namespace.ci]\nmemory_mib = 4096\ncpus = 1.5\n\

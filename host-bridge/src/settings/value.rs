@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::{CPUS_MAX, DURATION_MAX, ENTRIES_MAX};
+use crate::egress::RuleError;
 use crate::similar::nearest;
 
 /// What is written to have none.
@@ -47,6 +48,8 @@ pub enum Wrong {
     Address(String),
     #[error("{0:?} is not a range of addresses as in \"10.1.2.0/24\"")]
     AddressRange(String),
+    #[error("{0}")]
+    Egress(#[from] RuleError),
     #[error("{0:?} is not an absolute path")]
     Path(String),
     #[error("{0:?} is not a host name or address, without a port, as in \"burrow.example.org\"")]
@@ -78,6 +81,10 @@ pub enum Wrong {
     SecretHosts { max: usize },
     #[error("say with path which directory of the host it is")]
     WorkspacePath,
+    #[error(
+        "nothing holds a mounted directory to {key}: leave it out, or leave out mount for a copy"
+    )]
+    MountLimit { key: String },
     #[error("{0:?} is not a path in a workspace, as in \"outputs/\"")]
     Prefix(String),
     #[error(

@@ -8,15 +8,19 @@ use crate::workspace::limits::{BYTES_MAX, ENTRIES_MAX, WRITE_PREFIXES_MAX};
 use crate::workspace::{Entry, Policy, parse_prefix};
 
 /// All keys of such a table.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "path",
     "namespaces",
+    "mount",
     "read_only",
     "write",
     "file_bytes_max",
     "total_bytes_max",
     "entries_max",
 ];
+
+/// Those that nothing holds a directory to that is mounted.
+const LIMITS: [&str; 3] = ["file_bytes_max", "total_bytes_max", "entries_max"];
 
 /// Reads the table of one workspace.
 pub fn read(given: &Given) -> Result<Entry, Wrong> {
@@ -25,6 +29,7 @@ pub fn read(given: &Given) -> Result<Entry, Wrong> {
         let read = match key.as_str() {
             "path" => read_path(value).map(|read| path = Some(read)),
             "namespaces" => read_reach(value).map(|read| reach = Some(read)),
+            "mount" => value.truth().map(|read| policy.mount = read),
             "read_only" => value.truth().map(|read| policy.read_only = read),
             "write" => read_prefixes(value).map(|read| policy.write = read),
             "file_bytes_max" => value.bytes(1, BYTES_MAX).map(|read| policy.file_bytes_max = read),
@@ -39,6 +44,10 @@ pub fn read(given: &Given) -> Result<Entry, Wrong> {
         };
         read.map_err(|wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) })?;
     }
+    let is_limit = |(key, _): &&(String, Given)| LIMITS.contains(&key.as_str());
+    if let Some((key, _)) = given.table()?.iter().find(is_limit).filter(|_| policy.mount) {
+        return Err(Wrong::MountLimit { key: key.clone() });
+    }
     let path = path.ok_or(Wrong::WorkspacePath)?;
     let reach = reach.ok_or(Wrong::Namespaces)?;
     Ok(Entry { path, reach, policy })
@@ -46,16 +55,22 @@ pub fn read(given: &Given) -> Result<Entry, Wrong> {
 
 /// The lines of such a table.
 pub fn show(entry: &Entry) -> Vec<String> {
-    let Policy { read_only, write, file_bytes_max, total_bytes_max, entries_max } = &entry.policy;
-    vec![
+    let Policy { mount, read_only, write, file_bytes_max, total_bytes_max, entries_max } =
+        &entry.policy;
+    let mut lines = vec![
         format!("path = {}", quote(entry.path.to_string_lossy())),
         format!("namespaces = {}", show_reach(&entry.reach)),
+        format!("mount = {mount}"),
         format!("read_only = {read_only}"),
         format!("write = {}", quote_all(write)),
+    ];
+    let limits = [
         format!("file_bytes_max = {}", quote(show_size(*file_bytes_max))),
         format!("total_bytes_max = {}", quote(show_size(*total_bytes_max))),
         format!("entries_max = {entries_max}"),
-    ]
+    ];
+    lines.extend(limits.into_iter().filter(|_| !mount));
+    lines
 }
 
 fn read_prefixes(value: &Given) -> Result<Vec<String>, Wrong> {

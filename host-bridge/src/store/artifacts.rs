@@ -114,6 +114,17 @@ impl Store {
         .await
     }
 
+    /// How many artifacts there are, and the bytes of their contents, each counted once.
+    pub async fn artifact_totals(&self) -> Result<(u64, u64), StoreError> {
+        self.call(move |connection| {
+            let totals = "SELECT coalesce(sum(count), 0), coalesce(sum(size), 0) FROM \
+                 (SELECT count(*) AS count, max(size) AS size FROM artifacts GROUP BY digest)";
+            let mut asked = connection.prepare_cached(totals)?;
+            Ok(asked.query_row([], |row| Ok((count(row, 0)?, count(row, 1)?)))?)
+        })
+        .await
+    }
+
     /// What the artifacts of a namespace come to.
     pub async fn artifact_usage(&self, namespace: &str) -> Result<Usage, StoreError> {
         let namespace = namespace.to_owned();

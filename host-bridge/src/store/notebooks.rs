@@ -19,8 +19,8 @@ pub struct NotebookRow {
     pub seat: Option<String>,
     /// What of them is on disk.
     pub saved: Option<String>,
-    /// The last run that is in it.
-    pub saved_run: u64,
+    /// Runs whose changes are neither in it nor known to be gone.
+    pub unsaved_runs: u64,
     pub totals: Totals,
 }
 
@@ -44,6 +44,11 @@ pub enum Added {
         max: u64,
     },
 }
+
+/// A notebook's row. Up to `saved_run` nothing is owed: it is on disk, or whoever came next was told that
+/// it is gone. A run that was cancelled had never begun, so it has changed nothing.
+const SELECT: &str = "SELECT *, (SELECT count(*) FROM runs WHERE runs.namespace = n.namespace \
+     AND runs.notebook = n.id AND number > n.saved_run AND status <> 'cancelled') AS unsaved_runs";
 
 impl Store {
     pub async fn add_notebook(&self, row: NotebookRow) -> Result<Added, StoreError> {
@@ -89,11 +94,11 @@ impl Store {
         namespace: Option<String>,
     ) -> Result<Vec<NotebookRow>, StoreError> {
         self.call(move |connection| {
-            let mut asked = connection.prepare_cached(
-                "SELECT namespace, id, language, created_ms, used_ms, place, seat, NULL AS saved, \
-                 saved_run, runs, runs_us, cache_hits, cache_misses FROM notebooks \
-                 WHERE ?1 IS NULL OR namespace = ?1 ORDER BY namespace, id",
-            )?;
+            let mut asked = connection.prepare_cached(&format!(
+                "{SELECT} FROM (SELECT namespace, id, language, created_ms, used_ms, place, seat, \
+                 NULL AS saved, saved_run, runs, runs_us, cache_hits, cache_misses FROM notebooks) \
+                 AS n WHERE ?1 IS NULL OR namespace = ?1 ORDER BY namespace, id"
+            ))?;
             let rows = asked.query_map([namespace], read)?;
             rows.map(|row| row.map_err(StoreError::from)).collect()
         })
@@ -147,6 +152,41 @@ impl Store {
         .await
     }
 
+    /// Says that nothing is owed up to this run.
+    pub async fn set_saved_run(
+        &self,
+        namespace: &str,
+        id: &str,
+        run: u64,
+    ) -> Result<(), StoreError> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.call(move |connection| {
+            let order = "UPDATE notebooks SET saved_run = max(saved_run, ?3) \
+                 WHERE namespace = ?1 AND id = ?2";
+            connection.execute(order, params![namespace, id, number(run)])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// How many runs behind this one may have changed something.
+    pub async fn changes_behind(
+        &self,
+        namespace: &str,
+        id: &str,
+        run: u64,
+    ) -> Result<u64, StoreError> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.call(move |connection| {
+            let mut asked = connection.prepare_cached(
+                "SELECT count(*) FROM runs WHERE namespace = ?1 AND notebook = ?2 \
+                 AND number > ?3 AND status <> 'cancelled'",
+            )?;
+            Ok(asked.query_row(params![namespace, id, number(run)], |row| count(row, 0))?)
+        })
+        .await
+    }
+
     async fn set(
         &self,
         namespace: &str,
@@ -178,8 +218,9 @@ fn find(
     namespace: &str,
     id: &str,
 ) -> Result<Option<NotebookRow>, StoreError> {
-    let mut asked =
-        connection.prepare_cached("SELECT * FROM notebooks WHERE namespace = ?1 AND id = ?2")?;
+    let mut asked = connection.prepare_cached(&format!(
+        "{SELECT} FROM notebooks AS n WHERE namespace = ?1 AND id = ?2"
+    ))?;
     Ok(asked.query_row([namespace, id], read).optional()?)
 }
 
@@ -193,7 +234,7 @@ fn read(row: &Row<'_>) -> Result<NotebookRow, rusqlite::Error> {
         place: row.get("place")?,
         seat: row.get("seat")?,
         saved: row.get("saved")?,
-        saved_run: count(row, "saved_run")?,
+        unsaved_runs: count(row, "unsaved_runs")?,
         totals: Totals {
             runs: count(row, "runs")?,
             runs_us: count(row, "runs_us")?,

@@ -37,7 +37,7 @@ fn notebook(id: &str) -> NotebookRow {
         place: "{}".to_owned(),
         seat: None,
         saved: None,
-        saved_run: 0,
+        unsaved_runs: 0,
         totals: Totals::default(),
     }
 }
@@ -75,6 +75,30 @@ async fn a_notebook_and_its_history_are_there_after_a_restart() {
     let told: Vec<_> = history.iter().map(|run| (run.number, run.code.as_str())).collect();
     assert_eq!(told, [(2, "again"), (1, "x = 1")]);
     assert_eq!(read(&place.0, |c| history::history(c, &asked)).unwrap(), Some(history));
+}
+
+#[tokio::test]
+async fn runs_that_were_cancelled_have_changed_nothing_and_what_was_told_is_owed_no_more() {
+    let place = Place::new("unsaved");
+    let store = place.open().await;
+    store.add_notebook(notebook("a")).await.unwrap();
+    for status in ["ok", "cancelled", "died", "abandoned", "cancelled"] {
+        store.add_run(RunRow { status: status.to_owned(), ..run("x", 1) }).await.unwrap();
+    }
+    let owed = async || {
+        let listed = store.notebooks(None).await.unwrap().remove(0).unsaved_runs;
+        let found = store.notebook("team", "a").await.unwrap().expect("it").unsaved_runs;
+        assert_eq!(listed, found);
+        found
+    };
+    assert_eq!(owed().await, 3);
+    store.set_saved("team", "a", "{}".to_owned(), 1).await.unwrap();
+    assert_eq!((owed().await, store.changes_behind("team", "a", 3).await.unwrap()), (2, 1));
+    store.set_saved_run("team", "a", 4).await.unwrap();
+    assert_eq!(owed().await, 0);
+    // What was told stays told.
+    store.set_saved_run("team", "a", 2).await.unwrap();
+    assert_eq!((owed().await, store.changes_behind("team", "a", 1).await.unwrap()), (0, 2));
 }
 
 #[tokio::test]

@@ -12,8 +12,16 @@ pub enum WorkspaceError {
     Unknown { name: String, namespace: String },
     #[error("the workspace {name:?} cannot be used: {source}")]
     Unusable { name: String, source: io::Error },
+    #[error("the workspace {name:?} holds files of this bridge, and so cannot be mounted")]
+    HoldsBridge { name: String },
+    #[error("the workspace could not be mounted: {0}")]
+    Mount(io::Error),
     #[error("the workspace holds more than {entries_max} entries, which is its limit")]
     TooManyEntries { entries_max: u64 },
+    #[error(
+        "the paths and links of the workspace have more than {bytes_max} bytes together, its limit with {entries_max} entries"
+    )]
+    NamesTooLong { bytes_max: u64, entries_max: u64 },
     #[error(
         "{path:?} has {bytes} bytes, and {bytes_max} are the limit of the workspace for a file"
     )]

@@ -9,6 +9,7 @@ use super::WORKSPACE;
 use super::error::{WorkspaceError, shown};
 use super::limits::{DEPTH_MAX, LINK_BYTES_MAX, NAME_BYTES_MAX};
 use super::manifest::{GuestStamp, Kind};
+use super::policy::Count;
 use super::tree::join;
 use crate::guest::{Guest, GuestError};
 
@@ -31,7 +32,7 @@ pub fn inside(path: &[u8]) -> Text {
 /// Looks through the whole workspace. What vanishes meanwhile is not there.
 pub async fn walk(guest: &Guest, entries_max: u64) -> Result<Seens, WorkspaceError> {
     check_root(guest).await?;
-    let mut seens = Seens::new();
+    let (mut seens, mut count) = (Seens::new(), Count::new(entries_max));
     let mut waiting = vec![(Vec::new(), 0_usize)];
     while let Some((directory, depth)) = waiting.pop() {
         let place = if directory.is_empty() { Text::from(WORKSPACE) } else { inside(&directory) };
@@ -53,10 +54,8 @@ pub async fn walk(guest: &Guest, entries_max: u64) -> Result<Seens, WorkspaceErr
                     }
                     waiting.push((path.clone(), depth + 1));
                 }
+                count.add(&path, &seen.stamp.target)?;
                 seens.insert(path, seen);
-                if seens.len() as u64 > entries_max {
-                    return Err(WorkspaceError::TooManyEntries { entries_max });
-                }
             }
             if !page.more {
                 break;

@@ -16,6 +16,11 @@ pub const BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
 pub const ENTRIES_DEFAULT: u64 = 50_000;
 /// The most that may be set: each is some hundred bytes of this process.
 pub const ENTRIES_MAX: u64 = 1_000_000;
+/// Bytes of paths and of links' texts, for each entry that there may be: four times what projects with
+/// their packages have. All of them together are bounded, and not each.
+pub const NAME_BYTES_PER_ENTRY: u64 = 256;
+/// What those of a workspace may have however few entries: some of the longest that Linux knows.
+pub const NAME_BYTES_FLOOR: u64 = 16 * 1024;
 /// Directories within each other: deeper trees than that no project has, and a hostile one has no end.
 pub const DEPTH_MAX: usize = 64;
 /// A name of one file, as file systems bound it.
@@ -41,6 +46,10 @@ pub const SETTLED_AFTER_MS: u64 = 2000;
 /// A temporary file that is so old belongs to nobody: its bridge is gone.
 pub const LEFTOVER_AGE: Duration = Duration::from_secs(86_400);
 
+/// How long the end of a sandbox waits for the file that an exchange has under way: one that the disk
+/// takes so long for is looked at by nobody any more, and its name is given by then or never.
+pub const EXCHANGE_END_MAX: Duration = Duration::from_secs(10);
+
 /// Paths that an answer names of each kind; all are counted.
 pub const PATHS_TOLD_MAX: usize = 1000;
 /// Warnings of one sandbox about its workspace.
@@ -52,5 +61,12 @@ pub const CONFLICTS_PER_FILE_MAX: u32 = 16;
 pub const PIECE_BYTES: usize = 256 * 1024;
 /// Pieces that wait there.
 pub const PIECES_WAITING_MAX: usize = 4;
-/// The manifest, which is read whole: the most entries with long names.
+/// The manifest, which is read whole: the most entries, with the longest names that they may have.
 pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// What an entry takes there without its names: stamps, and a digest whose bytes take two each.
+const MANIFEST_BYTES_PER_ENTRY: u64 = 256;
+
+// A byte of a name takes one or two.
+const _: () = assert!(
+    ENTRIES_MAX * (MANIFEST_BYTES_PER_ENTRY + 2 * NAME_BYTES_PER_ENTRY) <= MANIFEST_BYTES_MAX
+);

@@ -63,6 +63,8 @@ pub struct Manifest {
     pub known: BTreeMap<Vec<u8>, Known>,
     /// What was said not to be carried; said once by each bridge.
     pub left_out: BTreeSet<Vec<u8>>,
+    /// Copies of conflicts that were kept on the host, with their bytes: they count for the limits.
+    pub copies: BTreeMap<Vec<u8>, u64>,
     /// Contents that an exchange which was cut off may have written.
     ours: BTreeMap<Vec<u8>, Vec<Digest>>,
     directory: Option<PathBuf>,
@@ -77,8 +79,14 @@ impl Manifest {
 
     /// What an earlier bridge has put down.
     pub fn read(directory: &Path) -> io::Result<Self> {
-        let known = rmp_serde::from_slice(&read_file(&directory.join(MANIFEST_FILE))?)
-            .map_err(io::Error::other)?;
+        let manifest = read_file(&directory.join(MANIFEST_FILE))?;
+        let mut rest = manifest.as_slice();
+        let known = rmp_serde::from_read(&mut rest).map_err(io::Error::other)?;
+        // Bridges that did not count copies have put down none.
+        let copies = match rest {
+            [] => BTreeMap::new(),
+            rest => rmp_serde::from_slice(rest).map_err(io::Error::other)?,
+        };
         let mut ours = BTreeMap::<Vec<u8>, Vec<Digest>>::new();
         let journal = match read_file(&directory.join(JOURNAL_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -90,7 +98,7 @@ impl Manifest {
             ours.entry(path).or_default().push(digest);
         }
         let directory = Some(directory.to_owned());
-        Ok(Self { known, ours, directory, ..Self::default() })
+        Ok(Self { known, copies, ours, directory, ..Self::default() })
     }
 
     /// Says that the host is about to get this content under this path.
@@ -120,7 +128,8 @@ impl Manifest {
     /// Puts it down for the next bridge.
     pub fn save(&mut self) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
-        let bytes = rmp_serde::to_vec(&self.known).map_err(io::Error::other)?;
+        let mut bytes = rmp_serde::to_vec(&self.known).map_err(io::Error::other)?;
+        bytes.extend(rmp_serde::to_vec(&self.copies).map_err(io::Error::other)?);
         write_durably(directory, MANIFEST_FILE, &bytes)?;
         self.ours.clear();
         self.journal = None;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::end::End;
 use super::guest::walk;
-use super::limits::{ASKS_WAITING_MAX, QUIET, SAID_WAITING_MAX, SYNC_DEADLINE};
+use super::held::Held;
+use super::limits::{ASKS_WAITING_MAX, EXCHANGE_END_MAX, QUIET, SAID_WAITING_MAX, SYNC_DEADLINE};
 use super::manifest::Manifest;
 use super::take::Taking;
 use super::tree::{Tree, sweep};
@@ -39,18 +41,19 @@ impl Said {
     }
 }
 
-/// The workspace of one living sandbox. Dropping it ends the exchanges; a file that is under way then
-/// has no name.
+/// The workspace of one living sandbox. Dropping it ends the exchanges before the next file, and one that
+/// is under way then gets no name; [`Mirror::end`] also waits for that.
 #[derive(Debug)]
 pub struct Mirror {
     asks: mpsc::Sender<Answer>,
     said: mpsc::Receiver<Said>,
+    end: End,
     task: JoinHandle<()>,
 }
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        self.task.abort();
+        self.end.say();
     }
 }
 
@@ -104,8 +107,10 @@ impl Mirror {
     fn run(ends: Ends, tree: Arc<Tree>, manifest: Manifest) -> Self {
         let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
         let (say, said) = mpsc::channel(SAID_WAITING_MAX);
-        let mirroring = Mirroring { ends, tree, manifest: Some(manifest), number: 0, asked, say };
-        Self { asks, said, task: tokio::spawn(mirroring.run()) }
+        let end = End::new();
+        let (manifest, told) = (Some(manifest), end.clone());
+        let mirroring = Mirroring { ends, tree, manifest, number: 0, asked, say, end: told };
+        Self { asks, said, end, task: tokio::spawn(mirroring.run()) }
     }
 
     /// Asks for an exchange of all that has changed until now.
@@ -127,9 +132,25 @@ impl Mirror {
         }
     }
 
-    /// What was said and nobody has heard yet; the end of the exchanges.
-    pub fn rest(mut self) -> Vec<Said> {
-        std::iter::from_fn(|| self.said.try_recv().ok()).collect()
+    /// Ends the exchanges: none begins another file. Whoever waits for one learns that it has ended.
+    pub fn break_off(&self) {
+        self.end.say();
+    }
+
+    /// The same, and waits until nothing more can come back. What was said and nobody has heard yet.
+    pub async fn end(mut self) -> Vec<Said> {
+        self.end.say();
+        let mut rest = Vec::new();
+        let ended = async {
+            // The task lets go of its end when it has ended.
+            while let Some(said) = self.said.recv().await {
+                rest.push(said);
+            }
+        };
+        if timeout(EXCHANGE_END_MAX, ended).await.is_err() {
+            self.task.abort();
+        }
+        rest
     }
 
     /// What is said next; never when the task is gone.
@@ -147,17 +168,21 @@ struct Mirroring {
     /// Absent while an exchange has it, and for good if that has failed to give it back.
     manifest: Option<Manifest>,
     number: u64,
+    end: End,
     asked: mpsc::Receiver<Answer>,
     say: mpsc::Sender<Said>,
 }
 
 impl Mirroring {
     async fn run(mut self) {
+        let end = self.end.clone();
         loop {
             let ask = tokio::select! {
+                () = end.said() => return,
                 ask = self.asked.recv() => ask,
                 () = self.ends.ended.notified() => {
                     tokio::select! {
+                        () = end.said() => return,
                         ask = self.asked.recv() => ask,
                         () = sleep(QUIET) => {
                             self.exchange(None).await;
@@ -186,8 +211,12 @@ impl Mirroring {
             return (Report::default(), Err(WorkspaceError::Ended));
         };
         let policy = &self.ends.workspace.policy;
-        let walked = timeout_at(deadline, walk(&self.ends.guest, policy.entries_max)).await;
-        let seens = match walked.map_err(overran).and_then(|walked| walked) {
+        let walking = timeout_at(deadline, walk(&self.ends.guest, policy.entries_max));
+        let walked = tokio::select! {
+            walked = walking => walked.map_err(overran).and_then(|walked| walked),
+            () = self.end.said() => Err(WorkspaceError::Ended),
+        };
+        let seens = match walked {
             Ok(seens) => seens,
             Err(error) => {
                 self.manifest = Some(manifest);
@@ -202,7 +231,8 @@ impl Mirroring {
             report: Report::default(),
             number: self.number,
             owner: self.ends.owner.clone(),
-            total: 0,
+            held: Held::default(),
+            end: self.end.clone(),
             runtime: Handle::current(),
             deadline,
             looked_ms: instant::now_ms(),

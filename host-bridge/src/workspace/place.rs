@@ -6,6 +6,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::guest::Seen;
+use super::held::Held;
 use super::limits::CONFLICTS_PER_FILE_MAX;
 use super::manifest::{Digest, HostStamp, Kind, Known};
 use super::take::{Taking, beside};
@@ -48,6 +49,10 @@ impl Taking {
         mut temporary: Temporary,
         digest: Digest,
     ) {
+        // It is whole, and nobody wants it any more.
+        if self.end.is_said() {
+            return;
+        }
         let settled = self.is_settled(seen);
         let put = self.judge(path, known, &digest).and_then(|verdict| match verdict {
             Verdict::Same(stamp) => Ok(Some((stamp, digest))),
@@ -101,26 +106,60 @@ impl Taking {
         temporary: &mut Temporary,
         digest: &Digest,
     ) -> io::Result<()> {
+        let bytes = temporary.bytes()?;
+        let mut why = format!("there are {CONFLICTS_PER_FILE_MAX} copies beside it already");
         for number in 1..=CONFLICTS_PER_FILE_MAX {
             let copy = beside(path, &self.owner, number);
-            match temporary.place(split(&copy).1, true) {
-                Err(Errno::EXIST) => {
-                    // An exchange that was cut off has kept it already.
-                    let found = self.tree.look(&copy)?;
-                    let theirs = self.tree.digest(&copy, found.and_then(|found| found.kind))?;
-                    if theirs.as_ref() == Some(digest) {
-                        self.report.conflict(path, Some(&copy));
-                        return Ok(());
-                    }
+            if let Some(found) = self.tree.look(&copy)? {
+                // An exchange that was cut off has kept it already.
+                let theirs = self.tree.digest(&copy, found.kind)?;
+                if theirs.as_ref() == Some(digest) {
+                    self.count_copy(path, copy, bytes);
+                    return Ok(());
                 }
+                continue;
+            }
+            if let Some(full) = self.held.refusal(Held::copy(bytes), &self.policy) {
+                why = full;
+                break;
+            }
+            match temporary.place(split(&copy).1, true) {
+                // Somebody has made it in this moment.
+                Err(Errno::EXIST) => {}
                 placed => {
                     placed?;
-                    self.report.conflict(path, Some(&copy));
+                    self.count_copy(path, copy, bytes);
                     return Ok(());
                 }
             }
         }
-        Err(io::Error::other("there are too many copies of conflicts beside it"))
+        let what = "it was changed on the host too, and the sandbox's is not kept beside that";
+        self.report.refuse(path, format!("{what}: {why}"));
+        Ok(())
+    }
+
+    fn count_copy(&mut self, path: &[u8], copy: Vec<u8>, bytes: u64) {
+        self.report.conflict(path, Some(&copy));
+        if self.manifest.copies.insert(copy, bytes).is_none() {
+            self.held.add(Held::copy(bytes));
+        }
+    }
+
+    /// Counts the copies of earlier exchanges, as they are now. Those that somebody has removed take
+    /// nothing any more.
+    pub(super) fn count_copies(&mut self) {
+        let (tree, held) = (&self.tree, &mut self.held);
+        self.manifest.copies.retain(|copy, bytes| {
+            let found = tree.look(copy);
+            if let Ok(Some(found)) = &found {
+                *bytes = found.stamp.bytes;
+            }
+            let is_there = !matches!(found, Ok(None));
+            if is_there {
+                held.add(Held::copy(*bytes));
+            }
+            is_there
+        });
     }
 
     /// Carries a deletion, if the host has what this sandbox was given or has written.
@@ -168,7 +207,7 @@ impl Taking {
 
     fn forget(&mut self, path: &[u8]) {
         if let Some(known) = self.manifest.known.remove(path) {
-            self.total = self.total.saturating_sub(super::take::host_bytes(&known));
+            self.held.take(Held::of(&known));
         }
     }
 }

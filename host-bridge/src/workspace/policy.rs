@@ -1,10 +1,16 @@
 //! What of a workspace may be written back, and how much it may hold. Pure.
 
-use super::limits::{ENTRIES_DEFAULT, FILE_BYTES_DEFAULT, TOTAL_BYTES_DEFAULT};
+use super::WorkspaceError;
+use super::limits::{
+    ENTRIES_DEFAULT, FILE_BYTES_DEFAULT, NAME_BYTES_FLOOR, NAME_BYTES_PER_ENTRY,
+    TOTAL_BYTES_DEFAULT,
+};
 
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// The directory itself is there, and no copy: the limits below hold nothing then.
+    pub mount: bool,
     pub read_only: bool,
     /// Paths below which changes come back, without slashes at their ends; none for all.
     pub write: Vec<String>,
@@ -16,6 +22,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            mount: false,
             read_only: false,
             write: Vec::new(),
             file_bytes_max: FILE_BYTES_DEFAULT,
@@ -37,6 +44,36 @@ impl Policy {
         };
         let is_open = self.write.is_empty() || self.write.iter().any(covers);
         (!is_open).then_some("it is outside of what may be written to")
+    }
+}
+
+/// Counts the entries of one tree, however they come, and stops at the bounds.
+#[derive(Debug)]
+pub struct Count {
+    entries_max: u64,
+    name_bytes_max: u64,
+    entries: u64,
+    name_bytes: u64,
+}
+
+impl Count {
+    pub fn new(entries_max: u64) -> Self {
+        let name_bytes_max = entries_max.saturating_mul(NAME_BYTES_PER_ENTRY).max(NAME_BYTES_FLOOR);
+        Self { entries_max, name_bytes_max, entries: 0, name_bytes: 0 }
+    }
+
+    /// One more, with its path and the text of the link that it may be.
+    pub fn add(&mut self, path: &[u8], target: &[u8]) -> Result<(), WorkspaceError> {
+        let Self { entries_max, name_bytes_max, .. } = *self;
+        self.entries += 1;
+        if self.entries > entries_max {
+            return Err(WorkspaceError::TooManyEntries { entries_max });
+        }
+        self.name_bytes += (path.len() + target.len()) as u64;
+        if self.name_bytes > name_bytes_max {
+            return Err(WorkspaceError::NamesTooLong { bytes_max: name_bytes_max, entries_max });
+        }
+        Ok(())
     }
 }
 
@@ -63,6 +100,27 @@ mod tests {
         assert_eq!(Policy::default().refusal(b"anything"), None);
         let closed = Policy { read_only: true, ..policy };
         assert!(closed.refusal(b"outputs/x").is_some());
+    }
+
+    #[test]
+    fn names_are_counted_by_their_bytes_and_entries_by_their_number() {
+        let mut count = Count::new(100);
+        let long = [b'x'; 255];
+        for _ in 0..100 {
+            count.add(&long, b"").unwrap();
+        }
+        assert!(matches!(
+            count.add(b"y", b""),
+            Err(WorkspaceError::TooManyEntries { entries_max: 100 })
+        ));
+        // Links count with what they say.
+        let mut count = Count::new(100);
+        let refused = (0..100).find_map(|_| count.add(&long, &[b'y'; 4000]).err());
+        let bytes_max = 100 * NAME_BYTES_PER_ENTRY;
+        assert!(
+            matches!(refused, Some(WorkspaceError::NamesTooLong { bytes_max: told, .. }) if told == bytes_max)
+        );
+        assert_eq!(Count::new(1).name_bytes_max, NAME_BYTES_FLOOR);
     }
 
     #[test]

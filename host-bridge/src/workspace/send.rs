@@ -14,6 +14,7 @@ use super::error::shown;
 use super::guest::{is_gone, walk};
 use super::limits::{DEPTH_MAX, PIECE_BYTES, PIECES_WAITING_MAX};
 use super::manifest::{Digest, HostStamp, Kind, Known, Manifest};
+use super::policy::Count;
 use super::report::Report;
 use super::tree::{self, Found, Tree, digest_of, digest_of_link, is_leftover, is_temporary, join};
 use super::{Policy, WORKSPACE, WorkspaceError};
@@ -28,13 +29,9 @@ struct Packed {
     report: Report,
 }
 
-/// Fills the guest's workspace, and puts down what both have.
-pub async fn send(
-    guest: &Guest,
-    tree: &Arc<Tree>,
-    policy: &Policy,
-    manifest: &mut Manifest,
-) -> Result<Report, WorkspaceError> {
+/// Makes an empty directory where the workspace is to be. For a guest that has none yet: of one that is
+/// mounted, this would be its end.
+pub async fn clear(guest: &Guest) -> Result<(), WorkspaceError> {
     // Whatever an image or a snapshot has there is not of the host.
     match guest.remove(Remove { path: WORKSPACE.into(), recursive: true }).await {
         Err(error) if !is_gone(&error) => return Err(error.into()),
@@ -42,11 +39,23 @@ pub async fn send(
     }
     let (path, permissions) = (WORKSPACE.into(), Some(DIRECTORY_MODE));
     guest.make_directory(MakeDirectory { path, permissions, parents: true }).await?;
+    Ok(())
+}
+
+/// Fills the guest's workspace, and puts down what both have.
+pub async fn send(
+    guest: &Guest,
+    tree: &Arc<Tree>,
+    policy: &Policy,
+    manifest: &mut Manifest,
+) -> Result<Report, WorkspaceError> {
+    clear(guest).await?;
     let (pieces, mut waiting) = mpsc::channel::<Vec<u8>>(PIECES_WAITING_MAX);
     let (packing, bounds) = (Arc::clone(tree), policy.clone());
     let packed = tokio::task::spawn_blocking(move || {
         let take = |piece| pieces.blocking_send(piece).is_ok();
-        Packer { tree: &packing, policy: &bounds, take, piece: Vec::new(), total: 0 }.pack()
+        let count = Count::new(bounds.entries_max);
+        Packer { tree: &packing, policy: &bounds, take, piece: Vec::new(), total: 0, count }.pack()
     });
     let mut upload = guest.tar_put(WORKSPACE, false, true)?;
     let mut sent = Ok(());
@@ -80,6 +89,7 @@ struct Packer<'a, T> {
     take: T,
     piece: Vec<u8>,
     total: u64,
+    count: Count,
 }
 
 impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
@@ -109,10 +119,6 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
                     waiting.push((path.clone(), depth + 1));
                 }
                 packed.host.insert(path, (kind, found.stamp, digest));
-                if packed.host.len() as u64 > self.policy.entries_max {
-                    let entries_max = self.policy.entries_max;
-                    return Err(WorkspaceError::TooManyEntries { entries_max });
-                }
             }
         }
         self.append(END_OF_ARCHIVE)?;
@@ -123,17 +129,22 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
     fn entry(&mut self, path: &[u8], kind: Kind, found: &Found) -> Result<Digest, WorkspaceError> {
         match kind {
             Kind::Directory => {
+                self.count.add(path, b"")?;
                 self.header(path, found, Archived::Directory)?;
                 Ok(Digest::default())
             }
             Kind::Link => {
                 let target = self.tree.read_link(path);
                 let target = target.map_err(|errno| WorkspaceError::file(path, errno))?;
+                self.count.add(path, &target)?;
                 let digest = digest_of_link(&target);
                 self.header(path, found, Archived::Symlink { target })?;
                 Ok(digest)
             }
-            Kind::File => self.file(path, found),
+            Kind::File => {
+                self.count.add(path, b"")?;
+                self.file(path, found)
+            }
         }
     }
 

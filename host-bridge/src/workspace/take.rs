@@ -9,7 +9,9 @@ use ring::digest::{Context, SHA256};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
+use super::end::End;
 use super::guest::{Seen, Seens, inside, is_gone};
+use super::held::Held;
 use super::limits::{SETTLED_AFTER_MS, SYNC_DEADLINE};
 use super::manifest::{Digest, Kind, Known, Manifest};
 use super::report::Report;
@@ -28,8 +30,10 @@ pub struct Taking {
     pub number: u64,
     /// Whose copies those of conflicts are.
     pub owner: String,
-    /// Bytes of the files that the host has of this workspace.
-    pub total: u64,
+    /// What the host has of this workspace, copies of conflicts included.
+    pub held: Held,
+    /// Said when nothing more shall come back.
+    pub end: End,
     pub runtime: Handle,
     pub deadline: Instant,
     /// Milliseconds since 1970 at which the guest was looked at.
@@ -39,7 +43,8 @@ pub struct Taking {
 impl Taking {
     /// Carries all changes, as far as it gets; what was done is put down either way.
     pub fn carry(&mut self, seens: &Seens) -> Result<(), WorkspaceError> {
-        self.total = self.manifest.known.values().map(host_bytes).sum();
+        self.held = self.manifest.known.values().map(Held::of).collect();
+        self.count_copies();
         let carried = self.carry_all(seens);
         let saved = self.manifest.save().map_err(WorkspaceError::Manifest);
         carried.and(saved)
@@ -57,17 +62,19 @@ impl Taking {
             .map(|(path, known)| (path.clone(), known.clone()))
             .partition(|(path, _)| is_replaced(path, seens));
         for (path, known) in replaced {
+            self.end.check()?;
             self.delete(&path, &known);
         }
         // What goes away makes room for what is new.
-        let goes: u64 = gone.iter().map(|(_, known)| host_bytes(known)).sum();
-        self.total = self.total.saturating_sub(goes);
+        self.held.take(gone.iter().map(|(_, known)| Held::of(known)).collect());
         for path in self.manifest.unfinished() {
+            self.end.check()?;
             if !seens.contains_key(&path) {
                 self.delete_unfinished(&path);
             }
         }
         for (path, seen) in seens {
+            self.end.check()?;
             if Instant::now() >= self.deadline {
                 return Err(WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() });
             }
@@ -77,10 +84,11 @@ impl Taking {
         // Behind all that was written: what was moved is nowhere gone before it is there again. And
         // what was only away for a moment, while its directory was looked through, stays.
         for (path, known) in gone {
+            self.end.check()?;
             if Instant::now() >= self.deadline {
                 return Err(WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() });
             }
-            self.total = self.total.saturating_add(host_bytes(&known));
+            self.held.add(Held::of(&known));
             if self.is_gone_for_good(&path)? {
                 self.delete(&path, &known);
             }
@@ -117,6 +125,13 @@ impl Taking {
                 self.report.refuse(path, why);
             }
             self.know(path, kind, seen, known.and_then(|known| known.host), true);
+            return Ok(());
+        }
+        let has = known.as_ref().map(Held::of).unwrap_or_default();
+        let one = Held { bytes: 0, entries: 1 - has.entries };
+        if let Some(why) = self.held.refusal(one, &self.policy).filter(|_| one.entries > 0) {
+            self.report.refuse(path, why);
+            self.know(path, kind, seen, None, true);
             return Ok(());
         }
         match kind {
@@ -167,9 +182,9 @@ impl Taking {
         known: Option<&Known>,
     ) -> Result<(), WorkspaceError> {
         let host = known.and_then(|known| known.host);
-        let before = known.map_or(0, host_bytes);
+        let before = known.map(Held::of).unwrap_or_default();
         let Policy { file_bytes_max, total_bytes_max, .. } = self.policy;
-        let room = total_bytes_max.saturating_sub(self.total.saturating_sub(before));
+        let room = total_bytes_max.saturating_sub(self.held.bytes.saturating_sub(before.bytes));
         let bytes_max = file_bytes_max.min(room);
         let too_large = || {
             if bytes_max == file_bytes_max {
@@ -192,7 +207,12 @@ impl Taking {
             }
         };
         let fetching = fetch(&self.guest, path, &mut file, bytes_max);
-        let fetched = self.runtime.block_on(async { timeout_at(self.deadline, fetching).await });
+        let fetched = self.runtime.block_on(async {
+            tokio::select! {
+                fetched = timeout_at(self.deadline, fetching) => Ok(fetched),
+                () = self.end.said() => Err(WorkspaceError::Ended),
+            }
+        })?;
         let overran = |_| WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() };
         let digest = match fetched.map_err(overran)? {
             Ok(digest) => digest,
@@ -245,9 +265,9 @@ impl Taking {
         settled: bool,
     ) {
         let known = Known { kind, guest: seen.stamp.clone(), settled, host };
-        self.total = self.total.saturating_add(host_bytes(&known));
+        self.held.add(Held::of(&known));
         if let Some(before) = self.manifest.known.insert(path.to_vec(), known) {
-            self.total = self.total.saturating_sub(host_bytes(&before));
+            self.held.take(Held::of(&before));
         }
     }
 
@@ -294,7 +314,6 @@ async fn fetch(
     }
 }
 
-/// What the host has of a path, of the bound of all.
 /// Whether something else is where it was, or where a directory was that it was in.
 fn is_replaced(path: &[u8], seens: &Seens) -> bool {
     let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -302,10 +321,6 @@ fn is_replaced(path: &[u8], seens: &Seens) -> bool {
         || ends
             .filter_map(|end| seens.get(&path[..end]))
             .any(|above| above.kind != Some(Kind::Directory))
-}
-
-pub(super) fn host_bytes(known: &Known) -> u64 {
-    known.host.map_or(0, |(stamp, _)| if known.kind == Kind::File { stamp.bytes } else { 0 })
 }
 
 /// The name of a conflict's copy.

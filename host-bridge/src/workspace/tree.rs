@@ -79,6 +79,11 @@ impl Temporary {
         }
     }
 
+    /// How much of the disk it has.
+    pub fn bytes(&self) -> Result<u64, Errno> {
+        Ok(look_in(&self.parent, &self.name)?.map_or(0, |found| found.stamp.bytes))
+    }
+
     /// Gives it its name, durably. With `new`, only if there is nothing of that name.
     pub fn place(&mut self, name: &[u8], new: bool) -> Result<(), Errno> {
         let flags = if new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };

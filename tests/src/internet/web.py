@@ -1,12 +1,14 @@
 """The web of a test: HTTP at port 80, the same over TLS at 443, and a server that speaks first.
 
-Each request is a line in `asked`: at which address, for which host, under which name of TLS."""
+Below `/git/` are the repositories of the directory `git`, as git's own server gives them out; below
+`/locked/` too, to whoever says `me` and the content of the file `token`. Each request is a line in `asked`: at which address, for which host, under which name of TLS."""
 
-import base64, hashlib, http.server, json, os, socket, socketserver, ssl, sys, threading, urllib.parse
+import base64, hashlib, http.server, json, os, socket, socketserver, ssl, subprocess, sys, threading, urllib.parse
 
 PLACE = sys.argv[1]
 BLOCK = hashlib.shake_256(b"burrow").digest(1 << 20)
 asked, lock = open(os.path.join(PLACE, "asked"), "a"), threading.Lock()
+TOLD = ["authorization", "token", "origin", "upgrade", "http2-settings"]
 TYPES = {".html": "text/html", ".json": "application/json"}
 
 
@@ -33,7 +35,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fine = super().parse_request()
         if fine:
             at = self.request.getsockname()[0].removeprefix("::ffff:")
-            told = {name: self.headers.get(name) for name in ["authorization", "token", "origin"]}
+            told = {name: self.headers.get(name) for name in TOLD}
             write_down(**told, at=at, host=self.headers.get("host"), named=self.named, tls=self.is_tls,
                        port=self.request.getsockname()[1], method=self.command, path=self.path)
         return fine
@@ -58,6 +60,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.stream(int(query["n"]))
         if path == "/socket":
             return self.socket()
+        if path.startswith(("/git/", "/locked/")):
+            return self.git()
         file = os.path.join(PLACE, "served", urllib.parse.unquote(path).strip("/"))
         if os.path.isdir(file):
             file = os.path.join(file, "index.html")
@@ -87,20 +91,46 @@ class Handler(http.server.BaseHTTPRequestHandler):
         while chunk := self.rfile.read1(65536):
             self.wfile.write(chunk)
 
-    def do_PUT(self):
-        digest, left = hashlib.sha256(), int(self.headers.get("content-length", -1))
+    def body(self):
+        """What a request carries, in pieces."""
+        left = int(self.headers.get("content-length", -1 if "transfer-encoding" in self.headers else 0))
         if left < 0:
             while size := int(self.rfile.readline().split(b";")[0], 16):
-                digest.update(self.rfile.read(size))
+                yield self.rfile.read(size)
                 self.rfile.readline()
             self.rfile.readline()
         while left > 0:
             chunk = self.rfile.read(min(left, 65536))
-            digest.update(chunk)
+            yield chunk
             left -= len(chunk)
+
+    def git(self):
+        """What git's own server answers, which is a program that is started for each request."""
+        body = b"".join(self.body())
+        path, _, query = self.path.partition("?")
+        _, place, repository = path.split("/", 2)
+        if place == "locked":
+            who = "me:" + open(os.path.join(PLACE, "token")).read()
+            if self.headers["authorization"] != "Basic " + base64.b64encode(who.encode()).decode():
+                return self.answer(b"who are you?\n", 401, www_authenticate='Basic realm="locked"')
+        told = {"CONTENT_TYPE": "content-type", "HTTP_CONTENT_ENCODING": "content-encoding", "GIT_PROTOCOL": "git-protocol"}
+        told = {variable: self.headers[field] for variable, field in told.items() if field in self.headers}
+        own = {"GIT_PROJECT_ROOT": os.path.join(PLACE, "git"), "GIT_HTTP_EXPORT_ALL": "1", "REMOTE_USER": "me",
+               "REQUEST_METHOD": self.command, "PATH_INFO": "/" + repository, "QUERY_STRING": query,
+               "CONTENT_LENGTH": str(len(body)), "GIT_CONFIG_GLOBAL": "/dev/null"}
+        ran = subprocess.run(["git", "http-backend"], input=body, env={**os.environ, **told, **own}, stdout=subprocess.PIPE)
+        head, _, answer = ran.stdout.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+        self.answer(answer, int(fields.pop("Status", "200").split()[0]), **fields)
+
+    def do_PUT(self):
+        digest = hashlib.sha256()
+        for chunk in self.body():
+            digest.update(chunk)
         self.answer(digest.hexdigest().encode() + b"\n")
 
-    do_POST = do_PUT
+    def do_POST(self):
+        return self.git() if self.path.startswith(("/git/", "/locked/")) else self.do_PUT()
 
     def log_message(self, *_):
         pass

@@ -202,6 +202,60 @@ fn metrics_are_read_by_prometheus_and_say_what_happens() {
 }
 
 #[test]
+fn figures_say_what_notebooks_artifacts_and_apps_come_to() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let figure = |name: &str, label: Option<(&str, &str)>| {
+        let families = parse(&client.get("/metrics").expect(200).text());
+        let samples = &families.get(name).unwrap_or_else(|| panic!("no {name}")).samples;
+        let is_it = |labels: &Labels| {
+            label.is_none_or(|(label, value)| labels.get(label).is_some_and(|own| own == value))
+        };
+        let mut found = samples.iter().filter(|(_, labels, _)| is_it(labels));
+        let value = found.next().unwrap_or_else(|| panic!("{name} has no {label:?}")).2;
+        assert!(found.next().is_none(), "{name} has several {label:?}");
+        value as u64
+    };
+    let (ok, failed) = (Some(("outcome", "ok")), Some(("outcome", "failed")));
+    assert_eq!((figure("burrow_notebooks_open", None), figure("burrow_artifacts", None)), (0, 0));
+    if !tests::have("python3") {
+        return tests::skip("there is no python3 here");
+    }
+    let notebook = "/v1/notebooks/default/a";
+    let code = "import os; os.makedirs('/artifacts', exist_ok=True); x = 1\n\
+                for n in '12': open('/artifacts/' + n, 'w').write('same')\n\
+                os.mkfifo('/artifacts/pipe')";
+    client.post(&format!("{notebook}/run"), &json!({ "code": code })).expect(200);
+    client.post(&format!("{notebook}/save"), &json!({})).expect(200);
+    assert_eq!(figure("burrow_notebooks_open", None), 1);
+    assert!(figure("burrow_notebook_saves_total", ok) >= 1);
+    assert_eq!(figure("burrow_notebook_saves_total", failed), 0);
+    assert!(figure("burrow_notebook_saved_bytes_total", None) > 0);
+    // Two of them have the same bytes.
+    assert_eq!((figure("burrow_artifacts", None), figure("burrow_artifact_bytes", None)), (2, 4));
+    assert_eq!(figure("burrow_artifacts_captured_total", None), 2);
+    let die = json!({ "code": "os.kill(os.getpid(), 9)" });
+    client.post(&format!("{notebook}/run"), &die).expect(200);
+    client.post(&format!("{notebook}/run"), &json!({ "code": "x" })).expect(200);
+    let told = (
+        figure("burrow_notebook_reopenings_total", None),
+        figure("burrow_notebook_lost_runs_total", None),
+    );
+    assert_eq!(told, (1, 1));
+
+    let apps = "/v1/sandboxes/default/notebook-a/apps";
+    let serve = "exec python3 -m http.server $PORT --bind 127.0.0.1";
+    let app = |line: &str| json!({ "type": "command", "command": line });
+    client.post(apps, &app(serve)).expect(201);
+    assert!(client.post(apps, &app("exit 3")).status >= 400);
+    assert_eq!(figure("burrow_apps", Some(("state", "running"))), 1);
+    assert_eq!(figure("burrow_app_starts_total", ok), 1);
+    assert_eq!(figure("burrow_app_starts_total", failed), 1);
+    assert_eq!(figure("burrow_egress_untold_total", None), 0);
+    assert_eq!(figure("burrow_workspace_exchanges_total", None), 0);
+}
+
+#[test]
 fn figures_have_the_labels_that_are_named_and_so_many_values() {
     let options =
         ["--dev", "--set", "metrics.labels=team,a.b/c", "--set", "metrics.label_values_max=2"];

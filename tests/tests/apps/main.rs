@@ -3,6 +3,7 @@
 
 mod ends;
 mod frameworks;
+mod verbs;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

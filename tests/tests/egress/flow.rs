@@ -114,3 +114,27 @@ fn a_server_that_is_not_there_is_said_so() {
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     scene.is_refused("gone.example.com", "cannot be connected to");
 }
+
+#[test]
+fn an_answer_to_the_last_request_of_a_connection_waits_for_its_reader() {
+    let Some(scene) = Scene::or_skip(&["example.org"]) else { return };
+    // Little of it fits where the client would find it, and all of it where it waits for the client.
+    let code = r#"
+import hashlib, socket
+COUNT = 200_000
+def digest(to, head, body=b""):
+    peer = socket.socket(); peer.settimeout(30)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    peer.connect(to); peer.sendall(head.encode() + body)
+    said = b""
+    while more := peer.recv(500): said += more
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert len(body) == COUNT, (len(body), head)
+    return hashlib.sha256(body).hexdigest()
+get = lambda target, more="": f"GET {target}/bytes?n={COUNT} HTTP/1.1\r\nHost: example.org\r\n{more}\r\n"
+digests = {digest(("198.18.0.1", 3128), get("http://example.org")) for _ in range(5)}
+digests |= {digest(("example.org", 80), get("", "Content-Length: 2\r\n"), b"hi") for _ in range(5)}
+assert len(digests) == 1, digests
+print("fine")"#;
+    assert_eq!(scene.python(code).ok(), "fine\n");
+}

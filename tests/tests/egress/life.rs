@@ -82,18 +82,21 @@ fn names_keep_their_addresses_over_restarts_of_the_bridge() {
     keeper.0.wait().unwrap();
 }
 
-#[test]
-fn a_connection_of_a_bridge_that_ends_is_reset_and_the_next_one_is_carried() {
-    let Some(mut scene) = Scene::or_skip(&["db.example.com:5432"]) else { return };
-    // A program that goes on while there is no bridge writes into a file of its sandbox.
+/// A program that goes on while there is no bridge, writes into a file of its sandbox, and has asked once.
+fn keeps_in_the_sandbox(scene: &Scene) {
     let script = "cat > /var/keeps.py; mkfifo /var/asks; \
          (python3 /var/keeps.py < /var/asks > /var/said 2>&1 &); echo started";
     let started =
         scene.server.feed(&["exec", "-i", NAME, "--", "sh", "-c", script], KEEPS.as_bytes());
     assert!(started.status.success(), "{started:?}");
     let asks = "exec 3<>/var/asks; sleep infinity";
-    let spawned = scene.run(&format!("setsid sh -c '{asks}' >/dev/null 2>&1 & echo >> /var/asks"));
-    spawned.ok();
+    scene.run(&format!("setsid sh -c '{asks}' >/dev/null 2>&1 & echo >> /var/asks")).ok();
+}
+
+#[test]
+fn a_connection_of_a_bridge_that_ends_is_reset_and_the_next_one_is_carried() {
+    let Some(mut scene) = Scene::or_skip(&["db.example.com:5432"]) else { return };
+    keeps_in_the_sandbox(&scene);
     let said = |scene: &Scene| scene.run("cat /var/said").stdout;
     eventually("it is connected", || said(&scene).contains("who are you"));
     scene.server.end_and_serve_again();
@@ -101,6 +104,25 @@ fn a_connection_of_a_bridge_that_ends_is_reset_and_the_next_one_is_carried() {
     assert!(!said(&scene).contains("ended"), "{}", said(&scene));
     scene.run("echo >> /var/asks").ok();
     eventually("it is connected again", || said(&scene).matches("who are you").count() == 2);
+}
+
+#[test]
+fn a_connection_of_a_bridge_that_was_killed_is_reset_when_another_has_come() {
+    let Some(mut scene) = Scene::or_skip(&["db.example.com:5432"]) else { return };
+    keeps_in_the_sandbox(&scene);
+    let said = |scene: &Scene| scene.run("cat /var/said").stdout;
+    eventually("it is connected", || said(&scene).contains("who are you"));
+    // Twice, because what follows a bridge is followed in its turn.
+    for count in 1..=2 {
+        scene.server.kill_and_serve_again();
+        // The agent alone would give the dead one a minute, which is more than is waited here.
+        eventually("its connection broke off", || said(&scene).matches("Error").count() == count);
+        assert!(!said(&scene).contains("ended"), "{}", said(&scene));
+        scene.run("echo >> /var/asks").ok();
+        eventually("it is connected again", || {
+            said(&scene).matches("who are you").count() == count + 1
+        });
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use tests::eventually;
 use tests::internet::Internet;
 use tests::machines::machines_or_skip;
 
+use super::secrets::{HOSTS, PLACEHOLDER, VALUE, empty_or_skip};
 use super::{NAME, Scene};
 
 fn machine_or_skip(rules: &[&str]) -> Option<Scene> {
@@ -124,4 +125,67 @@ fn a_clone_has_its_own_rules_and_the_names_of_what_it_was_cloned_from() {
     let mine = scene.run_in("alike", "getent ahostsv4 h4.example.com | head -1", &[]).ok();
     assert!(reaches("alike", mine.split(' ').next().unwrap()));
     assert!(reaches(NAME, addresses[0]));
+}
+
+#[test]
+fn a_machine_sends_what_it_does_not_have_whichever_bridge_it_has() {
+    if !machines_or_skip() {
+        return;
+    }
+    let Some(mut scene) = empty_or_skip() else { return };
+    let asked = json!({
+        "name": NAME, "egress": HOSTS, "secrets": ["github"], "machine": "qemu", "image": "python",
+        "memory_mib": 256,
+    });
+    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    // With nothing but what the sandbox has by itself: whom it trusts, too.
+    let plainly = |scene: &Scene, code: &str| -> super::Ran {
+        let fed = ["exec", "-i", NAME, "--", "python3", "-"];
+        scene.server.feed(&fed, code.as_bytes()).into()
+    };
+    let send = r#"
+import os, ssl, urllib.error, urllib.request
+context = ssl.create_default_context()
+context.verify_flags |= ssl.VERIFY_X509_STRICT
+request = urllib.request.Request("https://api.example.org/machine", headers={"token": os.environ["GITHUB"]})
+try: urllib.request.urlopen(request, timeout=60, context=context)
+except urllib.error.HTTPError as error: print(error.code, os.environ["GITHUB"])"#;
+    let sent = format!("404 {PLACEHOLDER}\n");
+    assert_eq!(plainly(&scene, send).ok(), sent);
+    assert_eq!(scene.told("/machine"), [VALUE]);
+    // All that there is of it, as the machine's own root sees it.
+    let (first, second) = VALUE.split_at(4);
+    let looks = format!(
+        r#"
+import os
+value = b"{first}" + b"{second}"
+def files():
+    for place in ["/etc", "/run", "/var", "/root", "/tmp"]:
+        for at, _, names in os.walk(place): yield from (os.path.join(at, name) for name in names)
+    for process in filter(str.isdigit, os.listdir("/proc")): yield f"/proc/{{process}}/environ"
+def holds(path):
+    try: return os.path.isfile(path) and value in open(path, "rb").read(1 << 24)
+    except OSError: return False
+print([path for path in files() if holds(path)])"#
+    );
+    assert_eq!(plainly(&scene, &looks).ok(), "[]\n");
+    // A connection that was open is over as soon as another bridge is there; new ones are filled again.
+    let keeps = r#"
+import socket, ssl, sys
+peer = ssl.create_default_context().wrap_socket(socket.create_connection(("api.example.org", 443), 60), server_hostname="api.example.org")
+peer.settimeout(120)
+open("/var/kept", "w").write("connected")
+try: said = peer.recv(10)
+except OSError as error: said = type(error).__name__
+open("/var/kept", "w").write(f"over: {said}")"#;
+    let start = "cat > /var/keeps.py; setsid python3 /var/keeps.py >/dev/null 2>&1 & echo";
+    let started =
+        scene.server.feed(&["exec", "-i", NAME, "--", "sh", "-c", start], keeps.as_bytes());
+    assert!(started.status.success(), "{started:?}");
+    let kept = |scene: &Scene| scene.run("cat /var/kept").stdout;
+    eventually("it is connected", || kept(&scene) == "connected");
+    scene.server.kill_and_serve_again();
+    eventually("its connection broke off", || kept(&scene).starts_with("over: "));
+    eventually("the host is reached again", || plainly(&scene, send).stdout == sent);
+    assert!(scene.told("/machine").iter().all(|told| told == VALUE));
 }

@@ -2,7 +2,7 @@
 //! host as theirs have.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tests::have_or_skip;
@@ -13,7 +13,7 @@ const RULES: [&str; 2] = ["index.example.com", "*.example.net"];
 const WAYS: [&[(&str, &str)]; 2] = [&[], &PROXY];
 
 /// Runs a script of the test's own.
-fn make(place: &Path, script: &str) -> String {
+pub(super) fn make(place: &Path, script: &str) -> String {
     fs::create_dir_all(place).unwrap();
     let ran = Command::new("sh").args(["-ec", script]).current_dir(place).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -104,5 +104,49 @@ fn git_clones_a_repository() {
         }
     }
     scene.run("git clone -q https://example.com/carried.git /var/refused").fails();
+    scene.only_the_internet_was_reached();
+}
+
+/// Makes a repository to which nobody has pushed yet, and says where it is.
+pub(super) fn empty_repository(scene: &Scene) -> PathBuf {
+    let place = scene.internet.repositories();
+    make(&place, "git init -q --bare -b main work.git");
+    place.join("work.git")
+}
+
+/// Clones `from`, adds a file of more bytes than are sent in one piece, pushes it, and clones again what is there
+/// then: prints the commits of both, which are the same.
+pub(super) fn works_with(from: &str, at: &str) -> String {
+    format!(
+        "set -e; export GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0; mkdir -p /var/{at}; cd /var/{at}\n\
+         git clone -q {from} one 2>clone.log || {{ cat clone.log >&2; exit 1; }}; cd one; git checkout -q -B main\n\
+         head -c 4000000 /dev/urandom > {at}; git add {at}\n\
+         git -c user.name=a -c user.email=a@example.com commit -q -m {at}\n\
+         git push -q origin main; git rev-parse HEAD\n\
+         git clone -q {from} ../two; git -C ../two rev-parse HEAD; cmp {at} ../two/{at}"
+    )
+}
+
+#[test]
+fn git_clones_and_pushes_to_a_server_of_its_own_kind() {
+    let Some(scene) = Scene::or_skip(&RULES) else { return };
+    if !have_or_skip("git") {
+        return;
+    }
+    let repository = empty_repository(&scene);
+    for (number, variables) in WAYS.iter().enumerate() {
+        for scheme in ["http", "https"] {
+            let from = format!("{scheme}://git.example.net/git/work.git");
+            let script = works_with(&from, &format!("{scheme}{number}"));
+            let ran = scene.run_in("a", &script, variables);
+            assert_eq!(ran.code, Some(0), "{from} {variables:?}: {ran:?}");
+            let said = ran.ok();
+            let commits: Vec<_> = said.lines().collect();
+            let there = make(&repository, "git rev-parse main");
+            assert_eq!(commits, [there.trim_end(); 2], "{from}");
+        }
+    }
+    assert_eq!(make(&repository, "git rev-list --count main"), "4\n");
+    scene.run("git ls-remote https://example.com/git/work.git").fails();
     scene.only_the_internet_was_reached();
 }

@@ -88,6 +88,7 @@ for wrong in ["example.net", "example.net:80", "127.0.0.1", "", name + ":81", na
     assert b" 403 " in said, (wrong, said)
 for request in [
     get(name, more="Host: example.net\r\n"), get(name, more="hOsT: www.example.com\r\n"),
+    get(name, f"http://{name}?@example.net/"), get(name, f"http://{name}#@example.net/"),
     get(name, "http://example.net/hello"), get(name, "http://www.example.com@example.net/hello"),
     get(name, "HTTP://example.net/hello"), get(name, "https://example.net/hello"), get(name, "example.net:80"),
     b"GET /hello HTTP/1.1\r\n\r\n", b"GET /hello HTTP/1.0\r\n\r\n", b"GET /hello\r\n\r\n",
@@ -100,7 +101,7 @@ for request in [
     b"GET  /hello HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
     b"CONNECT example.net:80 HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
     b"CONNECT www.example.com:80 HTTP/1.1\r\nHost: www.example.com\r\n\r\n",
-    get(name, more="Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"),
+    get(name, more="Connection: Upgrade\r\nUpgrade: h2c, websocket\r\n"),
     get(name, more="Upgrade: tls/1.0\r\nConnection: upgrade\r\n"),
     get(name, more="Content-Length: 5\r\nTransfer-Encoding: chunked\r\n") + b"0\r\n\r\n",
     get(name, more="Content-Length: 5\r\nContent-Length: 5\r\n") + b"12345",
@@ -111,7 +112,7 @@ for request in [
 ]:
     said = say(name, 80, request)
     assert b" 403 " in said, (request, said)
-for nothing in [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n" + get(name), b"get /hello HTTP/1.1\r\n\r\n",
+for nothing in [b"PRI * HTTP/1.1\r\n\r\n", b"\r\n" + get(name), b"get /hello HTTP/1.1\r\n\r\n",
                 b"GET\t/hello\tHTTP/1.1\r\nHost: www.example.com\r\n\r\n"]:
     said = say(name, 80, nothing)
     assert b"hello" not in said, (nothing, said)
@@ -128,6 +129,43 @@ print("fine")"#;
 }
 
 #[test]
+fn an_offer_of_the_second_version_goes_no_further_and_its_request_does() {
+    let Some(scene) = Scene::or_skip(&["www.example.com"]) else { return };
+    let code = r#"
+name = "www.example.com"
+OFFER = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+def ask(peer, method="GET", target="/hello", more="", body=b""):
+    peer.sendall(f"{method} {target} HTTP/1.1\r\nHost: {name}\r\n{OFFER}{more}\r\n".encode() + body)
+    said = b""
+    # The head may come alone.
+    while not said.partition(b"\r\n\r\n")[2].endswith(b"\n"): said += peer.recv(1000) or sys.exit(f"ended: {said}")
+    return said
+def is_fine(said): return said.startswith(b"HTTP/1.1 200 ") and said.endswith(b"hello from www.example.com\n")
+peer = socket.create_connection((name, 80), 20)
+# The first of a connection, and the later ones; with a body as well.
+for _ in range(3): assert is_fine(ask(peer))
+assert ask(peer, "POST", more="Content-Length: 5\r\n", body=b"12345").startswith(b"HTTP/1.1 200 ")
+assert is_fine(ask(peer))
+proxied = socket.create_connection(("198.18.0.1", 3128), 20)
+said = ask(proxied, target=f"http://{name}/hello")
+# There is no second one, and the client must not think so.
+assert is_fine(said) and b"\r\nconnection: close\r\n" in said.lower(), said
+# Whoever begins with it is told in its own words: settings, and that the first version is required.
+peer = socket.create_connection((name, 80), 20)
+peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+said = b""
+while more := peer.recv(1000): said += more
+assert said[:9] == bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) and said[12] == 7 and said[22:26] == bytes([0, 0, 0, 13]), said
+assert b"only HTTP/1 is carried" in said, said
+print("fine")"#;
+    assert_eq!(say(&scene, code), "fine\n");
+    let asked = scene.internet.asked();
+    assert_eq!(asked.len(), 6, "{asked:?}");
+    assert!(asked.iter().all(|one| one["upgrade"].is_null() && one["http2-settings"].is_null()));
+    scene.is_refused("www.example.com", "it speaks HTTP/2 without TLS");
+}
+
+#[test]
 fn a_second_request_cannot_hide_behind_the_first() {
     let Some(scene) = Scene::or_skip(&["www.example.com"]) else { return };
     let code = r#"
@@ -135,6 +173,8 @@ name = "www.example.com"
 first = f"GET /hello HTTP/1.1\r\nHost: {name}\r\n\r\n".encode()
 post = lambda more: f"POST /first HTTP/1.1\r\nHost: {name}\r\n{more}\r\n".encode()
 other = b"GET /hidden HTTP/1.1\r\nHost: example.net\r\n\r\n"
+def needless(method, more=""):
+    return f"{method} /hello HTTP/1.1\r\nHost: {name}\r\n{more}Content-Length: {len(other)}\r\n\r\n".encode()
 def all_of(*pieces):
     peer = socket.create_connection((name, 80), 20)
     said = b""
@@ -155,6 +195,9 @@ for pieces in [
     [post("Transfer-Encoding: chunked\r\n") + b"10000000000000005\r\n12345\r\n0\r\n\r\n" + other],
     [post("Transfer-Encoding: chunked\r\n") + b"-1\r\n\r\n0\r\n\r\n" + other],
     [first.replace(b"GET", b"HEAD") + other],
+    # Servers that read no body of these find the next request in it.
+    [needless("GET") + other], [needless("HEAD") + other], [needless("DELETE"), other],
+    [first + needless("GET") + other], [needless("GET", "Connection: keep-alive\r\n") + other + first],
     [post("Upgrade: websocket\r\nConnection: Upgrade\r\n") + other],
     [post("Connection: keep-alive\r\nContent-Length: 0\r\n") + other],
     [post("Expect: 100-continue\r\nContent-Length: 5\r\n") + other],

@@ -7,17 +7,18 @@ use std::path::PathBuf;
 use serde_json::json;
 use tests::eventually;
 use tests::internet::{Internet, NAME_SERVER};
-use tests::{Burrow, server::Server};
+use tests::{Burrow, have_or_skip, server::Server};
 
+use super::packages::{empty_repository, make, works_with};
 use super::{NAME, PROXY, Scene};
 
-const VALUE: &str = "ghp_GoesOutAndNeverIn";
-const PLACEHOLDER: &str = "burrow-secret~github~";
+pub(super) const VALUE: &str = "ghp_GoesOutAndNeverIn";
+pub(super) const PLACEHOLDER: &str = "burrow-secret~github~";
 /// The secret's hosts, of which the last has a certificate of nobody.
-const HOSTS: [&str; 3] = ["api.example.org", "example.com", "api.example.edu"];
+pub(super) const HOSTS: [&str; 3] = ["api.example.org", "example.com", "api.example.edu"];
 
 /// A bridge whose configuration has the secret, and no sandbox yet.
-fn empty_or_skip() -> Option<Scene> {
+pub(super) fn empty_or_skip() -> Option<Scene> {
     let internet = Internet::or_skip()?;
     fs::write(value_file(&internet), VALUE).unwrap();
     let config = internet.served().with_file_name("burrow.toml");
@@ -52,7 +53,7 @@ impl Scene {
     }
 
     /// What the web was told in fields of requests for this path.
-    fn told(&self, path: &str) -> Vec<String> {
+    pub(super) fn told(&self, path: &str) -> Vec<String> {
         let asked = self.internet.asked();
         let of_path = asked.iter().filter(|one| one["path"] == path);
         let fields = of_path.flat_map(|one| [&one["authorization"], &one["token"]]);
@@ -118,6 +119,24 @@ git -c http.extraHeader="token: $GITHUB" ls-remote https://api.example.org/a.git
 }
 
 #[test]
+fn git_pushes_with_a_password_that_it_does_not_have() {
+    let Some(scene) = scene_or_skip() else { return };
+    if !have_or_skip("git") {
+        return;
+    }
+    let repository = empty_repository(&scene);
+    let from = "\"https://me:$GITHUB@api.example.org/locked/work.git\"";
+    let said = scene.plainly(&works_with(from, "pushed")).ok();
+    let commits: Vec<_> = said.lines().collect();
+    let there = make(&repository, "git rev-parse main");
+    assert_eq!(commits, [there.trim_end(); 2]);
+    let wrong =
+        "GIT_TERMINAL_PROMPT=0 git ls-remote https://me:wrong@api.example.org/locked/work.git";
+    scene.plainly(wrong).fails();
+    assert_eq!(scene.plainly(&format!("grep -rs {VALUE} /var")).fails().stdout, "");
+}
+
+#[test]
 fn nothing_else_has_it() {
     let Some(scene) = scene_or_skip() else { return };
     let script = r#"
@@ -149,6 +168,49 @@ curl -sS -H "token: $GITHUB" --connect-to ::api.example.org:80 https://api.examp
         record["facts"]["host"] == "api.example.edu"
             && record["facts"]["why"].as_str().is_some_and(|why| why.contains("TLS with the host"))
     });
+}
+
+#[test]
+fn whoever_is_refused_is_told_so_and_why() {
+    let Some(scene) = scene_or_skip() else { return };
+    let python = r#"
+import http.client, os, socket, ssl
+name = "api.example.org"
+def connected():
+    return ssl.create_default_context().wrap_socket(socket.create_connection((name, 443), 30), server_hostname=name)
+def get(host=name, method="GET", more=""):
+    return f"{method} /refused HTTP/1.1\r\nhost: {host}\r\n{more}\r\n".encode()
+for request, why in [
+    (get("example.com"), "it is for the host"),
+    (get(method="TRACE"), "it asks for what it says itself"),
+    (get(method="CONNECT"), "it asks for a tunnel"),
+    (get(more="upgrade: other\r\nconnection: upgrade\r\n"), "it asks to go on with"),
+    (get(more="content-length: 1\r\ntransfer-encoding: chunked\r\n"), "it has a length and pieces"),
+    (get(more="x: " + "y" * 70000 + "\r\n"), "its head has more than"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "its first line"),
+]:
+    for size in [len(request), 7] if len(request) < 1000 else [len(request)]:
+        peer = connected()
+        for at in range(0, len(request), size): peer.sendall(request[at:at + size])
+        answer = http.client.HTTPResponse(peer)
+        answer.begin()
+        # To the last word of TLS, without which reading on is an error.
+        said = answer.read().decode() + peer.recv(100).decode()
+        assert answer.status == 403 and why in said, (request[:100], answer.status, said)
+        peer.unwrap().close()
+# One that offers the second version is carried, without the offer.
+peer = connected()
+peer.sendall(get(more=f"token: {os.environ['GITHUB']}\r\nupgrade: h2c\r\nconnection: upgrade\r\n").replace(b"/refused", b"/hello"))
+answer = http.client.HTTPResponse(peer)
+answer.begin()
+print(answer.status)"#;
+    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "200\n", "{said:?}");
+    let script = "curl -sS -o /dev/null -w '%{http_code}' -X TRACE https://api.example.org/refused";
+    assert_eq!(scene.plainly(script).ok(), "403");
+    assert_eq!(scene.told("/hello"), [VALUE]);
+    assert_eq!(scene.internet.asked().len(), 1, "nothing of the others went on");
+    scene.is_refused("api.example.org", "it asks for what it says itself");
 }
 
 #[test]

@@ -227,3 +227,40 @@ fn a_stream_that_is_listened_to_does_not_hold_up_the_end_of_the_server() {
     let _ = stream.whole();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_sandbox_is_made_for_a_user_and_pulls_no_more_than_its_key_may() {
+    let server = Server::start(&["--set", "image_policy.pull=missing"]);
+    let key = server.ok(&["keygen", "--namespace", "default"]);
+    let client = Client::new(server.url()).key(key.trim());
+    let mut agent = Web::open(client, VERSION);
+    if nix::unistd::geteuid().is_root() {
+        let asked = json!({ "name": "nobodys", "user": "65534:65534", "pull": "never" });
+        assert_eq!(agent.call("sandbox_create", &asked)["isError"], false);
+        let asked = json!({ "command": "id -u; id -u > /artifacts/who", "sandbox": "nobodys" });
+        let ran = agent.call("shell_execute", &asked);
+        assert_eq!(ran["structuredContent"]["stdout"], "65534\n", "{ran}");
+        assert_eq!(ran["structuredContent"]["artifacts"][0]["name"], "who", "{ran}");
+    }
+    let refused = agent.call("sandbox_create", &json!({ "name": "b", "pull": "always" }));
+    let said = text(&refused);
+    assert!(said.contains("always can be asked for by admin keys alone"), "{refused}");
+    let refused = agent.call("sandbox_create", &json!({ "name": "b", "user": "" }));
+    assert_eq!(refused["isError"], true, "{refused}");
+
+    let start = |config: Value| {
+        let params = json!({ "namespace": "default", "sandbox": "rpc", "config": config });
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "sandbox.start", "params": params });
+        Client::new(server.url()).key(key.trim()).post("/api/v1/rpc", &body)
+    };
+    let refused = start(json!({ "pull": "always" })).text();
+    assert!(refused.contains("always can be asked for by admin keys alone"), "{refused}");
+    assert!(start(json!({ "pull": "often" })).text().contains("\\\"often\\\" is none of"));
+    if nix::unistd::geteuid().is_root() {
+        start(json!({ "pull": "missing", "user": "65534" })).expect(200);
+        let found = Client::new(server.url()).key(key.trim());
+        let found = found.get("/v1/sandboxes/default/rpc").expect(200).json();
+        assert_eq!(found["user"], "65534", "{found}");
+    }
+}

@@ -344,7 +344,8 @@ class BurrowClient(SandboxClient):
         for what, names in (("secrets", spec.secrets), ("egress", spec.egress)):
             if isinstance(names, str):
                 raise InvalidRequest(f"{what}: names in a tuple, not one text")
-            if names:
+            # Said even when empty: it is the specification that allows nothing, and not the server.
+            if names or what == "egress":
                 body[what] = list(names)
         if spec.labels:
             body["labels"] = dict(spec.labels)

@@ -42,7 +42,7 @@ macro_rules! asked {
             #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
             pub labels: BTreeMap<String, String>,
             #[serde(default)]
-            pub egress: Vec<String>,
+            pub egress: Option<Vec<String>>,
             #[serde(default)]
             pub secrets: Vec<String>,
         }

@@ -14,7 +14,7 @@ use crate::mime::is_picture;
 use crate::store::artifacts::ArtifactRow;
 
 /// Begins to keep what a call leaves, where artifacts are kept at all.
-pub async fn begin(api: &Api, inside: &Inside, scene: &Scene) -> Option<Capture> {
+pub async fn begin(api: &Api, inside: &Inside, scene: Scene) -> Option<Capture> {
     Capture::begin(api, inside, scene).await.ok()
 }
 

@@ -58,7 +58,12 @@ impl Params {
 
     /// Texts; none is an empty list.
     pub fn texts(&mut self, name: &str) -> Result<Vec<String>, Failure> {
-        let Some(value) = self.take(name) else { return Ok(Vec::new()) };
+        Ok(self.maybe_texts(name)?.unwrap_or_default())
+    }
+
+    /// Texts, where an empty list is another word than none.
+    pub fn maybe_texts(&mut self, name: &str) -> Result<Option<Vec<String>>, Failure> {
+        let Some(value) = self.take(name) else { return Ok(None) };
         let Value::Array(items) = value else {
             return Err(self.wrong(name, "a list of texts", &value));
         };
@@ -66,7 +71,7 @@ impl Params {
             Value::String(text) => Ok(text),
             other => Err(self.wrong(name, "a list of texts", &other)),
         };
-        items.into_iter().map(text).collect()
+        items.into_iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
     /// Texts, or an object that stands for them: `from:to`, as other clients write volumes and ports.

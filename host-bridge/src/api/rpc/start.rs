@@ -36,7 +36,10 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     let mut spec = Spec::new(which);
     spec.key = call.caller.key();
     spec.machine = defaults.machine;
-    let pull = call.api.pull_of(&call.caller, None)?;
+    let asked = config.maybe_text("pull")?.map(|pull| pull.parse()).transpose();
+    let asked = asked.map_err(|error| Failure::params(format!("config.pull: {error}")))?;
+    let pull = call.api.pull_of(&call.caller, asked)?;
+    spec.pull = Some(pull);
     spec.image = match config.maybe_text("image")?.filter(|image| !image.is_empty()) {
         Some(image) => Some(call.api.root_of(&call.caller, spec.machine, &image, pull)?),
         None => None,
@@ -57,7 +60,9 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     spec.env = config.environment("envs")?;
     spec.env.extend(config.environment("env")?);
     spec.workdir = config.maybe_text("workdir")?.filter(|workdir| !workdir.is_empty());
+    spec.user = config.maybe_text("user")?.filter(|user| !user.is_empty());
     spec.secrets = config.texts("secrets")?;
+    spec.egress = config.maybe_texts("egress")?;
     spec.volumes = config.pairs("volumes")?;
     spec.ports = config.pairs("ports")?;
     spec.ttl_ms = defaults.ttl_ms;

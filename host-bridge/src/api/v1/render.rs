@@ -151,6 +151,7 @@ async fn render(
         workdir: cwd.as_deref().map(Into::into),
         artifacts_dir: env.get(ARTIFACTS_DIR_VARIABLE).map(|path| path.as_str().into()),
         outputs,
+        user: None,
     };
     let what = match command {
         Command::Line(script) => What::Script { script, shell: None },
@@ -166,7 +167,7 @@ async fn render(
         session: None,
     };
     let inside = call.inside()?;
-    let capture = Capture::begin(&call.api, &inside, &scene).await?.within(call.deadline);
+    let capture = Capture::begin(&call.api, &inside, scene).await?.within(call.deadline);
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
     let begun = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
     let mut rendering = Rendering::new(begun, capture);

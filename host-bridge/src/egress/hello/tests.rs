@@ -4,6 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// What the bytes say when they come at once.
+fn read(bytes: &[u8]) -> Hello {
+    Greeting::default().read(bytes)
+}
+
 fn with_length(bytes: &[u8]) -> Vec<u8> {
     let mut all = (bytes.len() as u16).to_be_bytes().to_vec();
     all.extend_from_slice(bytes);
@@ -74,6 +79,25 @@ fn it_may_come_in_records_and_pieces_of_any_size() {
 }
 
 #[test]
+fn one_that_comes_byte_by_byte_is_looked_at_once() {
+    let message = message(&[name("example.org"), (0x15, vec![0; 4_000])]);
+    for bytes in [1, 7, 1000, RECORD_BYTES_MAX] {
+        let whole = records(&message, bytes);
+        let mut greeting = Greeting::default();
+        for end in 0..whole.len() {
+            assert_eq!(
+                greeting.read(&whole[..end]),
+                Hello::More,
+                "{end} bytes in records of {bytes}"
+            );
+            let records_done = (end / (bytes + RECORD_HEAD_BYTES)) * bytes;
+            assert!(greeting.message.len() >= records_done && greeting.message.len() <= end);
+        }
+        assert_eq!(greeting.read(&whole), names("example.org"), "in records of {bytes}");
+    }
+}
+
+#[test]
 fn what_follows_a_greeting_does_not_change_it() {
     let mut bytes = greeting(&[name("example.org")]);
     bytes.extend(b"more of whatever it is");
@@ -128,6 +152,9 @@ proptest! {
     fn no_bytes_of_a_stranger_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let _ = read(&bytes);
         let _ = read(&records(&bytes, 100));
+        let mut pieces = Greeting::default();
+        let early = (0..=bytes.len()).map(|end| pieces.read(&bytes[..end])).find(|said| *said != Hello::More);
+        prop_assert_eq!(early.unwrap_or(Hello::More), read(&bytes));
         let mut greeted = vec![CLIENT_HELLO, 0, (bytes.len() >> 8) as u8, bytes.len() as u8];
         greeted.extend(bytes);
         let _ = read(&records(&greeted, 1000));

@@ -1,6 +1,7 @@
 //! The head of one request: a line, fields, and what they say of host and body.
 
 use super::Wrong;
+use super::second::{OFFER, is_offer};
 use crate::egress::host::Host;
 use crate::egress::limits::FIELDS_MAX;
 
@@ -88,6 +89,18 @@ impl Head {
         words.any(|listed| listed.trim().eq_ignore_ascii_case(word))
     }
 
+    /// Whether it has a body that means nothing.
+    pub fn has_needless_body(&self) -> Result<bool, Wrong> {
+        /// Of these the standard says so.
+        const NEED_NONE: [&str; 4] = ["GET", "HEAD", "DELETE", "TRACE"];
+        Ok(NEED_NONE.contains(&self.method.as_str()) && self.length()? != Length::Bytes(0))
+    }
+
+    /// Whether it offers to go on with the second version, and with nothing else.
+    pub fn offers_second(&self) -> Result<bool, Wrong> {
+        Ok(self.one("upgrade")?.is_some_and(is_offer))
+    }
+
     /// How much follows, if that can be said in one way alone.
     pub fn length(&self) -> Result<Length, Wrong> {
         let coding = self.one("transfer-encoding")?;
@@ -122,6 +135,12 @@ impl Head {
             return Ok(());
         }
         match self.absolute() {
+            // Whatever else stands behind the host, to some what is before it is a user's name.
+            Some((in_target, path))
+                if is_it(in_target) && !path.is_empty() && !path.starts_with('/') =>
+            {
+                Err(Wrong::Malformed("its target has no path"))
+            }
             Some((in_target, _)) if is_it(in_target) => Ok(()),
             Some((in_target, _)) => Err(another(in_target)),
             None => Err(Wrong::Malformed("its target is neither a path nor an address")),
@@ -140,6 +159,7 @@ impl Head {
     }
 
     /// The request as a server takes it that is not a proxy, and told to end the connection behind it.
+    /// One that asks to go on otherwise has been refused before, unless it was an offer.
     pub fn for_server(&self, authority: &str, path: &str) -> Vec<u8> {
         /// Between the client and the proxy alone.
         const OURS: [&str; 6] =
@@ -155,7 +175,8 @@ impl Head {
         for (name, value) in &self.fields {
             let name = name.as_str();
             let is_listed = self.lists("connection", name) && !FRAME.contains(&name);
-            if !OURS.contains(&name) && !is_listed {
+            let is_of_offer = OFFER.contains(&name);
+            if !OURS.contains(&name) && !is_listed && !is_of_offer {
                 text.extend([name, ": ", value, "\r\n"]);
             }
         }
@@ -163,6 +184,20 @@ impl Head {
         // Each character was one byte.
         text.chars().map(|c| c as u8).collect()
     }
+}
+
+/// A head that was read before, with which the server is told to end the connection behind its answer. Some
+/// servers understand that only where nothing else is said beside it.
+pub fn closing(head: &[u8]) -> Vec<u8> {
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let mut out = lines.next().unwrap_or_default().to_vec();
+    out.extend_from_slice(b"Connection: close\r\n");
+    let is_said = |line: &&[u8]| {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        name.eq_ignore_ascii_case(b"connection")
+    };
+    out.extend(lines.filter(|line| !is_said(line)).flatten());
+    out
 }
 
 fn check_text(line: &str) -> Result<(), Wrong> {

@@ -125,6 +125,43 @@ fn heads_and_lines_have_bounds() {
 }
 
 #[test]
+fn a_body_that_means_nothing_is_the_last_of_its_connection() {
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: b.org\r\n\r\n";
+    for method in ["GET", "HEAD", "DELETE"] {
+        let head = |connection: &str| {
+            let length = hidden.len();
+            format!(
+                "{method} / HTTP/1.1\r\n{connection}Host: a.org\r\nContent-Length: {length}\r\n\r\n"
+            )
+        };
+        let closing = format!("{}{hidden}", head("Connection: close\r\n"));
+        for said in ["", "connection: keep-alive\r\nCONNECTION: x\r\n"] {
+            let text = format!("{}{hidden}", head(said));
+            assert_eq!(passed(text.as_bytes(), 9).unwrap(), closing.as_bytes());
+            let more = format!("{text}GET / HTTP/1.1\r\nHost: a.org\r\n\r\n");
+            assert!(matches!(wrong(&more), Wrong::Malformed(_)), "{more:?}");
+        }
+    }
+    let post = format!(
+        "POST / HTTP/1.1\r\nHost: a.org\r\nContent-Length: {}\r\n\r\n{hidden}",
+        hidden.len()
+    );
+    assert_eq!(passed(post.repeat(2).as_bytes(), 9).unwrap(), post.repeat(2).as_bytes());
+}
+
+#[test]
+fn a_whole_address_has_a_path_behind_its_host_and_nothing_else() {
+    for target in ["http://a.org?@b.org/", "http://a.org#@b.org/", "http://a.org?/"] {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a.org\r\n\r\n");
+        assert!(matches!(wrong(&text), Wrong::Malformed(_)), "{text:?}");
+    }
+    for target in ["http://a.org", "http://a.org/", "HTTP://A.org:80/?@b.org"] {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a.org\r\n\r\n");
+        assert_eq!(passed(text.as_bytes(), 3).unwrap(), text.as_bytes());
+    }
+}
+
+#[test]
 fn a_tunnel_is_not_asked_for() {
     assert_eq!(wrong("CONNECT a.org:80 HTTP/1.1\r\nHost: a.org\r\n\r\n"), Wrong::Tunnel);
 }
@@ -144,9 +181,20 @@ fn a_websocket_waits_for_the_server_and_nothing_else_is_agreed_upon() {
     requests.declined();
     let other = b"GET / HTTP/1.1\r\nHost: b.org\r\n\r\n";
     requests.push(other, &mut out).expect_err("requests are judged on when it has not");
-    assert!(matches!(wrong(&ask("h2c")), Wrong::Upgrade { .. }));
+    for protocol in ["tls/1.0", "h2c, websocket", "h2"] {
+        assert!(matches!(wrong(&ask(protocol)), Wrong::Upgrade { .. }), "{protocol}");
+        let unsaid = ask(protocol).replace("keep-alive, Upgrade", "HTTP2-Settings");
+        assert!(matches!(wrong(&unsaid), Wrong::Upgrade { .. }), "{protocol}");
+    }
+    // An offer goes no further, whether it is said as it should be or not.
     let unsaid = ask("h2c").replace("keep-alive, Upgrade", "HTTP2-Settings");
-    assert!(matches!(wrong(&unsaid), Wrong::Upgrade { .. }));
+    for (offer, left) in [(ask("h2c"), "Connection: keep-alive\r\n"), (unsaid, "")] {
+        for bytes in [1, 7, 1000] {
+            let passed = passed(offer.as_bytes(), bytes).unwrap();
+            let plain = format!("GET / HTTP/1.1\r\nHost: a.org\r\n{left}\r\n");
+            assert_eq!(String::from_utf8(passed).unwrap(), plain);
+        }
+    }
     let later = format!("GET / HTTP/1.1\r\nHost: a.org\r\n\r\n{}", ask("websocket"));
     assert!(matches!(wrong(&later), Wrong::Upgrade { .. }));
     assert_eq!(agrees(b"HTTP/1.1 101 Switching"), Some(true));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::credentials::CredentialsError;
 use super::platform::Platform;
+use crate::dial::DialError;
 use crate::image::blobs::BlobError;
 use crate::image::digest::{Digest, InvalidDigest};
 use crate::image::reference::{InvalidReference, Reference};
@@ -119,6 +120,17 @@ pub struct Said(pub String);
 impl std::fmt::Display for Said {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+    }
+}
+
+impl From<DialError> for PullError {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Unreachable { at, source } => Self::Unreachable { at, source },
+            DialError::Slow { at, limit } => Self::Slow { at, what: Waited::Connecting, limit },
+            DialError::Tls { at, source } => Self::Tls { at, source },
+            DialError::Trust(source) => Self::Trust(source),
+        }
     }
 }
 

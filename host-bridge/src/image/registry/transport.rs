@@ -4,28 +4,25 @@
 //! A connection whose answer was read to its end waits for the next request; one that is dropped in
 //! the midst is closed, with the task that drives it.
 
-mod dial;
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-pub use dial::Dialler;
-
 use super::credentials::CredentialsError;
 use super::error::{PullError, Waited};
-use super::limits::{IDLE_CONNECTIONS_MAX, STALL_BYTES};
+use super::limits::{HEAD_BYTES_MAX, HEADERS_MAX, IDLE_CONNECTIONS_MAX, STALL_BYTES};
 use super::options::Times;
 use super::secret::Authorization;
 use super::url::{Origin, Url};
+pub use crate::dial::Dialler;
 
 const USER_AGENT: &str = concat!("burrow/", env!("CARGO_PKG_VERSION"));
 
@@ -116,7 +113,7 @@ impl Transport {
             }
         }
         let stream = self.dialler.dial(&url.origin, self.times.connect).await?;
-        let opened = dial::http().handshake(stream).await;
+        let opened = http().handshake(stream).await;
         let (sender, driven) = opened.map_err(|error| broken(&url.origin, error))?;
         let driver = tokio::spawn(async move {
             // How it ends is told to whoever reads the answer.
@@ -151,6 +148,13 @@ impl Transport {
         };
         Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
     }
+}
+
+/// HTTP as far as it is spoken with strangers.
+fn http() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+    builder
 }
 
 fn request(url: &Url, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>, PullError> {

@@ -1,29 +1,11 @@
 //! Addresses of requests, and where a redirect leads. Pure.
 
-use std::fmt;
-use std::net::IpAddr;
-
 use hyper::Uri;
 use hyper::http::uri;
 
 use crate::image::reference::Host;
 
-/// How bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    /// Readable on the way.
-    Http,
-    Https,
-}
-
-/// Who answers: what credentials are bound to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Origin {
-    pub scheme: Scheme,
-    /// A name, or an address without brackets; in lower case.
-    pub name: String,
-    pub port: u16,
-}
+pub use crate::dial::{Origin, Scheme};
 
 /// A place at an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,50 +15,14 @@ pub struct Url {
     pub path: String,
 }
 
-impl Scheme {
-    fn port(self) -> u16 {
-        match self {
-            Self::Http => 80,
-            Self::Https => 443,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
-}
-
 impl Origin {
     pub fn new(scheme: Scheme, host: &Host) -> Self {
         let port = host.port().unwrap_or_else(|| scheme.port());
         Self { scheme, name: host.name().to_owned(), port }
     }
 
-    /// As a `Host` header has it.
-    pub fn authority(&self) -> String {
-        let name =
-            if self.name.contains(':') { format!("[{}]", self.name) } else { self.name.clone() };
-        if self.port == self.scheme.port() { name } else { format!("{name}:{}", self.port) }
-    }
-
-    /// Whether what is sent there stays on this machine.
-    pub fn is_loopback(&self) -> bool {
-        let address = self.name.parse::<IpAddr>();
-        self.name == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
-    }
-
     pub fn at(&self, path: impl Into<String>) -> Url {
         Url { origin: self.clone(), path: path.into() }
-    }
-}
-
-/// Without paths: those of redirects are nobody's business.
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme.as_str(), self.authority())
     }
 }
 

@@ -45,7 +45,7 @@ impl Awaited {
             loop {
                 let (stream, _) = self.listener.accept().await.map_err(broken)?;
                 let stream = stream.into_std().map_err(broken)?;
-                match Guest::over(stream, Some(then.clone()), guest_options()).await {
+                match Guest::over(stream, Some(then.clone()), guest_options(Some(&then))).await {
                     // The agent had given that call up before it came through, and calls again.
                     Err(LinkError::Closed | LinkError::Broken(_)) => {}
                     met => return met,
@@ -98,7 +98,8 @@ async fn tell(
 ) -> Result<Guest, MachineError> {
     stream.write_all(&frame_now(boot)?).await.map_err(unlinked)?;
     let stream = stream.into_std().map_err(unlinked)?;
-    let told = Guest::over(stream, Some(then), guest_options()).await;
+    let options = guest_options(Some(&then));
+    let told = Guest::over(stream, Some(then), options).await;
     told.map_err(|source| match source {
         LinkError::Refused { reason: GoodbyeReason::BootFailed, message } => {
             MachineError::BootFailed { message }

@@ -16,6 +16,7 @@ use crate::sandbox::{SandboxError, now_ms};
 pub(super) struct Saving {
     run: u64,
     version: u64,
+    since: Instant,
     pub(super) task: JoinHandle<Result<Fetched, NotebookError>>,
 }
 
@@ -26,6 +27,7 @@ impl Owner {
         self.dirty = None;
         let ordered = self.order_save().await;
         if let Err(error) = &ordered {
+            self.inner.counts.failed();
             self.trouble(&format!("its variables: {error}"));
         }
         ordered
@@ -39,6 +41,7 @@ impl Owner {
         if record.id != seat.id || record.state.is_over() {
             return Ok(());
         }
+        let since = Instant::now();
         // A sandbox must not end for want of work while this is under way.
         let activity = registry.activity(&seat.sandbox);
         let guest = registry.guest(&seat.sandbox)?;
@@ -78,7 +81,7 @@ impl Owner {
                 Err(NotebookError::NotSaved { what })
             })
         });
-        self.saving = Some(Saving { run, version, task });
+        self.saving = Some(Saving { run, version, since, task });
         Ok(())
     }
 
@@ -86,14 +89,16 @@ impl Owner {
         &mut self,
         fetched: Result<Fetched, NotebookError>,
     ) -> Result<(), NotebookError> {
-        let Some(Saving { run, version, .. }) = self.saving.take() else { return Ok(()) };
+        let Some(Saving { run, version, since, .. }) = self.saving.take() else { return Ok(()) };
         let fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
+                self.inner.counts.failed();
                 self.trouble(&format!("its variables: {error}"));
                 return Err(error);
             }
         };
+        self.inner.counts.saved(since.elapsed(), fetched.bytes);
         let saved = Saved {
             version,
             run,
@@ -116,7 +121,7 @@ impl Owner {
     /// Saves what is not saved, and waits for it.
     pub(super) async fn save(&mut self) -> Result<Saved, NotebookError> {
         self.settle().await;
-        if self.dirty.is_some() || self.unsaved_runs() > 0 {
+        if self.dirty.is_some() || self.owes().await? {
             self.begin_save().await?;
             if self.saving.is_some() {
                 let fetched = joined(&mut self.saving).await;

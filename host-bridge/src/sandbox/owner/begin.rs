@@ -111,6 +111,8 @@ impl Owner {
         }
         let running = self.place.machine.start(spec).await?;
         self.know(&running);
+        // It takes what it takes of this host from here on, and not only when it can be used.
+        self.begin_spell(&running);
         let egress = match self.open_egress(&running).await {
             Ok(egress) => egress,
             Err(error) => {
@@ -140,7 +142,7 @@ impl Owner {
         wanted: Wanted,
         spec: &mut MachineSpec,
     ) -> Result<(), SandboxError> {
-        self.fetch(&wanted).await?;
+        self.unless_ended(wanted.fetch(), "image was being pulled").await??;
         self.image = wanted.furnish(spec).await?;
         if let Some(held) = &self.image {
             held.describe(&mut self.kept);
@@ -152,26 +154,31 @@ impl Owner {
         Ok(())
     }
 
-    /// Waits until the image of a sandbox that is being made is here. Whoever ends the sandbox does not
-    /// wait for that.
-    async fn fetch(&mut self, wanted: &Wanted) -> Result<(), SandboxError> {
-        let mut fetching = std::pin::pin!(wanted.fetch());
+    /// Waits for something of a sandbox that is being made. Whoever ends the sandbox does not wait for
+    /// that, and neither does it go on when nothing is left of its day.
+    pub(super) async fn unless_ended<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        during: &'static str,
+    ) -> Result<T, SandboxError> {
+        let mut work = std::pin::pin!(work);
         loop {
             let order = tokio::select! {
-                fetched = &mut fetching => return Ok(fetched?),
+                done = &mut work => return Ok(done),
                 order = self.orders.recv() => order,
             };
             let which = self.kept.record.which();
             match order {
                 Some(Order::Stop { reply, .. } | Order::Kill { reply }) => self.waiting.push(reply),
                 Some(Order::Remove { force: true, reply }) => self.removing.push(reply),
+                Some(Order::Spent { .. }) => return Err(SandboxError::CreationSpent { which }),
                 None | Some(Order::Leave { .. }) => return Err(SandboxError::Stopping),
                 Some(other) => {
                     other.refuse(&which);
                     continue;
                 }
             }
-            return Err(SandboxError::CreationEnded { which });
+            return Err(SandboxError::CreationEnded { which, during });
         }
     }
 

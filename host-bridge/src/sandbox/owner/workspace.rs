@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Owner;
 use crate::machine::Running;
+use crate::sandbox::mounted;
 use crate::sandbox::{Event, SandboxError, State, WorkspaceEvent};
 use crate::workspace::limits::WARNINGS_MAX;
 use crate::workspace::{Ends, Mirror, Report, Said, WorkspaceError};
@@ -15,14 +16,22 @@ use crate::workspace::{Ends, Mirror, Report, Said, WorkspaceError};
 pub(in crate::sandbox) type SyncReply = oneshot::Sender<Result<Report, SandboxError>>;
 
 impl Owner {
-    /// Gives a new machine its workspace.
+    /// Gives a new machine its workspace. Whoever ends the sandbox does not wait for that.
     pub(super) async fn open_workspace(
         &mut self,
         running: &Arc<dyn Running>,
     ) -> Result<Option<Mirror>, SandboxError> {
         let Some(ends) = self.ends(running)? else { return Ok(None) };
+        if self.kept.record.mounted {
+            let mounting = mounted::mount(&**running, &ends.workspace);
+            self.unless_ended(mounting, "workspace was being mounted").await??;
+            return Ok(None);
+        }
         let kept = self.place.directories.state.clone();
-        let (mirror, report) = Mirror::open(ends, Some(&kept)).await?;
+        let opened = self
+            .unless_ended(Mirror::open(ends, Some(&kept)), "workspace was being filled")
+            .await?;
+        let (mirror, report) = opened?;
         self.warn(&report);
         Ok(Some(mirror))
     }
@@ -30,6 +39,9 @@ impl Owner {
     /// The same for a machine that an earlier bridge had. It lives without, if that cannot be: then nothing
     /// comes back.
     pub(super) async fn reopen_workspace(&mut self, running: &Arc<dyn Running>) -> Option<Mirror> {
+        if self.kept.record.mounted {
+            return None;
+        }
         let kept = self.place.directories.state.clone();
         let adopted = match self.ends(running) {
             Ok(None) => return None,
@@ -54,7 +66,7 @@ impl Owner {
     /// Removes what a bridge that was killed has left in the workspace of a machine that is gone.
     pub(super) async fn sweep_workspace(&mut self) {
         let record = &self.kept.record;
-        let Some(name) = &record.workspace else { return };
+        let Some(name) = record.workspace.as_ref().filter(|_| !record.mounted) else { return };
         if let Ok(found) = self.place.workspaces.find(record.namespace.as_str(), name) {
             let owner = record.id.to_string();
             let sweeping = move || crate::workspace::sweep(&found.path, &owner);
@@ -62,8 +74,20 @@ impl Owner {
         }
     }
 
+    /// Ends the exchanges, and puts down what has come of the last. Behind this nothing comes back.
+    pub(super) async fn end_workspace(&mut self, mirror: Option<Mirror>) {
+        let Some(mirror) = mirror else { return };
+        for said in mirror.end().await {
+            self.hear(said).await;
+        }
+    }
+
     pub(super) fn sync(&self, reply: SyncReply) {
         let record = &self.kept.record;
+        if record.mounted && record.state == State::Running {
+            // Everything is there already: nothing has to come back.
+            return drop(reply.send(Ok(Report::default())));
+        }
         let which = record.which();
         let mirror = self.life.as_ref().map(|life| life.mirror.as_ref());
         let asked = match (mirror, &record.state) {
@@ -93,7 +117,9 @@ impl Owner {
             let event = WorkspaceEvent { name: name.unwrap_or_default(), report };
             (self.place.events)(&Event::Workspace { which, event });
         }
-        if let Some(error) = &said.failed {
+        // What was broken off has been so for a reason that is known.
+        let failed = said.failed.as_ref();
+        if let Some(error) = failed.filter(|error| !matches!(error, WorkspaceError::Ended)) {
             self.trouble(format!("the changes in its workspace did not come back: {error}"));
         }
         said.answer();

@@ -128,7 +128,7 @@ mod tests {
             spec.workdir = Some("/usr".to_owned());
             spec.labels.insert("team".to_owned(), "a".to_owned());
             // The way out is made when the machine is somebody's.
-            spec.egress = vec!["example.org".to_owned()];
+            spec.egress = Some(vec!["example.org".to_owned()]);
             (spec.ttl_ms, spec.idle_ttl_ms, spec.keep_stopped_ms) = (Some(9), Some(9), Some(9));
         });
         assert_eq!(same, Some(plain));

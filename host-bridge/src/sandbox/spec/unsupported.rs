@@ -4,6 +4,7 @@
 use super::Spec;
 use crate::machine::MachineKind;
 use crate::sandbox::SandboxError;
+use crate::workspace::is_path;
 
 /// Why a field cannot be had, and what to do instead.
 struct Missing {
@@ -17,10 +18,20 @@ const WORKSPACE_ELSEWHERE: Missing = Missing {
     why: "what an external machine has at /workspace is up to whoever runs it",
     hint: "leave it out, and copy the files in and out",
 };
+const MOUNT_ELSEWHERE: Missing = Missing {
+    what: "mount",
+    why: "only a process machine mounts a directory of the host; the kernels of the others have no virtiofs here",
+    hint: "leave it out: the sandbox then has a copy, and its changes come back",
+};
+const MOUNT_OF_NAME: Missing = Missing {
+    what: "mount",
+    why: "whether a workspace of the configuration is mounted is said there, with `mount`",
+    hint: "leave it out, or name a directory by its path",
+};
 const VOLUMES: Missing = Missing {
     what: "volumes",
-    why: "no machine of this bridge mounts directories of the host",
-    hint: "one directory comes in and back as its workspace; others are copied: `host-bridge cp`",
+    why: "a sandbox has one directory of the host, which is its workspace",
+    hint: "one directory comes in and back as its workspace, or is mounted; others are copied: `host-bridge cp`",
 };
 const SECRETS_ELSEWHERE: Missing = Missing {
     what: "secrets",
@@ -59,19 +70,31 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
     let elsewhere = spec.machine == MachineKind::External;
     let asked_for = [
         (elsewhere && spec.workspace.is_some(), WORKSPACE_ELSEWHERE),
+        (spec.mount && !spec.workspace.as_deref().is_some_and(is_path), MOUNT_OF_NAME),
+        (spec.mount && !spec.machine.binds(), MOUNT_ELSEWHERE),
         (!spec.volumes.is_empty(), VOLUMES),
         (!spec.ports.is_empty(), PORTS),
-        (elsewhere && !spec.egress.is_empty(), EGRESS_ELSEWHERE),
+        (
+            elsewhere && spec.egress.as_ref().is_some_and(|rules| !rules.is_empty()),
+            EGRESS_ELSEWHERE,
+        ),
         (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
         (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
         (elsewhere && spec.scratch_bytes.is_some(), SCRATCH_ELSEWHERE),
         (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
     ];
-    match asked_for.into_iter().find(|(asked_for, _)| *asked_for) {
-        Some((_, Missing { what, why, hint })) => {
-            Err(SandboxError::Unsupported { what, why, hint })
-        }
-        None => Ok(()),
+    let missing = asked_for.into_iter().find(|(asked_for, _)| *asked_for);
+    missing.map_or(Ok(()), |(_, missing)| Err(missing.into()))
+}
+
+/// Refuses a workspace that is mounted, where the machine cannot.
+pub(in crate::sandbox) fn check_mount(machine: MachineKind) -> Result<(), SandboxError> {
+    if machine.binds() { Ok(()) } else { Err(MOUNT_ELSEWHERE.into()) }
+}
+
+impl From<Missing> for SandboxError {
+    fn from(Missing { what, why, hint }: Missing) -> Self {
+        Self::Unsupported { what, why, hint }
     }
 }
 
@@ -83,6 +106,9 @@ mod tests {
     fn what_cannot_be_had_is_refused_by_name_and_never_forgotten() {
         for (json, field) in [
             (r#""machine":"external","workspace":"/src""#, "workspace"),
+            (r#""machine":"qemu","workspace":"/src","mount":true"#, "mount"),
+            (r#""workspace":"named","mount":true"#, "mount"),
+            (r#""mount":true"#, "mount"),
             (r#""volumes":["/a:/b"]"#, "volumes"),
             (r#""machine":"external","secrets":["TOKEN"]"#, "secrets"),
             (r#""ports":["80:80"]"#, "ports"),
@@ -101,7 +127,7 @@ mod tests {
 
     #[test]
     fn to_ask_for_nothing_is_fine() {
-        let text = r#"{"name":"a","egress":[],"secrets":[],"volumes":[],"ports":[],"labels":{}}"#;
+        let text = r#"{"name":"a","secrets":[],"volumes":[],"ports":[],"labels":{}}"#;
         let spec: Spec = serde_json::from_str(text).unwrap();
         spec.check().unwrap();
         assert_eq!(spec, Spec::new("a".parse().unwrap()));

@@ -2,7 +2,8 @@
 
 use super::{Choice, DURATION_OR_OFF, SECOND, STARTED, Section, put};
 use crate::settings::limits::MEMORY_MIB_MAX;
-use crate::settings::shown::{quote, quote_duration, show_cpus};
+use crate::settings::namespaces::read_egress;
+use crate::settings::shown::{quote, quote_all, quote_duration, show_cpus};
 
 pub const SECTION: Section = Section {
     name: "defaults",
@@ -57,6 +58,14 @@ pub const SECTION: Section = Section {
                 put(&mut settings.defaults.keep_stopped, given.duration_or_off(SECOND))
             },
             show: |settings| quote_duration(settings.defaults.keep_stopped),
+        },
+        Choice {
+            key: "egress",
+            values: "a list of rules, as in `[\"pypi.org\", \"*.pythonhosted.org\"]`",
+            about: "What a sandbox may reach, `host-bridge start` included. A list that its maker names \
+                    takes the place of this one, an empty one too; `[namespaces.NAME]` has that of one namespace. Without it, nothing.",
+            set: |settings, given| put(&mut settings.defaults.egress, read_egress(given)),
+            show: |settings| quote_all(&settings.defaults.egress),
         },
     ],
 };

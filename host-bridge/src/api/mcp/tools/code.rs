@@ -164,7 +164,7 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let (context, language) = (ask.context.context.clone(), ask.context.language.clone());
     let workdir = directory_of(&inside, &context, ask.context.cwd.as_ref()).await?;
     let scene = Scene { workdir, ..Scene::default() };
-    let capture = kept::begin(&work.api, &inside, &scene).await;
+    let capture = kept::begin(&work.api, &inside, scene).await;
     let progress = Progress::begin(&work.context, limit);
     let run = inside.guest.run_code_now(ask)?;
     if let Some(turn) = &mut turn {

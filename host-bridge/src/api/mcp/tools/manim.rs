@@ -189,8 +189,8 @@ async fn render(
     let outputs = OUTPUTS.map(str::to_owned).to_vec();
     // Nothing else than its own directory is its to keep.
     let workdir = Some(directory.into());
-    let scene = Scene { workdir: workdir.clone(), artifacts_dir: workdir, outputs };
-    let capture = Capture::begin(&work.api, inside, &scene).await?;
+    let scene = Scene { workdir: workdir.clone(), artifacts_dir: workdir, outputs, user: None };
+    let capture = Capture::begin(&work.api, inside, scene).await?;
     let progress = Progress::begin(&work.context, limit);
     let held = Arc::new(permit);
     let begun = begin(&work.api, inside, asked, None, false, held.clone()).await?;

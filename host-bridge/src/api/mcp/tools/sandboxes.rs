@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::mcp::limits::{SANDBOXES_LABELS_BYTES_MAX, SANDBOXES_SHOWN_MAX};
 use crate::api::mcp::tool::{Answer, Effect, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
-use crate::api::v1::{CreateSandbox, Sandbox, spec_of};
+use crate::api::v1::{CreateSandbox, PullPolicy, Sandbox, spec_of};
+use crate::image::Pull;
 use crate::keys::Access;
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::sandbox::{Name, Record, SandboxError, SandboxRef};
@@ -64,6 +65,11 @@ struct Create {
     /// A name from the server's configuration.
     #[serde(default)]
     image: Option<String>,
+    /// Whether the image is pulled from its registry: `never`, `missing` or `always`; as the server
+    /// does it when left out, and no more than that.
+    #[serde(default)]
+    #[schemars(with = "Option<PullPolicy>")]
+    pull: Option<Pull>,
     /// The most memory of all its processes together.
     #[serde(default)]
     #[schemars(range(min = 16, max = 16_777_216))]
@@ -79,10 +85,20 @@ struct Create {
     #[serde(default)]
     #[schemars(length(max = 32))]
     secrets: Vec<String>,
+    /// Hosts that it may reach: a name, `*.` before it for all below, `:PORT` behind it, or `public`. What
+    /// the server has set when left out; nothing when empty.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    egress: Option<Vec<String>>,
     /// Where programs begin that name no directory.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     workdir: Option<String>,
+    /// Who programs and interpreters run as, as `name`, `name:group`, `uid` or `uid:gid`; the image's
+    /// user when left out.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 255))]
+    user: Option<String>,
     /// To find it by.
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -118,11 +134,14 @@ async fn create(work: Work, asked: Create) -> Result<Answer<Made>, Problem> {
         CreateSandbox {
             namespace: Some(namespace),
             image: asked.image,
+            pull: asked.pull,
             memory_mib: asked.memory_mib,
             cpus: asked.cpus,
             env: asked.env,
             secrets: asked.secrets,
+            egress: asked.egress,
             workdir: asked.workdir,
+            user: asked.user,
             labels: asked.labels,
             ttl_ms: millis(asked.ttl_seconds),
             idle_ttl_ms: millis(asked.idle_ttl_seconds),

@@ -116,7 +116,7 @@ async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, P
         tied: true,
         limits: GroupLimits::default(),
     };
-    let capture = kept::begin(&work.api, &inside, &scene).await;
+    let capture = kept::begin(&work.api, &inside, scene).await;
     let progress = Progress::begin(&work.context, limit);
     let (mut outputs, memory) = (Outputs::default(), work.api.budget().share());
     let mut execution = Execution::begin(&inside.guest, &start)?;

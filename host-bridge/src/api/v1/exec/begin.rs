@@ -67,11 +67,11 @@ impl Asked {
         if !self.artifacts {
             return Ok(None);
         }
-        let Described { cwd, env, .. } = &self.described;
+        let Described { cwd, env, user, .. } = &self.described;
         let artifacts_dir = env.get(ARTIFACTS_DIR_VARIABLE).map(|path| path.as_str().into());
         let workdir = cwd.as_deref().or(inside.record.workdir.as_deref()).map(Into::into);
-        let scene = Scene { workdir, artifacts_dir, outputs: Vec::new() };
-        let capture = Capture::begin(api, inside, &scene).await?;
+        let scene = Scene { workdir, artifacts_dir, user: user.clone(), outputs: Vec::new() };
+        let capture = Capture::begin(api, inside, scene).await?;
         Ok(Some(capture.within(deadline)))
     }
 }

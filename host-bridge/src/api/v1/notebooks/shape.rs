@@ -78,7 +78,8 @@ pub struct Notebook {
     pub own_sandbox: bool,
     /// Runs so far.
     pub runs: u64,
-    /// Runs whose changes are not on disk yet.
+    /// Runs whose changes are not on disk. One that was cancelled has none, and what a reopening has told
+    /// to be gone is not counted any more.
     pub unsaved_runs: u64,
     /// What of its variables is on disk; absent in lists, and before the first save.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +155,7 @@ pub struct InNotebook {
 pub struct Reopened {
     /// The variables are as this run has left them; 0 when nothing was kept.
     pub as_of_run: u64,
-    /// Runs behind that, whose changes are gone.
+    /// Runs behind that, whose changes are gone; those that were cancelled had none.
     pub unsaved_runs: u64,
     pub restored: Vec<String>,
     pub lost: Vec<LostName>,
@@ -264,7 +265,7 @@ impl From<notebook::Notebook> for Notebook {
             sandbox: found.sandbox.name.to_string(),
             own_sandbox: found.is_own,
             runs: found.totals.runs,
-            unsaved_runs: found.totals.runs.saturating_sub(found.saved_run),
+            unsaved_runs: found.unsaved_runs,
             saved: found.saved.map(SavedState::from),
         }
     }

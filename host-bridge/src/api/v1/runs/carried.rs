@@ -146,8 +146,8 @@ impl Carried {
         };
         let capture = if request.artifacts {
             let workdir = directory_of(&inside, &open.context, open.cwd.as_ref()).await?;
-            let scene = Scene { workdir, ..Scene::default() };
-            let capture = Capture::begin(&api, &inside, &scene).await?.within(deadline);
+            let scene = Scene { workdir, user: open.user.clone(), ..Scene::default() };
+            let capture = Capture::begin(&api, &inside, scene).await?.within(deadline);
             Some(match &turn {
                 Some(InTurn { turn, told }) => capture.of_notebook(&told.notebook, turn.number),
                 None => capture,

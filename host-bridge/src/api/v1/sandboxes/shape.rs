@@ -79,11 +79,12 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
     pub keep_stopped_ms: Option<u64>,
-    /// What it may reach; nothing by default. `example.org` is that host at ports 80 and 443,
+    /// What it may reach; what the server has set when absent, which is nothing unless its operator says
+    /// otherwise, and nothing at all when empty. `example.org` is that host at ports 80 and 443,
     /// `example.org:5432` at that port, `*.example.org` every host below it, `public` every host of
     /// the internet. What the machine kind cannot enforce is refused.
     #[serde(default)]
-    pub egress: Vec<String>,
+    pub egress: Option<Vec<String>>,
     /// What it has at `/workspace`, as a copy whose changes come back: a workspace of the server's
     /// configuration by name, or, with the scope `admin`, a directory of the host.
     #[serde(default)]
@@ -116,7 +117,7 @@ impl CreateSandbox {
             ttl_ms: None,
             idle_ttl_ms: None,
             keep_stopped_ms: None,
-            egress: Vec::new(),
+            egress: None,
             workspace: None,
             secrets: Vec::new(),
         }
@@ -127,7 +128,7 @@ impl CreateSandbox {
 #[derive(JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "the document's words for `Pull`, which knows no documents")]
-enum PullPolicy {
+pub enum PullPolicy {
     Never,
     Missing,
     Always,

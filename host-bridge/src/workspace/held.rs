@@ -1,0 +1,60 @@
+//! What the host has of a workspace because of a sandbox, as the bounds of all count it. Pure.
+
+use super::Policy;
+use super::manifest::{Kind, Known};
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub bytes: u64,
+    pub entries: u64,
+}
+
+impl Held {
+    /// What there is of one path.
+    pub fn of(known: &Known) -> Self {
+        known.host.map_or_else(Self::default, |(stamp, _)| {
+            let bytes = if known.kind == Kind::File { stamp.bytes } else { 0 };
+            Self { bytes, entries: 1 }
+        })
+    }
+
+    /// The copy of a conflict.
+    pub fn copy(bytes: u64) -> Self {
+        Self { bytes, entries: 1 }
+    }
+
+    pub fn add(&mut self, more: Self) {
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.entries = self.entries.saturating_add(more.entries);
+    }
+
+    pub fn take(&mut self, less: Self) {
+        self.bytes = self.bytes.saturating_sub(less.bytes);
+        self.entries = self.entries.saturating_sub(less.entries);
+    }
+
+    /// Why there is no room for more, in words; nothing when there is.
+    pub fn refusal(mut self, more: Self, policy: &Policy) -> Option<String> {
+        self.add(more);
+        let Policy { total_bytes_max, entries_max, .. } = policy;
+        if self.entries > *entries_max {
+            return Some(format!(
+                "the workspace would hold more than {entries_max} entries, its limit"
+            ));
+        }
+        let is_over = self.bytes > *total_bytes_max;
+        is_over.then(|| {
+            format!("the workspace would hold more than {total_bytes_max} bytes, its limit")
+        })
+    }
+}
+
+impl FromIterator<Held> for Held {
+    fn from_iter<I: IntoIterator<Item = Held>>(all: I) -> Self {
+        all.into_iter().fold(Self::default(), |mut sum, one| {
+            sum.add(one);
+            sum
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! A directory of the host that sandboxes work on, under several names, and a bridge that has them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::Burrow;
+use crate::http::Client;
+use crate::server::Server;
+
+/// The workspaces `p`, `closed` (read-only) and `gone` are there. Whatever cannot be is a panic.
+pub struct Scene {
+    pub server: Server,
+    pub project: PathBuf,
+}
+
+impl Scene {
+    pub fn usual() -> Self {
+        Self::with("")
+    }
+
+    /// With more keys for the workspace `p`.
+    pub fn with(keys: &str) -> Self {
+        let burrow = Burrow::new();
+        let project = burrow.scratch().join("project");
+        fs::create_dir_all(project.join("src/deep")).expect("the scene is made");
+        fs::write(project.join("readme"), "hello").expect("the scene is made");
+        fs::write(project.join("src/deep/code"), "one\n").expect("the scene is made");
+        fs::write(project.join("src/tool"), "#!/bin/sh\necho tool\n").expect("the scene is made");
+        fs::set_permissions(project.join("src/tool"), fs::Permissions::from_mode(0o755))
+            .expect("the scene is made");
+        symlink("readme", project.join("link")).expect("the scene is made");
+        let config = burrow.scratch().join("burrow.toml");
+        let path = project.display();
+        let text = format!(
+            "[workspaces.p]\npath = \"{path}\"\nnamespaces = [\"default\"]\n{keys}\n\
+             [workspaces.closed]\npath = \"{path}\"\nnamespaces = \"*\"\nread_only = true\n\
+             [workspaces.gone]\npath = \"{path}/no-such\"\nnamespaces = \"*\"\n"
+        );
+        fs::write(&config, text).expect("the scene is made");
+        let options = ["--dev", "--config", config.to_str().expect("text")];
+        Self { server: Server::start_in(burrow, &options), project }
+    }
+
+    pub fn start(&self, name: &str, workspace: &str) {
+        self.server.ok(&["start", "--name", name, "--workspace", workspace]);
+    }
+
+    pub fn sh(&self, name: &str, script: &str) -> String {
+        self.server.ok(&["exec", name, "--", "sh", "-ec", &format!("cd /workspace; {script}")])
+    }
+
+    pub fn sync(&self, name: &str) -> Value {
+        serde_json::from_str(&self.server.ok(&["sync", "--json", name])).expect("a report")
+    }
+
+    /// What the record warns of, in one text.
+    pub fn warnings(&self, name: &str) -> String {
+        let client = Client::new(self.server.url());
+        let record = client.get(&format!("/v1/sandboxes/default/{name}")).expect(200).json();
+        record["warnings"].to_string()
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.project.join(path)).expect("it is there")
+    }
+
+    pub fn has(&self, path: &str) -> bool {
+        self.project.join(path).symlink_metadata().is_ok()
+    }
+
+    /// Everything on the host: paths with contents, links as what they say.
+    pub fn tree(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        collect(&self.project, Path::new(""), &mut found);
+        found
+    }
+}
+
+fn collect(root: &Path, below: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(root.join(below)).into_iter().flatten().flatten() {
+        let path = below.join(entry.file_name());
+        let name = path.to_string_lossy().into_owned();
+        let kind = entry.file_type().expect("a kind");
+        if kind.is_dir() {
+            found.insert(format!("{name}/"), Vec::new());
+            collect(root, &path, found);
+        } else if kind.is_symlink() {
+            let Ok(target) = fs::read_link(entry.path()) else { continue };
+            found.insert(name, format!("-> {}", target.display()).into_bytes());
+        } else {
+            // What is being written meanwhile may have got its name.
+            found.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes)));
+        }
+    }
+}
