@@ -134,7 +134,7 @@ fn look_at_store(burrow: &Burrow, when: &str) -> BTreeMap<String, String> {
 /// All that a store has, without what differs from one time to the next.
 fn content(burrow: &Burrow) -> BTreeMap<&'static str, BTreeSet<String>> {
     let store = burrow.state().join("images");
-    let kinds = ["sha256", "layers", "roots", "known", "erofs", "imports"];
+    let kinds = ["sha256", "layers", "roots", "known", "erofs", "imports", "steps"];
     kinds.into_iter().map(|kind| (kind, file_names(&store.join(kind)))).collect()
 }
 
@@ -220,6 +220,23 @@ fn a_pull_that_dies_leaves_the_old_or_the_new() {
     registry.push(&layout, "team/app", &[]);
     let name = format!("{}/team/app:latest", registry.host());
     die_in_store("pull", &|_| {}, &["image", "pull", "--quiet", &name]);
+}
+
+#[test]
+fn a_build_that_dies_is_gone_on_with_by_the_next() {
+    let Some(busybox) = busybox() else { return };
+    let place = tempfile::TempDir::new().unwrap();
+    let root = write_root(place.path(), &busybox, "one");
+    let context = place.path().join("context");
+    fs::create_dir(&context).unwrap();
+    fs::write(context.join("a"), "copied").unwrap();
+    // No command: what one has changed has the time of that in it, and is another layer each time.
+    let recipe = "FROM small:1\nCOPY a /there/\nWORKDIR /work\nCOPY --chmod=700 a b\nENV X=1\n";
+    fs::write(context.join("Dockerfile"), recipe).unwrap();
+    let prepare =
+        |burrow: &Burrow| drop(burrow.ok(&["image", "import", &root, "--name", "small:1"]));
+    let context = context.to_str().unwrap();
+    die_in_store("build", &prepare, &["image", "build", "-q", "-t", "made:1", context]);
 }
 
 /// What of a bridge's sandboxes is left on this host besides their records.

@@ -296,7 +296,8 @@ fn a_command_that_fails_says_where_and_how_and_leaves_nothing() {
     assert!(said.contains("before\n") && said.contains("Dockerfile:3:"), "{said}");
     assert!(said.contains("exit code 7"), "{said}");
     assert!(!place.burrow.run(&["image", "inspect", "made"]).status.success());
-    assert!(place.refused("FROM base\nRUN [\"/no/such\"]\n", &[]).contains("Dockerfile:2:"));
+    let said = place.refused("FROM base\nRUN [\"/no/such\"]\n", &[]);
+    assert!(said.contains("Dockerfile:2:"), "{said}");
     assert!(place.refused("FROM scratch\nRUN true\n", &[]).contains("empty image"));
     assert!(place.refused("FROM not/here:1\n", &[]).contains("--pull missing"));
     let said = place.refused("FROM --platform=plan9/mips base\n", &[]);
@@ -305,6 +306,38 @@ fn a_command_that_fails_says_where_and_how_and_leaves_nothing() {
     let said =
         place.refused("FROM base\nRUN test $(ls /sys/class/net | busybox wc -l) -gt 1\n", &[]);
     assert!(said.contains("exit code 1"), "{said}");
+}
+
+#[test]
+fn a_build_that_is_ended_takes_its_command_along_and_the_next_goes_on() {
+    use nix::sys::signal::{Signal, kill};
+    let Some(place) = place() else { return };
+    place.write("a", "one");
+    for (number, signal) in
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL].into_iter().enumerate()
+    {
+        // A number that nobody else sleeps for.
+        let seconds = 700_000 + std::process::id() * 10 + number as u32;
+        let recipe = format!("FROM base\nCOPY a /a\nRUN busybox sleep {seconds}\n");
+        place.write("Dockerfile", &recipe);
+        let context = place.context.to_str().unwrap();
+        let mut command = place.burrow.command(&["image", "build", "-t", "made", context]);
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let sleeps = || {
+            let all = fs::read_dir("/proc").unwrap().flatten();
+            let mut lines = all.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+            lines.any(|line| line.ends_with(format!("\0{seconds}\0").as_bytes()))
+        };
+        tests::eventually("the command runs", sleeps);
+        kill(nix::unistd::Pid::from_raw(child.id() as i32), signal).unwrap();
+        let ended = child.wait().unwrap();
+        assert!(!ended.success(), "{signal}");
+        tests::eventually("the command is gone", || !sleeps());
+        assert!(half_made(&place.burrow).is_empty() || signal == Signal::SIGKILL, "{signal}");
+        let (said, _) = place.built(&recipe.replace("busybox sleep", "echo"), &[]);
+        assert!(said.contains("COPY a /a\n  done before"), "{said}");
+        assert!(half_made(&place.burrow).is_empty(), "{signal}");
+    }
 }
 
 #[test]

@@ -39,10 +39,10 @@ pub enum StepError {
     Sandbox(#[from] SandboxError),
     #[error("the command cannot be run: {0}")]
     Guest(#[from] GuestError),
+    #[error("{program:?} cannot be run: {why}")]
+    Program { program: String, why: String },
     #[error("the command ended with exit code {code}")]
     Exit { code: i32 },
-    #[error("the command was killed by signal {signal}")]
-    Signal { signal: i32 },
     #[error("an empty image has no program that could be run; begin FROM another, or COPY only")]
     Empty,
     #[error("there is no image {image:?} here; `--pull missing` fetches it")]

@@ -42,7 +42,7 @@ pub(super) async fn run(
     let mut spec = Spec::new(SandboxRef { namespace: Name::default_namespace(), name });
     spec.image = Some(base.image.digest.to_string());
     spec.env.clone_from(&program.env);
-    spec.egress.clone_from(&program.egress);
+    spec.egress = Some(program.egress.clone());
     let known = Known { egress: means.egress.clone(), ..Known::default() };
     let sandbox = one_shot_with(&means.paths, &spec, &known).await?;
     for warning in sandbox.warnings() {
@@ -75,7 +75,14 @@ async fn execute(guest: &Guest, means: &Means, program: &Program) -> Result<(), 
         limits: GroupLimits::default(),
     };
     let mut execution = Execution::begin(guest, &start)?;
-    while let Some(event) = execution.next().await? {
+    let cannot = |error: GuestError| match &error {
+        GuestError::Fault(fault) if fault.spawn.is_some() => {
+            let program = program.argv.first().cloned().unwrap_or_default();
+            StepError::Program { program, why: error.to_string() }
+        }
+        _ => error.into(),
+    };
+    while let Some(event) = execution.next().await.map_err(cannot)? {
         match event {
             Event::Started(started) => {
                 for warning in started.warnings {

@@ -330,9 +330,21 @@ impl Work<'_> {
             let base = base.as_ref().map(|lease| &lease.image);
             let lease = images.put_on(bench, base, Some(&file), words.0.clone(), None, &text)?;
             images.step_is(&key, &lease.image)?;
+            Ok(lease)
+        });
+        let lease = put.await?;
+        self.go_on_with(state, lease).await
+    }
+
+    /// Goes on with an image, and with what it says of itself: keys of later steps are of that, whether it
+    /// was made now or before.
+    async fn go_on_with(&self, state: &mut State, lease: Lease) -> Result<(), StepError> {
+        let images = self.means.images.clone();
+        let read = block(move || {
+            let words = Words::of(images.document(&lease.image)?, lease.image.layers.len());
             Ok((lease, words))
         });
-        let (lease, words) = put.await?;
+        let (lease, words) = read.await?;
         (state.base, state.words) = (Some(Arc::new(lease)), words);
         Ok(())
     }
@@ -340,13 +352,9 @@ impl Work<'_> {
     /// Goes on with what the step has come to before.
     async fn known(&self, state: &mut State, key: Digest) -> Result<bool, StepError> {
         let images = self.means.images.clone();
-        let found = block(move || {
-            let Some(lease) = images.step_done(&key)? else { return Ok(None) };
-            let words = Words::of(images.document(&lease.image)?, lease.image.layers.len());
-            Ok(Some((lease, words)))
-        });
-        let Some((lease, words)) = found.await? else { return Ok(false) };
-        (state.base, state.words) = (Some(Arc::new(lease)), words);
+        let found = block(move || Ok(images.step_done(&key)?));
+        let Some(lease) = found.await? else { return Ok(false) };
+        self.go_on_with(state, lease).await?;
         let _ = self.means.tell.send(Told::Known).await;
         Ok(true)
     }
@@ -372,8 +380,7 @@ impl Work<'_> {
         let text = self.step.text.clone();
         let document = words.0.clone();
         let lease = run::run(self.means, base, program, document, text, key).await?;
-        (state.base, state.words) = (Some(Arc::new(lease)), words);
-        Ok(())
+        self.go_on_with(state, lease).await
     }
 }
 
