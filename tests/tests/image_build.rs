@@ -97,7 +97,7 @@ fn half_made(burrow: &Burrow) -> Vec<PathBuf> {
     let images = burrow.state().join("images");
     let all = ["", "imports", "layers", "roots", "known", "steps"].map(|kind| images.join(kind));
     let names = all.iter().flat_map(|path| list(path)).map(|entry| entry.path());
-    names.filter(|path| path.to_str().unwrap().ends_with(".new")).collect()
+    names.filter(|path| path.extension().is_some_and(|end| end == "new")).collect()
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn what_a_recipe_says_is_what_runs() {
     let history = config["history"].as_array().unwrap();
     let made = history.iter().filter(|one| one["empty_layer"] != true).count();
     assert_eq!(made, config["rootfs"]["diff_ids"].as_array().unwrap().len());
-    assert_eq!(place.burrow.ok(&["image", "inspect", &digest]).is_empty(), false);
+    assert!(!place.burrow.ok(&["image", "inspect", &digest]).is_empty());
 }
 
 #[test]

@@ -113,7 +113,7 @@ async fn finish(plan: &Plan, means: &Means, mut state: State) -> Result<Image, S
     block(move || {
         let base = state.base.as_ref().map(|lease| &lease.image);
         let (bench, document) = (images.workbench()?, state.words.0);
-        let lease = images.put_on(bench, base, None, document, name.as_ref(), &source)?;
+        let lease = images.put_on(&bench, base, None, document, name.as_ref(), &source)?;
         Ok(lease.image.clone())
     })
     .await
@@ -328,7 +328,7 @@ impl Work<'_> {
         let (images, base) = (self.means.images.clone(), state.base.clone());
         let put = block(move || {
             let base = base.as_ref().map(|lease| &lease.image);
-            let lease = images.put_on(bench, base, Some(&file), words.0.clone(), None, &text)?;
+            let lease = images.put_on(&bench, base, Some(&file), words.0.clone(), None, &text)?;
             images.step_is(&key, &lease.image)?;
             Ok(lease)
         });

@@ -145,10 +145,12 @@ impl Root {
 
     /// What a path with wildcards means, sorted.
     fn glob(&self, components: &[Vec<u8>]) -> Result<Vec<Vec<Vec<u8>>>, CopyError> {
-        let mut found = vec![Vec::new()];
+        let mut found: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
         for component in components {
             if !pattern::is_pattern(component) {
-                found.iter_mut().for_each(|path: &mut Vec<Vec<u8>>| path.push(component.clone()));
+                for path in &mut found {
+                    path.push(component.clone());
+                }
                 continue;
             }
             let mut next = Vec::new();
@@ -385,13 +387,12 @@ impl<'a> Layer<'a> {
             let file = task.from.file(source).map_err(failed)?;
             let size = file.metadata().map_err(failed)?.len();
             let inode = (stat.st_dev, stat.st_ino);
-            match self.linked.get(&inode).filter(|_| stat.st_nlink > 1) {
-                Some(first) => Kind::HardLink { target: first.clone() },
-                None => {
-                    self.linked.insert(inode, place.to_vec());
-                    content = Some((file, size));
-                    Kind::File { size }
-                }
+            if let Some(first) = self.linked.get(&inode).filter(|_| stat.st_nlink > 1) {
+                Kind::HardLink { target: first.clone() }
+            } else {
+                self.linked.insert(inode, place.to_vec());
+                content = Some((file, size));
+                Kind::File { size }
             }
         } else {
             // Sockets, devices and pipes have no place in an image.
@@ -404,11 +405,11 @@ impl<'a> Layer<'a> {
                 return Err(CopyError::IsDirectory { path: shown(place) });
             }
         }
-        let entry = self.looks(task, &stat, place, kind);
+        let entry = Self::looks(task, &stat, place, kind);
         self.put(entry, content)
     }
 
-    fn looks(&self, task: &Task<'_>, stat: &Stat, place: &[u8], kind: Kind) -> Entry {
+    fn looks(task: &Task<'_>, stat: &Stat, place: &[u8], kind: Kind) -> Entry {
         let (uid, gid) = task.owner;
         let mode = match kind {
             Kind::Symlink { .. } => stat.st_mode & MODE_MASK,

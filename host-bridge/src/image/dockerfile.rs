@@ -155,3 +155,67 @@ impl Dockerfile {
         Ok(Stage { line, text, from, platform, name, steps: Vec::new() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wrong(text: &str) -> (usize, String) {
+        let wrong = Dockerfile::parse(text).unwrap_err();
+        (wrong.line, wrong.fault.to_string())
+    }
+
+    #[test]
+    fn stages_have_what_comes_before_the_next_and_lines_are_counted() {
+        let text = "# syntax=x\nARG V=1\n\nFROM base:$V AS one\nRUN a \\\n  # no part of it\n  b\n\
+                    from two\nCopy --from=one /a /b\n";
+        let file = Dockerfile::parse(text).unwrap();
+        assert_eq!((file.before.len(), file.stages.len()), (1, 2));
+        let [one, two] = file.stages.as_slice() else { panic!() };
+        assert_eq!((one.from.as_str(), one.name.as_deref(), one.line), ("base:$V", Some("one"), 4));
+        assert_eq!((one.steps[0].line, two.line, two.steps[0].line), (5, 8, 9));
+        let Instruction::Run(Command::Shell(script)) = &one.steps[0].what else { panic!() };
+        assert_eq!(script.split_whitespace().collect::<Vec<_>>(), ["a", "b"]);
+        let Instruction::Copy(copy) = &two.steps[0].what else { panic!() };
+        assert_eq!((copy.from.as_deref(), copy.to.as_str()), (Some("one"), "/b"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named_with_its_line() {
+        for (text, line, expected) in [
+            ("", 0, "there is no FROM"),
+            ("RUN a\n", 1, "before the first FROM"),
+            ("FROM a\nHEALTHCHECK CMD x\n", 2, "HEALTHCHECK"),
+            ("FROM a\nRUN --mount=type=cache x\n", 2, "--mount"),
+            ("FROM a\nRUN <<END\nx\n", 2, "<<END is not closed"),
+            ("FROM a\nCOPY x\n", 2, "COPY takes"),
+            ("FROM a AS b\nFROM a AS b\n", 2, "two stages"),
+            ("FROM a AS scratch\n", 1, "no name of a stage"),
+            ("# escape=x\nFROM a\n", 1, "escape is"),
+            ("FROM a b\n", 1, "FROM takes"),
+        ] {
+            let (at, said) = wrong(text);
+            assert!(at == line && said.contains(expected), "{text:?}: {at}: {said}");
+        }
+        let many = "RUN x\n".repeat(STEPS_MAX);
+        let (_, said) = wrong(&format!("FROM a\n{many}"));
+        assert!(said.contains("more than"), "{said}");
+    }
+
+    proptest! {
+        #[test]
+        fn recipes_of_strangers_never_panic(
+            text in "(# ?escape ?= ?[`\\\\]\n)?((FROM|ARG|ENV|RUN|COPY|ADD|CMD|LABEL|SHELL|EXPOSE|from)?[ \t]{0,2}\\PC{0,24}(<<[A-Z'\"-]{0,4})?[\\\\`]?\n){0,8}"
+        ) {
+            if let Ok(file) = Dockerfile::parse(&text) {
+                let known = |name: &str| Some(format!("<{name}>"));
+                for step in file.stages.iter().flat_map(|stage| &stage.steps) {
+                    // What a step has is as it was written, whatever its variables would become.
+                    let _ = words::expand(&step.text, file.escape, &known);
+                }
+            }
+        }
+    }
+}

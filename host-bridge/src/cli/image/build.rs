@@ -45,8 +45,8 @@ pub struct Build {
     file: Option<PathBuf>,
 
     /// Give an ARG a value; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    build_arg: Vec<(String, String)>,
+    #[arg(long = "build-arg", value_name = "NAME=VALUE", value_parser = pair)]
+    args: Vec<(String, String)>,
 
     /// Write a label on the image; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
@@ -86,7 +86,7 @@ impl Build {
             context: self.context.clone(),
             file: self.file.clone(),
             name: self.tag.clone(),
-            args: self.build_arg.clone(),
+            args: self.args.clone(),
             labels: self.label.clone(),
             target: self.target.clone(),
             anew: self.no_cache,

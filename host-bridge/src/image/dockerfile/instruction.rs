@@ -173,8 +173,8 @@ fn pairs(name: &'static str, rest: &str, escape: char) -> Result<Vec<(String, St
 
 fn run(lines: &mut Lines<'_>, rest: &str) -> Result<(Instruction, String), Fault> {
     let name = "RUN";
-    if rest.starts_with("--") {
-        let flag = rest[2..].split(|c: char| c == '=' || c.is_whitespace()).next();
+    if let Some(flag) = rest.strip_prefix("--") {
+        let flag = flag.split(|c: char| c == '=' || c.is_whitespace()).next();
         let flag = flag.unwrap_or_default().to_owned();
         let hint = match flag.as_str() {
             "network" => "the command line's --egress says what a build may reach",
@@ -194,7 +194,7 @@ fn run(lines: &mut Lines<'_>, rest: &str) -> Result<(Instruction, String), Fault
     let mut found = 0;
     for (word, strips_tabs) in heredocs(rest) {
         let text = lines.until(&word, strips_tabs)?;
-        body.push_str(&format!("\n{text}{word}"));
+        body.extend(["\n", &text, &word]);
         inside = text;
         found += 1;
     }
@@ -218,7 +218,6 @@ fn heredocs(text: &str) -> Vec<(String, bool)> {
         let after = at + c.len_utf8();
         match quote {
             Some(open) if open == c => quote = None,
-            Some(_) => {}
             None if c == '\'' || c == '"' => quote = Some(c),
             None if text[at..].starts_with("<<<") => {
                 at += 3;
@@ -238,7 +237,7 @@ fn heredocs(text: &str) -> Vec<(String, bool)> {
                 at = text.len() - rest.len() + end;
                 continue;
             }
-            None => {}
+            _ => {}
         }
         at = after;
     }

@@ -15,7 +15,7 @@ pub struct Line {
 #[derive(Debug)]
 pub struct Lines<'a> {
     pub escape: char,
-    lines: Vec<&'a str>,
+    all: Vec<&'a str>,
     at: usize,
 }
 
@@ -38,17 +38,17 @@ impl<'a> Lines<'a> {
                 };
             }
         }
-        Ok(Self { escape, lines, at: 0 })
+        Ok(Self { escape, all: lines, at: 0 })
     }
 
     /// How many there are in all.
     pub fn count(&self) -> usize {
-        self.lines.len()
+        self.all.len()
     }
 
     pub fn next_line(&mut self) -> Option<Line> {
         let (mut number, mut text) = (None, String::new());
-        while let Some(line) = self.lines.get(self.at) {
+        while let Some(line) = self.all.get(self.at) {
             self.at += 1;
             let plain = line.trim();
             if plain.is_empty() || plain.starts_with('#') {
@@ -57,13 +57,11 @@ impl<'a> Lines<'a> {
             let first = *number.get_or_insert(self.at);
             // White space before the first word means nothing, and behind an escape neither.
             let line = if text.is_empty() { line.trim_start() } else { line };
-            match line.trim_end().strip_suffix(self.escape) {
-                Some(begun) => text.push_str(begun),
-                None => {
-                    text.push_str(line);
-                    return Some(Line { number: first, text });
-                }
-            }
+            let Some(begun) = line.trim_end().strip_suffix(self.escape) else {
+                text.push_str(line);
+                return Some(Line { number: first, text });
+            };
+            text.push_str(begun);
         }
         number.filter(|_| !text.trim().is_empty()).map(|number| Line { number, text })
     }
@@ -72,7 +70,7 @@ impl<'a> Lines<'a> {
     /// the eye alone.
     pub fn until(&mut self, word: &str, strips_tabs: bool) -> Result<String, Fault> {
         let mut text = String::new();
-        while let Some(line) = self.lines.get(self.at) {
+        while let Some(line) = self.all.get(self.at) {
             self.at += 1;
             let line = if strips_tabs { line.trim_start_matches('\t') } else { line };
             if line == word {

@@ -54,7 +54,7 @@ impl Images {
     /// says, whose list of layers is made true here. Blocks, within a runtime.
     pub fn put_on(
         &self,
-        bench: Workbench,
+        bench: &Workbench,
         base: Option<&Image>,
         layer: Option<&Path>,
         mut document: Value,
