@@ -68,7 +68,8 @@ pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may w
     alone: a table `[workspaces.NAME]` each, with `path = \"/srv/project\"` and `namespaces` (a list \
     of those that may use it, or `\"*\"`), and, where wanted, `read_only = true`, \
     `write = [\"outputs/\"]` for the paths whose changes come back (all of them otherwise), \
-    `file_bytes_max` (`\"256MiB\"`), `total_bytes_max` (`\"1GiB\"`) and `entries_max` (`50000`).";
+    `file_bytes_max` (`\"256MiB\"`), `total_bytes_max` (`\"1GiB\"`) and `entries_max` (`50000`). With \
+    `mount = true` it is no copy but the directory itself, on the process machine alone.";
 
 /// The section of namespaces, likewise.
 pub const NAMESPACES: &str = "namespaces";
