@@ -22,6 +22,12 @@ install_cargo_tool() { # binary crate[@version]
     say "installing $2, which takes some minutes the first time"
     cargo install --quiet --locked "$2"
 }
+# What is only looked at here need not be quick, and is built in a third of the time.
+install_quickly() { # binary crate[@version] [more words]
+    have "$1" && return
+    say "installing $2, which takes a minute or two the first time"
+    CARGO_PROFILE_DEV_DEBUG=false cargo install --quiet --locked --debug "$2" "${@:3}"
+}
 install_just() {
     have just && return
     if have pip && pip install --quiet --root-user-action=ignore rust-just 2>/dev/null && have just; then return; fi
@@ -48,18 +54,26 @@ install_just
 # Virtual machines; what is missing of them costs only the tests of them.
 install_machines() {
     install_debian qemu-system-x86_64=qemu-system-x86 mkfs.ext4=e2fsprogs curl
+    # Debian 12 has it with QEMU, later releases by itself.
+    [ -x /usr/lib/qemu/virtiofsd ] || [ -x /usr/libexec/virtiofsd ] || install_debian virtiofsd
     install_cargo_tool vhost-device-vsock vhost-device-vsock@0.3.0 ||
         say "could not install vhost-device-vsock; tests of virtual machines are skipped"
+}
+# A server of S3's on loopback, for the tests of buckets. It is only driven: it need not be quick.
+install_store() {
+    install_quickly s3s-fs s3s-fs@0.14.1 --features binary ||
+        say "could not install s3s-fs; tests of buckets are skipped"
 }
 case $recipe in
 ci | test | test-vm | soak | soak-repl | soak-server | soak-crashes | soak-vm)
     install_cargo_tool cargo-nextest cargo-nextest
     install_debian tmux vim less python3 busybox=busybox-static umoci docker-registry skopeo htpasswd=apache2-utils openssl ip=iproute2 curl git
+    install_store
     ;;&
 ci | test | test-vm | soak-vm | bench) install_machines ;;&
 bench) install_debian busybox=busybox-static ;;&
 images) install_debian curl ;;&
-ci | deny) install_cargo_tool cargo-deny cargo-deny ;;&
+ci | deny) install_quickly cargo-deny cargo-deny ;;&
 fuzz) install_cargo_tool cargo-fuzz cargo-fuzz ;;
 esac
 exec just "$@"

@@ -64,11 +64,13 @@ images *NAMES: _agent
 # Everything that CI checks.
 ci: lint deny test test-vm
 
-# Format, lints as errors, the lints of the tests included.
+# Format, lints as errors, the lints of the tests included; the fuzz targets compile.
 lint: _target
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
     cargo clippy -p guest-agent --target {{musl}} -- -D warnings
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
+    cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --bins --no-default-features --target-dir target/fuzz
 
 # Licences, sources, duplicate versions.
 deny:
@@ -77,7 +79,8 @@ deny:
 # All tests; the skipped ones say why, and are counted.
 test: build _kit
     @rm -f target/skips.log
-    cargo nextest run --workspace --no-fail-fast
+    # Half of what they do is to wait, so there are some more of them at once than processors.
+    cargo nextest run --workspace --no-fail-fast --test-threads $(($(nproc) * 3 / 2))
     cargo test --quiet --workspace --doc
     @just _skips
 
@@ -114,7 +117,7 @@ simulate SEEDS="100000":
 
 # Every decoder that reads bytes from the other side, each for so many seconds.
 fuzz SECONDS="60":
-    for target in frames_from_host frames_from_agent events tar serial spool_model names greetings requests; do RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $target -- -max_total_time={{SECONDS}} -rss_limit_mb=512 -max_len=65536 || exit 1; done
+    for target in frames_from_host frames_from_agent events tar serial spool_model names greetings requests placeholders; do RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $target -- -max_total_time={{SECONDS}} -rss_limit_mb=512 -max_len=65536 || exit 1; done
 
 # Write docs/configuration.md and dist/burrow.toml anew, after changing an option.
 configuration:

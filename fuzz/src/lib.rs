@@ -16,7 +16,19 @@ pub mod egress {
     pub mod hello;
     pub mod host;
     pub mod http;
+    pub mod inject;
     pub mod limits;
+}
+
+/// What egress puts into requests.
+#[path = "../../host-bridge/src/secret"]
+pub mod secret {
+    pub mod error;
+    pub mod limits;
+    pub mod value;
+
+    pub use error::ProviderError;
+    pub use value::{Secret, Wiped, wipe};
 }
 
 /// Every stream always has bytes, and ends at 1 MiB.

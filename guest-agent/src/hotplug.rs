@@ -26,9 +26,9 @@ const EVENT_BYTES_MAX: usize = 2048;
 /// What tells the kernel to use memory as soon as it is there.
 const MEMORY_POLICY: &str = "/sys/devices/system/memory/auto_online_blocks";
 
-/// Where the file system of the writable layer shows: in place of everything, or in the places that
-/// begin empty.
-const WRITTEN: [&str; 2] = ["/", "/tmp"];
+/// Where the file system of the writable layer shows: in place of everything, or in what is mounted from
+/// it.
+const WRITTEN: [&str; 2] = ["/", "/dev/shm"];
 
 /// What the kernel counts a disk's size in.
 const SECTOR_BYTES: u64 = 512;

@@ -59,7 +59,42 @@ pub enum PathsError {
 
 const RUNTIME_VARIABLE: &str = "BURROW_RUNTIME_DIR";
 const STATE_VARIABLE: &str = "BURROW_STATE_DIR";
+/// Read by the machines that have a kit.
+const IMAGES_VARIABLE: &str = "BURROW_IMAGES";
 const AGENT_VARIABLE: &str = "BURROW_AGENT";
+
+/// A variable that says where something is, for those who write of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// What holds without it: for root, and for others.
+    pub usual: [&'static str; 2],
+}
+
+/// All of them, but for the configuration's own, which `settings` finds.
+pub const VARIABLES: [Variable; 4] = [
+    Variable {
+        name: STATE_VARIABLE,
+        about: "what is kept: records and logs of sandboxes, images, keys, the audit log (`audit/`)",
+        usual: ["/var/lib/burrow", "$XDG_STATE_HOME/burrow, else ~/.local/state/burrow"],
+    },
+    Variable {
+        name: RUNTIME_VARIABLE,
+        about: "what a reboot may take: sockets (`control.sock`) and locks",
+        usual: ["/run/burrow", "$XDG_RUNTIME_DIR/burrow, else /tmp/burrow-UID"],
+    },
+    Variable {
+        name: AGENT_VARIABLE,
+        about: "the program that goes into sandboxes, guest-agent",
+        usual: ["beside host-bridge, else where a build leaves it"; 2],
+    },
+    Variable {
+        name: IMAGES_VARIABLE,
+        about: "the kit of virtual machines: kernel, initramfs and images",
+        usual: ["beside host-bridge, where a build leaves it, or where packages put it"; 2],
+    },
+];
 
 impl Paths {
     /// Decides on the directories; makes nothing.

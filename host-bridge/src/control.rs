@@ -27,6 +27,7 @@ mod pool;
 mod refusal;
 mod serve;
 mod server;
+mod sound;
 mod visit;
 
 pub use apps::{AppOrder, AppRow, StartApp, What};
@@ -37,8 +38,9 @@ pub use images::{AliasError, aliases, missing};
 pub use lock::{LockError, Locks};
 pub use message::{Capped, CappedRow, Code, Dialled, List, Purpose, Refusal, Version};
 pub use pool::{PoolError, pool_options};
-pub use serve::{ServeError, ServeOptions, egress_settings, serve};
+pub use serve::{ServeError, ServeOptions, egress_settings, own_files, serve};
 pub use server::Server;
+pub use sound::{Sound, Unsound, sound};
 pub use visit::{VisitError, entry, visit};
 
 #[cfg(test)]

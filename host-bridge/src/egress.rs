@@ -33,6 +33,7 @@ mod proxy;
 mod resolver;
 mod rule;
 mod trusted;
+mod unreached;
 
 use std::io;
 use std::net::SocketAddr;
@@ -212,7 +213,7 @@ impl Serving {
             (PROXY_PORT, Arrival::Connection),
         ];
         for (port, arrival) in doors {
-            gates::open(&shared, Gate { address: EGRESS_ADDRESS, port, arrival })?;
+            gates::open(&shared, Gate { address: EGRESS_ADDRESS, port, arrival, host: None })?;
         }
         let known = shared.names.lock().await.all();
         for host in known {
@@ -244,6 +245,12 @@ impl Serving {
 }
 
 impl Shared {
+    /// Who reads a connection on its way, if anybody does.
+    fn reader(&self, host: &Host, port: u16, plan: &Plan) -> Option<&Broker> {
+        let is_not = matches!(self.is_read(host, port, plan), Ok(false));
+        self.broker.as_ref().filter(|_| !is_not)
+    }
+
     /// Whether a connection is read on its way.
     fn is_read(&self, host: &Host, port: u16, plan: &Plan) -> Result<bool, Missing> {
         match &self.broker {

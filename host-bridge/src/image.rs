@@ -6,6 +6,7 @@
 //!                  └─ digest ──┘            │
 //!                               store ─▶ layer ─▶ compose ─▶ a root, or a disk of it
 //!   files of this host ─▶ import ─┘      unpacked once     put on top of each other
+//!   archives ◀─ save ◀─ blobs
 //! ```
 //!
 //! What comes from outside is hostile here too: a registry's every length, name and number is
@@ -24,6 +25,7 @@ pub mod policy;
 pub mod puller;
 pub mod reference;
 pub mod registry;
+pub mod save;
 pub mod store;
 
 pub use policy::{Policy, PolicyError};

@@ -4,11 +4,17 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY_SECONDS: i64 = 86_400;
+const DAY_MS: u64 = 86_400_000;
 
 /// Milliseconds since 1970, by the clock on the wall; zero on a host whose clock stands before that.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// When the day ends that this is a moment of: a day is one of UTC.
+pub fn day_end_ms(ms: u64) -> u64 {
+    (ms / DAY_MS + 1).saturating_mul(DAY_MS)
 }
 
 /// `2026-01-31`, `2026-01-31T12:00:00`, with an optional fraction and `Z` or an offset; a space may
@@ -103,6 +109,15 @@ pub fn format(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_ends_where_the_next_begins() {
+        let noon = parse("2026-11-20T12:00:00Z").unwrap();
+        let midnight = parse("2026-11-21").unwrap();
+        assert_eq!(day_end_ms(noon), midnight);
+        assert_eq!(day_end_ms(midnight - 1), midnight);
+        assert_eq!(day_end_ms(midnight), midnight + DAY_MS);
+    }
 
     #[test]
     fn known_instants_are_read() {

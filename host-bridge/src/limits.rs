@@ -27,6 +27,9 @@ pub const VIRTUAL_BOOT_DEADLINE: Duration = Duration::from_secs(40);
 pub const BIND_DEADLINE: Duration = Duration::from_secs(10);
 /// What that process may say of its failure.
 pub const BIND_WORDS_MAX: usize = 1000;
+/// Files that what shows a directory to a virtual machine may hold open: one for each that the guest's
+/// kernel remembers. A guest that wants more is told that there are too many; the host has millions.
+pub const SHARED_FILES_MAX: u64 = 262_144;
 /// The memory of a virtual machine that names none: both interpreters fit, with room to work.
 pub const VIRTUAL_MEMORY_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
 /// The part of its memory that a virtual machine's writable layer may fill; a larger layer is on a
@@ -118,6 +121,8 @@ pub const STOP_GRACE_DEFAULT: Duration = protocol::limits::STOP_GRACE_GUEST;
 /// Labels of a sandbox, and the bytes of a key and a value: as many as people sort by, and a record
 /// stays small.
 pub const LABELS_MAX: usize = 64;
+/// Rules of egress that are told where a sandbox is accounted for: a line that people read.
+pub const GRANTED_RULES_MAX: usize = 32;
 pub const LABEL_KEY_BYTES_MAX: usize = 63;
 pub const LABEL_VALUE_BYTES_MAX: usize = 255;
 /// The longest path that the kernel takes.
@@ -210,6 +215,8 @@ pub const METER_BYTES_MAX: u64 = METERED_SCOPES_MAX as u64 * 256;
 pub const LOG_RECORD_BYTES_MAX: usize = 256 * 1024;
 /// How often a follower of a log looks for more: below what a person notices.
 pub const LOG_FOLLOW_PAUSE: Duration = Duration::from_millis(50);
+/// How long a session waits for those before it to be in the log, so that they are there in their order.
+pub const RECORDER_ORDER_WAIT: Duration = Duration::from_secs(1);
 /// The least time between two looks at a guest's list of sessions: a guest that says it changes all
 /// the time costs no more than this, and the bytes of sessions not seen yet wait in its spools.
 pub const RECORDER_LOOK_PAUSE: Duration = Duration::from_millis(5);

@@ -211,7 +211,12 @@ impl MachineKind {
 
     /// Whether a directory of the host can be mounted in it.
     pub fn binds(self) -> bool {
-        self == Self::Process
+        self == Self::Process || self.binds_at_boot()
+    }
+
+    /// Whether that has to be known when it is started.
+    pub fn binds_at_boot(self) -> bool {
+        self == Self::Qemu
     }
 
     pub fn name(self) -> &'static str {
@@ -269,6 +274,8 @@ pub struct MachineSpec {
     pub address: Option<Address>,
     /// The directory of a snapshot that the machine goes on from, instead of booting.
     pub restore: Option<PathBuf>,
+    /// A directory of the host for a machine that has to know it when it boots.
+    pub bind: Option<Bind>,
 }
 
 impl MachineSpec {

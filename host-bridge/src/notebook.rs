@@ -162,11 +162,12 @@ impl Notebooks {
         }
     }
 
-    /// What they have come to since this bridge began.
-    pub fn figures(&self) -> Figures {
+    /// What they have come to since this bridge began, and what they keep.
+    pub async fn figures(&self) -> Result<Figures, NotebookError> {
+        let kept_bytes = self.0.store.sum_of_saved(owner::SAVED_BYTES).await?;
         let tasks = self.0.tasks();
         let open = tasks.iter().flat_map(HashMap::values).filter(|orders| !orders.is_closed());
-        self.0.counts.read(open.count())
+        Ok(self.0.counts.read(open.count(), kept_bytes))
     }
 
     /// What ran, the newest first.

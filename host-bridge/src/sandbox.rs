@@ -20,6 +20,7 @@ pub mod caps;
 mod commit;
 pub mod event;
 mod expiry;
+mod granted;
 mod image;
 pub mod label;
 pub mod log;
@@ -44,7 +45,7 @@ pub mod tallies;
 use std::io;
 use std::path::PathBuf;
 
-pub use event::{Event, EventSink, WorkspaceEvent};
+pub use event::{Event, EventSink, Subject, WorkspaceEvent};
 pub(crate) use image::root_of;
 pub use label::{InvalidLabel, Labels, Selector};
 pub use log::find_log;
@@ -132,6 +133,8 @@ pub enum SandboxError {
         "the {scope} may have {allowed} of {cap}: {used} are used, and {asked} more are asked for"
     )]
     CapExceeded { scope: caps::Scope, cap: &'static str, used: u64, asked: u64, allowed: u64 },
+    #[error("the {scope} may have {allowed} of {cap}, and all of it is used for today")]
+    DaySpent { scope: caps::Scope, cap: &'static str, used: u64, allowed: u64 },
     #[error("the {scope} has a cap for {what}, so a sandbox must say how much it may use")]
     Unbounded { scope: caps::Scope, what: &'static str },
     #[error(transparent)]

@@ -154,6 +154,17 @@ impl Secrets {
         Ok(values)
     }
 
+    /// A value that this bridge itself needs, whichever sandboxes may ask for it.
+    pub async fn own(&self, name: &str) -> Result<Secret, SecretError> {
+        let unknown = || SecretError::Unset { name: name.chars().take(NAME_CHARS_MAX).collect() };
+        let entry = self.0.get(name).ok_or_else(unknown)?;
+        let value = provider::read(&entry.source, &self.hidden()).await;
+        value.map_err(|source| {
+            let kind = entry.source.kind();
+            SecretError::Provider { name: name.to_owned(), kind, source }
+        })
+    }
+
     /// The hosts that a secret is kept for on this side; none if the sandbox is to have it itself.
     pub fn hosts(&self, namespace: &str, name: &str) -> Result<&[String], SecretError> {
         Ok(&self.entry(namespace, name)?.hosts)

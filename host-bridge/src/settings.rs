@@ -13,6 +13,7 @@
 //! Parsing is pure; only [`Settings::load`] reads a file. `cli` and `control` call this; it starts
 //! nothing.
 
+mod buckets;
 mod caps;
 mod defaults;
 mod error;
@@ -29,6 +30,7 @@ mod secrets;
 mod shown;
 mod table;
 mod value;
+mod variables;
 mod workspaces;
 
 use std::collections::BTreeMap;
@@ -47,6 +49,7 @@ pub use pool::{Asked, Pool, PoolEntry};
 pub use pull::{Pull, UnknownPull};
 pub use registries::Registry;
 pub use value::Wrong;
+pub use variables::Unread;
 
 use crate::{secret, workspace};
 
@@ -224,6 +227,8 @@ pub struct ImagePolicy {
     /// Names with stars, and digests. Empty for all.
     pub allow: Vec<String>,
     pub require_digest: bool,
+    /// Names with a tag and a digest: what the tag has to mean.
+    pub pins: Vec<String>,
     /// When one is fetched that a sandbox is to have.
     pub pull: Pull,
 }

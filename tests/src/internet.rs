@@ -99,6 +99,12 @@ impl Internet {
         self.directory.path().join("served")
     }
 
+    /// From now on nobody listens where the web was.
+    pub fn close_web(&mut self) {
+        self.web.kill().ok();
+        self.web.wait().ok();
+    }
+
     /// Whatever the web was asked, in order.
     pub fn asked(&self) -> Vec<Value> {
         let log = fs::read_to_string(self.directory.path().join("asked")).unwrap_or_default();
@@ -118,8 +124,7 @@ impl Internet {
 
 impl Drop for Internet {
     fn drop(&mut self) {
-        self.web.kill().ok();
-        self.web.wait().ok();
+        self.close_web();
     }
 }
 
@@ -148,27 +153,32 @@ fn ip(words: &str) -> Result<(), String> {
     Err(format!("ip {words}: {}", String::from_utf8_lossy(&ran.stderr).trim()))
 }
 
-/// Makes an authority, and a certificate for the web.
+/// Makes an authority, and certificates for the web: a good one, one that is over, and one of nobody.
 fn certify(place: &Path) {
     const NEW: &str = "req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1";
     let names: Vec<_> = CERTIFIED.iter().map(|name| format!("DNS:{name},DNS:*.{name}")).collect();
     let names = format!("subjectAltName={}", names.join(","));
-    let own = [
-        ["-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"].as_slice(),
-        &["-addext", "keyUsage=critical,keyCertSign"],
-    ];
-    let of_web = [
-        ["-subj", "/CN=web", "-keyout", "web.key", "-out", "web.pem", "-CA", "ca.pem"].as_slice(),
-        &["-CAkey", "ca.key", "-addext", &names, "-addext", "basicConstraints=CA:FALSE"],
-    ];
-    for words in [own, of_web] {
-        let words = words.concat();
+    let authority = |name: &str| {
+        let files = format!("{NEW} -subj /CN={name} -keyout {name}.key -out {name}.pem");
+        format!("{files} -addext keyUsage=critical,keyCertSign")
+    };
+    let of = |name: &str, authority: &str| {
+        let files = format!("{NEW} -subj /CN={name} -keyout {name}.key -out {name}.pem");
+        let signed = format!("-CA {authority}.pem -CAkey {authority}.key");
+        format!("{files} {signed} -addext {names} -addext basicConstraints=CA:FALSE")
+    };
+    // Only what signs the requests of others can date a certificate back.
+    let asks = format!("req -new -key web.key -subj /CN=expired -addext {names} -out expired.csr");
+    let over = "x509 -req -in expired.csr -CA ca.pem -CAkey ca.key -set_serial 7 -days -1 \
+                -copy_extensions copy -out expired.pem";
+    let good = [authority("ca"), of("web", "ca")];
+    let others = [asks, over.to_owned(), authority("nobody"), of("strange", "nobody")];
+    for words in good.iter().chain(&others) {
         let made = Command::new("openssl")
-            .args(NEW.split(' '))
-            .args(words)
+            .args(words.split(' '))
             .current_dir(place)
             .output()
             .expect("openssl runs");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(made.status.success(), "{words}: {}", String::from_utf8_lossy(&made.stderr));
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Nothing here asserts anything about Burrow; each test says itself what must hold.
 
+pub mod buckets;
 pub mod contexts;
 pub mod deaths;
 pub mod door;

@@ -24,7 +24,11 @@ impl Scene {
 
     /// With more keys for the workspace `p`.
     pub fn with(keys: &str) -> Self {
-        let burrow = Burrow::new();
+        Self::within(Burrow::new(), keys)
+    }
+
+    /// The same for a bridge that was prepared.
+    pub fn within(burrow: Burrow, keys: &str) -> Self {
         let project = burrow.scratch().join("project");
         fs::create_dir_all(project.join("src/deep")).expect("the scene is made");
         fs::write(project.join("readme"), "hello").expect("the scene is made");
@@ -50,18 +54,15 @@ impl Scene {
     }
 
     pub fn sh(&self, name: &str, script: &str) -> String {
-        self.server.ok(&["exec", name, "--", "sh", "-ec", &format!("cd /workspace; {script}")])
+        sh(&self.server, name, script)
     }
 
     pub fn sync(&self, name: &str) -> Value {
-        serde_json::from_str(&self.server.ok(&["sync", "--json", name])).expect("a report")
+        sync(&self.server, name)
     }
 
-    /// What the record warns of, in one text.
     pub fn warnings(&self, name: &str) -> String {
-        let client = Client::new(self.server.url());
-        let record = client.get(&format!("/v1/sandboxes/default/{name}")).expect(200).json();
-        record["warnings"].to_string()
+        warnings(&self.server, name)
     }
 
     pub fn read(&self, path: &str) -> String {
@@ -78,6 +79,26 @@ impl Scene {
         collect(&self.project, Path::new(""), &mut found);
         found
     }
+}
+
+/// What a script says that runs at a sandbox's workspace.
+pub fn sh(server: &Server, name: &str, script: &str) -> String {
+    server.ok(&["exec", name, "--", "sh", "-ec", &format!("cd /workspace; {script}")])
+}
+
+/// What came of bringing its changes back.
+///
+/// # Panics
+/// When that is no report.
+pub fn sync(server: &Server, name: &str) -> Value {
+    serde_json::from_str(&server.ok(&["sync", "--json", name])).expect("a report")
+}
+
+/// What its record warns of, in one text.
+pub fn warnings(server: &Server, name: &str) -> String {
+    let client = Client::new(server.url());
+    let record = client.get(&format!("/v1/sandboxes/default/{name}")).expect(200).json();
+    record["warnings"].to_string()
 }
 
 fn collect(root: &Path, below: &Path, found: &mut BTreeMap<String, Vec<u8>>) {

@@ -112,6 +112,24 @@ fn the_last_lines_a_time_and_a_session_are_found() {
 }
 
 #[test]
+fn sessions_that_come_and_go_are_told_in_their_order() {
+    const RUNS: usize = 30;
+    let place = Place::new();
+    let shell = format!("{BOX}/shell");
+    for number in 0..RUNS {
+        let asked = json!({
+            "script": format!("echo {number}"), "session": format!("s{number}"),
+            "on_disconnect": "detach",
+        });
+        place.client.post(&shell, &asked).expect(200);
+    }
+    place.settle(RUNS);
+    let told = text(&place.all("limit=10000"));
+    let numbers: Vec<String> = (0..RUNS).map(|number| number.to_string()).collect();
+    assert_eq!(told.lines().collect::<Vec<_>>(), numbers);
+}
+
+#[test]
 fn bytes_that_are_no_text_are_there_as_they_are() {
     let place = Place::new();
     place.exec(r"printf '\377\000\001'");

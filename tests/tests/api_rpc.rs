@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tests::eventually;
 use tests::http::{Answer, Client};
 use tests::server::Server;
+use tests::workspaces::Scene;
 
 const PATH: &str = "/api/v1/rpc";
 
@@ -224,6 +225,32 @@ fn starts_of_one_name_make_one_sandbox_and_stops_are_repeated() {
         rpc.result("sandbox.stop", json!({}));
     }
     assert_eq!(rpc.result("sandbox.metrics.get", json!({}))["sandboxes"], json!([]));
+}
+
+#[test]
+fn what_a_start_cannot_give_is_refused_and_what_it_can_is_there() {
+    let scene = Scene::usual();
+    let client = Client::new(scene.server.url());
+    let start = |config: Value| call(&client, "sandbox.start", json!({ "config": config }));
+    for config in [
+        json!({ "machine": "qemu" }),
+        json!({ "ttl_ms": 1000 }),
+        json!({ "workspace": "no-such" }),
+        json!({ "workspace": "/" }),
+        json!({ "labels": ["no pair"] }),
+        json!({ "ports": { "80": "80" } }),
+    ] {
+        let answer = start(config.clone());
+        // Whoever serves without keys is an administrator, who may name a directory.
+        let may = config["workspace"] == "/" && answer["error"]["message"].is_string();
+        assert!(answer.get("result").is_none() || may, "{config}: {answer}");
+    }
+    let given = start(json!({ "workspace": "p", "labels": { "team": "a" }, "unheard": 1 }));
+    assert!(given.get("error").is_none(), "{given}");
+    let read = json!({ "command": "cat", "args": ["/workspace/readme"] });
+    assert_eq!(call(&client, "sandbox.command.run", read)["result"]["stdout"], "hello");
+    let record = client.get("/v1/sandboxes/default/box").expect(200).json();
+    assert_eq!(record["labels"], json!({ "team": "a" }));
 }
 
 #[test]

@@ -332,8 +332,18 @@ fn when_the_time_of_a_day_is_over_what_runs_is_ended_and_nothing_begins_over_res
     });
     let why = state(&client, "small/a")["reason"].to_string();
     assert!(why.contains("may run today was over"), "{why}");
-    let refused = exceeded(client.post("/v1/sandboxes", &asked("small", "c", 16)));
-    assert_eq!(refused["cap"], "run_ms_per_day");
+    let answer = client.post("/v1/sandboxes", &asked("small", "c", 16)).expect(429);
+    // When it can be asked again, which no other sandbox changes.
+    let pause: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=86_400).contains(&pause), "{pause}");
+    let said = answer.json();
+    let hint = said["hint"].as_str().unwrap();
+    assert!(hint.contains("T00:00:00.000Z") && !hint.contains("remove"), "{said}");
+    assert!(!said["message"].as_str().unwrap().contains("0 more"), "{said}");
+    assert_eq!(exceeded(answer)["cap"], "run_ms_per_day");
+    let by_hand = server.run(&["start", "--name", "small/d", "--memory", "16", "--cpus", "0.1"]);
+    let by_hand = String::from_utf8(by_hand.stderr).unwrap();
+    assert!(by_hand.contains("the day of UTC ends at"), "{by_hand}");
     let before = used(&client, "small", "namespace", "run_ms_per_day").0;
     assert!(before >= 2000, "{before}");
     server.end_and_serve_again();

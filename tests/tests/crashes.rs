@@ -14,7 +14,7 @@ use std::process::Command;
 use nix::unistd::Pid;
 use serde_json::Value;
 use tests::deaths::{self, Watched};
-use tests::{Burrow, eventually, registry, skip};
+use tests::{Burrow, buckets, eventually, registry, skip};
 
 /// Steps of an operation at which it dies, unless somebody wants more.
 const SEEDS_DEFAULT: u64 = 8;
@@ -462,5 +462,80 @@ fn a_write_back_that_dies_leaves_whole_files_and_is_done_by_the_next() {
         burrow.ok(&["sync", "web"]);
         assert_eq!(tree(&project), wanted, "{when}");
         burrow.ok(&["rm", "--force", "web"]);
+    }
+}
+
+/// A sandbox that has changed what it has of a bucket in every way, of which the bucket knows nothing yet.
+fn changed_bucket() -> buckets::Scene {
+    let store = buckets::Store::start();
+    for key in ["changed", "gone", "moved", "was/in"] {
+        store.put(key, &format!("old {key}"));
+    }
+    let scene = buckets::Scene::with(store, "");
+    scene.start("web");
+    scene.sh(
+        "web",
+        "printf 'new text' > changed; rm gone; mkdir deep; mv moved deep/er; rm -r was; \
+         printf x > fresh; head -c 300000 /dev/zero | tr '\\0' x > large",
+    );
+    scene
+}
+
+fn objects(store: &buckets::Store) -> BTreeMap<String, String> {
+    let content = |key: String| store.read(&key).map(|content| (key, content));
+    store.keys().into_iter().filter_map(content).collect()
+}
+
+#[test]
+fn a_push_to_a_bucket_that_dies_leaves_whole_objects_and_is_done_by_the_next() {
+    if !deaths::can_watch() {
+        return skip("no process can be watched here");
+    }
+    if !buckets::is_here() {
+        return;
+    }
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let wanted: BTreeMap<String, String> = [
+        ("changed", "new text"),
+        ("deep/er", "old moved"),
+        ("fresh", "x"),
+        ("large", &"x".repeat(300_000)),
+    ]
+    .map(|(key, content)| (key.to_owned(), content.to_owned()))
+    .into();
+    let steps = {
+        let mut scene = changed_bucket();
+        let server = &mut scene.server;
+        let watched = Watched::begin_pid(server.daemon_pid(), server.scratch(), u64::MAX);
+        server.ok(&["sync", "web"]);
+        let steps = watched.steps();
+        server.kill_daemon_for_a_moment(|| {
+            watched.end();
+        });
+        assert_eq!(objects(&scene.store), wanted);
+        steps
+    };
+    // Each file is made in the bridge's directory first, and the ledger is written twice.
+    assert!(steps > 12, "{steps} steps were seen");
+    for step in seeds(steps) {
+        let mut scene = changed_bucket();
+        let server = &mut scene.server;
+        let watched = Watched::begin_pid(server.daemon_pid(), server.scratch(), step);
+        let _ = server.run(&["sync", "web"]);
+        let when = format!("dead at step {step} of about {steps}");
+        let store = &scene.store;
+        server.kill_daemon_for_a_moment(|| {
+            watched.end();
+            let found = objects(store);
+            for (key, content) in &found {
+                let was = *content == format!("old {key}");
+                assert!(was || wanted.get(key) == Some(content), "{when}: {key}");
+            }
+            assert!(found.contains_key("changed"), "{when}: what is changed is never away");
+            assert!(found.contains_key("moved") || found.contains_key("deep/er"), "{when}");
+        });
+        scene.server.ok(&["sync", "web"]);
+        assert_eq!(objects(&scene.store), wanted, "{when}");
+        scene.server.ok(&["rm", "--force", "web"]);
     }
 }

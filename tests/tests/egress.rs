@@ -25,6 +25,8 @@ mod programs;
 mod requests;
 #[path = "egress/secrets.rs"]
 mod secrets;
+#[path = "egress/unreached.rs"]
+mod unreached;
 
 use std::process::Output;
 

@@ -101,6 +101,89 @@ fn half_made(burrow: &Burrow) -> Vec<PathBuf> {
 }
 
 #[test]
+fn what_is_copied_to_places_that_come_and_go_is_there_for_commands() {
+    let Some(place) = place() else { return };
+    place.write("list", "one\n");
+    let recipe = "FROM base\n\
+        COPY list /tmp/list\n\
+        WORKDIR /tmp/work\n\
+        RUN cat /tmp/list > /read && echo x > here\n\
+        RUN rm /tmp/list && mkdir -p /run/server\n";
+    place.built(recipe, &[]);
+    assert_eq!(
+        place.sh("cat /read; ls /tmp /tmp/work /run"),
+        "one\n/run:\nserver\n\n/tmp:\nwork\n\n/tmp/work:\nhere\n"
+    );
+    // What its box needed of an image that has neither is in no layer.
+    place.built("FROM base\nRUN true\n", &[]);
+    let archive = place.burrow.scratch().join("made.tar");
+    place.burrow.ok(&["image", "save", "made", "-o", archive.to_str().unwrap()]);
+    let saved = fs::read(archive).unwrap();
+    let has = |name: &[u8]| saved.windows(name.len()).any(|found| found == name);
+    assert!(has(b"bin/busybox") && !has(b"tmp/\0") && !has(b"run/\0"));
+}
+
+#[test]
+fn files_that_are_one_elsewhere_come_with_the_content_that_they_have() {
+    let Some(place) = place() else { return };
+    place.write("x/f", "XF\n");
+    place.write("y/f", "YF\n");
+    fs::hard_link(place.context.join("x/f"), place.context.join("z")).unwrap();
+    // The second takes the first's place, and the third is still the first's.
+    place.built("FROM base\nCOPY x/f y/f z /d/\nRUN echo AB > /ab && chmod 4755 /ab\n", &[]);
+    assert_eq!(place.sh("cat /d/f /d/z"), "YF\nXF\n");
+    let recipe = "FROM base AS one\n\
+        RUN mkdir /srv && echo AB > /srv/ab && echo AC > /srv/ac && chown 7:8 /srv/ab && chmod 4755 /srv/ab\n\
+        FROM base\n\
+        COPY --from=one /srv/ab /srv/a* /d/\n\
+        COPY --from=one --chown=9:9 /srv/ab /e/\n";
+    place.built(recipe, &[]);
+    assert_eq!(place.sh("cat /d/ab /d/ac"), "AB\nAC\n");
+    if nix::unistd::geteuid().is_root() {
+        let looks = place.sh("stat -c '%u:%g %a' /d/ab /d/ac /e/ab");
+        assert_eq!(looks, "7:8 4755\n0:0 644\n9:9 755\n");
+    }
+}
+
+#[test]
+fn what_is_said_to_a_stage_goes_on_and_what_a_user_begins_in_is_that_users() {
+    let Some(place) = place() else { return };
+    let recipe = "FROM base AS one\nARG V=1\nFROM one\nUSER app\nWORKDIR /work/deep\n\
+        RUN echo $V > here && id -u >> here\n";
+    place.built(recipe, &[]);
+    let user = if nix::unistd::geteuid().is_root() { "1\n7\n" } else { "1\n0\n" };
+    assert_eq!(place.sh("cat /work/deep/here"), user);
+    // What a command may reach is a part of what it is.
+    let recipe = "FROM base\nRUN test -s /etc/resolv.conf && cat /etc/resolv.conf > /seen\n";
+    place.built(recipe, &[]);
+    let alone = place.sh("cat /seen");
+    place.built(recipe, &["--egress", "example.org"]);
+    assert_ne!(place.sh("cat /seen"), alone);
+}
+
+#[test]
+fn a_recipe_is_a_file_of_its_context() {
+    let Some(place) = place() else { return };
+    let path = place.context.join("Dockerfile");
+    let build = || {
+        let context = place.context.to_str().unwrap();
+        let output = place.burrow.run(&["image", "build", "-t", "made", context]);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    assert!(build().contains("regular file"));
+    fs::remove_file(&path).unwrap();
+    symlink("/etc/passwd", &path).unwrap();
+    let said = build();
+    assert!(said.contains("leads out") && !said.contains("root:"), "{said}");
+    fs::remove_file(&path).unwrap();
+    place.write("docker/recipe", "FROM base\n");
+    symlink("docker/recipe", &path).unwrap();
+    place.burrow.ok(&["image", "build", "-t", "made", place.context.to_str().unwrap()]);
+}
+
+#[test]
 fn what_a_recipe_says_is_what_runs() {
     let Some(place) = place() else { return };
     place.write("app/main.sh", "echo main $0 $1; id -u; pwd; echo $GREETING\n");
@@ -157,6 +240,8 @@ fn a_stage_gives_its_files_to_another_and_what_nobody_needs_is_not_built() {
     let said = place.refused(recipe, &["--target", "unneeded"]);
     assert!(said.contains("Dockerfile:4:") && said.contains("exit code 1"), "{said}");
     place.built(recipe, &["--target", "tools"]);
+    let said = place.refused("FROM base\nCOPY --from=scratch /x /y\n", &["--pull", "missing"]);
+    assert!(said.contains("Dockerfile:2:") && said.contains("no \"/x\""), "{said}");
     assert!(place.refused(recipe, &["--target", "nobody"]).contains("tools, unneeded"));
 }
 
@@ -237,17 +322,68 @@ fn files_come_as_the_recipe_says() {
     );
     // The link of the image is one still.
     assert_eq!(place.sh("test -L /lib && echo link"), "link\n");
+    let devices = std::process::Command::new("tar")
+        .args(["--transform=s,^dev/,,", "-cf"])
+        .arg(place.context.join("bad.tar"))
+        .args(["-C", "/", "dev/null"])
+        .status();
+    assert!(devices.unwrap().success());
     for (line, wanted) in [
         ("COPY n /n", "no \"n\""),
         ("COPY nothing* /n", "nothing*"),
         ("COPY src/a.txt src/b.txt /new", "end it with '/'"),
         ("COPY src /etc/passwd", "is a file"),
         ("ADD https://example.org/x /x", "RUN with --egress"),
-        ("ADD x.tar.gz /x", "is an archive"),
+        ("ADD x.tar.gz /x", "no \"x.tar.gz\""),
+        ("ADD bad.tar /x", "cannot be unpacked"),
+        ("COPY <<END /new/\nx", "<<END is not closed"),
     ] {
         let said = place.refused(&format!("FROM base\n{line}\n"), &[]);
         assert!(said.contains("Dockerfile:2:") && said.contains(wanted), "{line}: {said}");
     }
+}
+
+#[test]
+fn archives_are_unpacked_by_add_and_files_of_the_recipe_are_written() {
+    let Some(place) = place() else { return };
+    place.write("tree/lib/inner", "inner\n");
+    place.write("tree/own", "own\n");
+    fs::hard_link(place.context.join("tree/own"), place.context.join("tree/twin")).unwrap();
+    fs::set_permissions(place.context.join("tree/own"), fs::Permissions::from_mode(0o4750))
+        .unwrap();
+    let tar = |more: &[&str], name: &str| {
+        let mut tar = std::process::Command::new("tar");
+        tar.args(["--owner=7", "--group=9", "--numeric-owner"]).args(more).arg("-cf");
+        tar.arg(place.context.join(name)).arg("-C").arg(place.context.join("tree")).arg(".");
+        assert!(tar.status().unwrap().success());
+    };
+    // Names say nothing of what is in a file.
+    tar(&[], "plain.txt");
+    tar(&["-z"], "packed");
+    place.write("text.tar.gz", "no archive\n");
+    let recipe = "FROM base\nENV WHO=you\nADD plain.txt /\nADD --chown=app --chmod=711 packed /opt/in\n\
+        ADD text.tar.gz /opt/\nCOPY packed /opt/copied\n\
+        COPY <<END /opt/one\nhello \"$WHO\" \\$WHO ${NOBODY:-none}\nEND\n\
+        COPY --chown=7:8 --chmod=755 <<'a.sh' <<-\"b.sh\" text.tar.gz /opt/two/\n#!/bin/sh\necho $1\na.sh\n\
+        \t# no $WHO here\n\tb.sh\nWORKDIR /opt\nADD <<last ./\nthe end\nlast\n";
+    let (_, digest) = place.built(recipe, &[]);
+    assert_eq!(place.sh("cat /usr/lib/inner /own /opt/in/lib/inner"), "inner\nown\ninner\n");
+    assert_eq!(place.sh("test /own -ef /twin && test -L /lib && echo yes"), "yes\n");
+    if nix::unistd::geteuid().is_root() {
+        let looks = place.sh("stat -c '%u %g %a' /own /opt/in/own /opt/two/a.sh /opt/one");
+        assert_eq!(looks, "7 9 4750\n7 8 711\n7 8 755\n0 0 644\n");
+    }
+    assert_eq!(place.sh("cat /opt/text.tar.gz /opt/one"), "no archive\nhello \"you\" $WHO none\n");
+    assert_eq!(place.sh("/opt/two/a.sh x; cat /opt/two/b.sh"), "x\n# no $WHO here\n");
+    assert_eq!(place.sh("cat /opt/last; ls /opt/two"), "the end\na.sh\nb.sh\ntext.tar.gz\n");
+    assert_eq!(place.sh("test -f /opt/copied && echo file"), "file\n");
+    // What is the same is not done again, and what a text says is part of its step.
+    assert_eq!(place.built(recipe, &[]).1, digest);
+    let (said, other) = place.built(&recipe.replace("hello", "bye"), &[]);
+    assert!(said.contains("ADD text.tar.gz /opt/\n  done before") && other != digest, "{said}");
+    // Nothing is below it, as of most images that begin so.
+    place.built("FROM scratch\nADD packed /\nCOPY --from=base /bin /bin/\n", &[]);
+    assert_eq!(place.sh("cat /own /lib/inner"), "own\ninner\n");
 }
 
 #[test]
@@ -333,7 +469,14 @@ fn a_build_that_is_ended_takes_its_command_along_and_the_next_goes_on() {
         let ended = child.wait().unwrap();
         assert!(!ended.success(), "{signal}");
         tests::eventually("the command is gone", || !sleeps());
-        assert!(half_made(&place.burrow).is_empty() || signal == Signal::SIGKILL, "{signal}");
+        if signal == Signal::SIGKILL {
+            // Nobody was left to take it away but whoever opens the store next.
+            tests::eventually("nothing is left", || {
+                place.burrow.ok(&["image", "ls"]);
+                half_made(&place.burrow).is_empty()
+            });
+        }
+        assert!(half_made(&place.burrow).is_empty(), "{signal}");
         let (said, _) = place.built(&recipe.replace("busybox sleep", "echo"), &[]);
         assert!(said.contains("COPY a /a\n  done before"), "{said}");
         assert!(half_made(&place.burrow).is_empty(), "{signal}");

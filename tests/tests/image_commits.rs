@@ -5,10 +5,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use tests::http::Client;
+use tests::machines::process_of;
 use tests::server::Server;
 use tests::{Burrow, eventually, skip};
 
@@ -45,7 +47,7 @@ fn import_base(burrow: &Burrow, busybox: &Path) -> String {
 /// Whatever a program may do to files.
 const CHANGES: &str = "cd /data && echo new > changed && rm removed && rm -r whole && \
     mkdir -p added/below && echo more > added/below/file && ln added/below/file added/twin && \
-    ln -s ../kept added/link && chmod 751 deep && echo x > /tmp/not-kept && \
+    ln -s ../kept added/link && chmod 751 deep && echo x > /tmp/kept-too && \
     echo 'nameserver 198.51.100.1' > /etc/resolv.conf; \
     touch -r same-size /tmp/when; echo 'new same-size' > same-size; touch -r /tmp/when same-size";
 
@@ -54,7 +56,7 @@ const SHOWN: &str = "cd /data; cat changed kept deep/er/kept added/below/file ad
     ls /tmp";
 
 const EXPECTED: &str = "new\nold kept\nold deep/er/kept\nmore\nold kept\nnew same-size\n\
-    added\nchanged\ndeep\nkept\nsame-size\n751\ntwins\n";
+    added\nchanged\ndeep\nkept\nsame-size\n751\ntwins\nkept-too\nwhen\n";
 
 fn run(burrow: &Burrow, image: &str, script: &str) -> String {
     burrow.ok(&["run", "--image", image, "--", "sh", "-c", script])
@@ -207,4 +209,107 @@ fn a_virtual_machine_becomes_an_image_too() {
     burrow.ok(&["exec", "vm", "--", "sh", "-c", CHANGES]);
     burrow.ok(&["image", "commit", "vm", "ready"]);
     assert_eq!(run(&burrow, "ready", SHOWN), EXPECTED);
+}
+
+/// Counts for as long as it does not stand still.
+const COUNT: &str = "n=0; while true; do n=$((n+1)); echo $n > /data/n; sleep 0.01; done";
+
+/// A machine of the base that counts, and the process id of its supervisor.
+fn counting_machine(burrow: &Burrow) -> u32 {
+    let start = ["start", "--name", "vm", "--machine", "qemu", "--image", "library/base", "--json"];
+    let record: Value = serde_json::from_str(&burrow.ok(&start)).unwrap();
+    burrow.ok(&["exec", "--detach", "vm", "--", "sh", "-c", COUNT]);
+    counts_on(burrow);
+    u32::try_from(record["pid"].as_u64().unwrap()).unwrap()
+}
+
+fn counts_on(burrow: &Burrow) {
+    let read = || burrow.run(&["exec", "vm", "--", "cat", "/data/n"]).stdout;
+    let before = read();
+    eventually("it counts on", || !read().is_empty() && read() != before);
+}
+
+#[track_caller]
+fn is_refused(burrow: &Burrow, arguments: &[&str], why: &str) {
+    let ran = burrow.run(arguments);
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && said.contains(why), "{arguments:?}: {said}");
+}
+
+#[test]
+fn a_machine_that_becomes_an_image_is_neither_paused_nor_written_down_meanwhile() {
+    let Some(busybox) = busybox() else { return };
+    if !tests::machines::machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::serving();
+    let base = import_base(&burrow, &busybox);
+    counting_machine(&burrow);
+    // What a commit compares with has to be made anew, one at a time: it does not come to read, and the
+    // machine stands still, for as long as this holds that lock.
+    let image = base.strip_prefix("sha256:").unwrap();
+    let lock = fs::File::open(burrow.state().join("images/locks").join(image)).unwrap();
+    lock.lock().unwrap();
+    fs::remove_dir_all(burrow.state().join("images/roots").join(image)).unwrap();
+    let mut command = burrow.command(&["image", "commit", "vm", "ready"]);
+    let commit = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stands_still = || {
+        let ran = burrow.run(&["exec", "vm", "--", "true"]);
+        String::from_utf8_lossy(&ran.stderr).contains("frozen")
+    };
+    eventually("it stands still", stands_still);
+    for other in
+        [&["pause", "vm"][..], &["snapshot", "vm", "kept"], &["image", "commit", "vm", "two"]]
+    {
+        is_refused(&burrow, other, "made an image already");
+        assert!(stands_still(), "{other:?} has let it go on");
+    }
+    // It is not paused, so that there is nothing to resume.
+    burrow.ok(&["resume", "vm"]);
+    assert!(stands_still(), "a resumption has let it go on");
+    drop(lock);
+    let output = commit.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    counts_on(&burrow);
+    assert!(!burrow.ok(&["snapshot", "ls"]).contains("kept"));
+    burrow.ok(&["rm", "-f", "vm"]);
+}
+
+#[test]
+fn a_machine_that_is_paused_or_written_down_does_not_become_an_image_meanwhile() {
+    let Some(busybox) = busybox() else { return };
+    if !tests::machines::machines_or_skip() {
+        return;
+    }
+    let burrow = Burrow::serving();
+    import_base(&burrow, &busybox);
+    let supervisor = counting_machine(&burrow);
+    burrow.ok(&["pause", "vm"]);
+    for other in [&["image", "commit", "vm", "ready"][..], &["snapshot", "vm", "kept"]] {
+        is_refused(&burrow, other, "is paused");
+        assert!(burrow.ok(&["ps"]).contains("paused"), "{other:?} has let it go on");
+    }
+    burrow.ok(&["resume", "vm"]);
+    counts_on(&burrow);
+    // Nobody carries to the agent what it is to do: whichever comes first does not get on.
+    let relay = process_of(supervisor, "vhost-device-vsock");
+    kill(relay, Signal::SIGSTOP).unwrap();
+    let begin = |arguments: &[&str]| {
+        let mut command = burrow.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut snapshot = begin(&["snapshot", "vm", "kept"]);
+    let mut commit = begin(&["image", "commit", "vm", "ready"]);
+    eventually("one of both is refused", || {
+        let over = [&mut snapshot, &mut commit].map(|child| child.try_wait().unwrap());
+        over.iter().any(Option::is_some)
+    });
+    kill(relay, Signal::SIGCONT).unwrap();
+    let ended = [snapshot, commit].map(|child| child.wait_with_output().unwrap());
+    let refused: Vec<_> = ended.iter().filter(|output| !output.status.success()).collect();
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(refused.len(), 1, "{:?}", ended.each_ref().map(said));
+    assert!(said(refused[0]).contains("made an image already"), "{}", said(refused[0]));
+    counts_on(&burrow);
+    burrow.ok(&["rm", "-f", "vm"]);
 }

@@ -139,13 +139,78 @@ fn an_image_may_have_no_shell_no_users_and_no_directories() {
 }
 
 #[test]
+fn links_where_something_is_mounted_lead_nobody_out_of_a_box() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::new();
+    let canary = burrow.scratch().join("canary");
+    fs::create_dir(&canary).expect("a directory of the host");
+    let look = format!(
+        "for root in / /.. /proc/self/root /../host /host; do \
+           ls $root/../host $root/host 2>/dev/null; echo x > $root{0}/f; echo x > $root/../host{0}/f; \
+         done 2>/dev/null; cat /proc/self/comm; test -c /dev/null && echo device; \
+         (: >> /proc/sys/kernel/core_pattern) 2>/dev/null && echo writable; test -d /p && ls /p",
+        canary.display()
+    );
+    // The names under which a root is furnished before it is one are no secret.
+    for (place, leads_to) in [
+        ("tmp", "/"),
+        ("tmp", "/host"),
+        ("tmp", "../../../../../.."),
+        ("run", "/"),
+        ("run", "/host/etc"),
+        ("run", "/nowhere"),
+        ("proc", "/"),
+        ("proc", "/root/p"),
+        ("sys", "/"),
+        ("sys", "/host/sys"),
+        ("dev", "/"),
+        ("dev", "/host/dev"),
+    ] {
+        let root = burrow.scratch().join("linked");
+        write_root(&root, &busybox, &["sh", "cat", "ls", "test", "true"]);
+        fs::create_dir(root.join("p")).expect("a directory");
+        symlink(leads_to, root.join(place)).expect("a link");
+        let name = root.display().to_string();
+        said(&burrow, &["image", "import", &name, "--name", "linked"]);
+        for image in ["linked", &name] {
+            let output = said(&burrow, &["run", "--image", image, "--", "sh", "-c", &look]);
+            assert_eq!(output, "cat\ndevice", "{place} -> {leads_to}, {image}");
+        }
+        fs::remove_dir_all(root).expect("it goes");
+    }
+    assert_eq!(fs::read_dir(canary).expect("a directory").count(), 0);
+    assert!(!Path::new("/etc/lock").exists(), "something was made on the host");
+}
+
+#[test]
+fn what_an_image_has_in_run_and_tmp_is_there_and_nothing_of_the_hosts() {
+    let Some(busybox) = busybox() else { return };
+    let burrow = Burrow::new();
+    let root = burrow.scratch().join("pages");
+    write_root(&root, &busybox, &["sh", "cat", "ls", "stat", "readlink"]);
+    fs::create_dir_all(root.join("run/server")).expect("a directory");
+    fs::create_dir_all(root.join("var/tmp")).expect("a directory");
+    fs::write(root.join("var/tmp/page"), "page\n").expect("a file");
+    symlink("/var/tmp", root.join("tmp")).expect("a link");
+    let root = root.display().to_string();
+    said(&burrow, &["image", "import", &root, "--name", "pages"]);
+    let look = "ls /run; cat /tmp/page; readlink /tmp; echo x > /tmp/new && ls /var/tmp";
+    let output = said(&burrow, &["run", "--image", "pages", "--", "sh", "-c", look]);
+    assert_eq!(output, "server\npage\n/var/tmp\nnew\npage");
+    // What an image does not have is made as programs expect it.
+    small(&burrow, &busybox);
+    let look = ["run", "--image", "small:1", "--", "stat", "-c", "%n %a", "/tmp", "/run"];
+    assert_eq!(said(&burrow, &look), "/tmp 1777\n/run 755");
+}
+
+#[test]
 fn what_an_image_says_of_programs_holds_unless_the_person_says_otherwise() {
     let Some(busybox) = busybox() else { return };
     if !is_root() {
         return skip("other users can be had by root alone");
     }
-    let burrow = Burrow::new();
-    let (root, place) = (burrow.scratch().join("root"), burrow.scratch());
+    let mut burrow = Burrow::new();
+    let (root, place) = (burrow.scratch().join("root"), burrow.scratch().to_owned());
     write_root(&root, &busybox, &["sh", "id", "pwd"]);
     fs::create_dir_all(root.join("srv/app")).expect("a directory");
     let layer = place.join("layer.tar");
@@ -154,7 +219,7 @@ fn what_an_image_says_of_programs_holds_unless_the_person_says_otherwise() {
         "Env": ["FROM_IMAGE=yes", "BOTH=image", "PATH=/bin"], "WorkingDir": "/srv/app", "User": "1000:1001",
         "Entrypoint": ["sh", "-c"], "Cmd": ["echo $FROM_IMAGE $BOTH $(pwd) $(id -u):$(id -g)"],
     });
-    let archive = write_saved(place, "app:2", &[layer], &config).display().to_string();
+    let archive = write_saved(&place, "app:2", &[layer], &config).display().to_string();
     said(&burrow, &["image", "import", &archive]);
     assert_eq!(said(&burrow, &["run", "--image", "app:2"]), "yes image /srv/app 1000:1001");
     let own = [
@@ -173,6 +238,10 @@ fn what_an_image_says_of_programs_holds_unless_the_person_says_otherwise() {
         "echo $BOTH $(pwd) $(id -u)",
     ];
     assert_eq!(said(&burrow, &own), "mine / 0");
+    burrow.serve();
+    said(&burrow, &["start", "--name", "kept", "--image", "app:2"]);
+    assert_eq!(said(&burrow, &["exec", "kept", "--", "pwd"]), "/srv/app");
+    assert_eq!(said(&burrow, &["exec", "-w", "/srv", "kept", "--", "pwd"]), "/srv");
 }
 
 #[test]

@@ -169,7 +169,15 @@ fn directory() -> TempDir {
 async fn cut_again_and_again(listener: UnixListener, port: PathBuf, cuts: Vec<usize>) {
     let mut cuts = cuts.into_iter();
     while let Ok((client, _)) = listener.accept().await {
-        let agent = Line::connect(&port).await.expect("the port");
+        // Its socket has a name a moment before it takes anybody.
+        let until = Instant::now() + BOOT_MAX;
+        let agent = loop {
+            match Line::connect(&port).await {
+                Ok(agent) => break agent,
+                Err(error) => assert!(Instant::now() < until, "the port: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
         let budget = cuts.next().unwrap_or(usize::MAX);
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_agent, mut to_agent) = agent.into_split();

@@ -457,6 +457,13 @@ fn json_is_json_whatever_is_asked() {
         });
     let verdict = if has_groups { "works" } else { "lacks" };
     assert_eq!(check("control groups")["verdict"], verdict);
+    // Whole boxes may be held to what they were granted where sessions in them are not.
+    let bounded = ["start", "--name", "bounded", "--memory", "64", "--cpus", "0.5", "--json"];
+    let bounded = parse(&burrow.ok(&bounded));
+    if !has_groups && bounded["warnings"].as_array().is_none_or(Vec::is_empty) {
+        let said = check("control groups")["fix"].as_str().expect("what to do");
+        assert!(said.contains("whole boxes are held to their memory and cpu"), "{said}");
+    }
     eventually("the output is recorded", || {
         burrow.ok(&["logs", "--json", "work"]).lines().any(|line| {
             let entry = parse(line);

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tests::http::Client;
+use tests::server::Server;
 use tests::tmux::Tmux;
 use tests::{Burrow, have, skip};
 
@@ -478,4 +480,22 @@ fn a_secret_is_not_shown_while_it_is_typed() {
     terminal.keys(&["C-c"]);
     terminal.wait_for("KeyboardInterrupt");
     terminal.wait_for_mode(&mode);
+}
+
+#[test]
+fn programs_and_interpreters_begin_where_their_box_says() {
+    let server = Server::dev();
+    let client = Client::new(server.url());
+    let asked = serde_json::json!({ "name": "work", "workdir": "/usr" });
+    client.post("/v1/sandboxes", &asked).expect(201);
+    let code = "import os; print(os.getcwd())";
+    assert_eq!(server.ok(&["exec", "work", "--", "pwd"]), "/usr\n");
+    assert_eq!(server.ok(&["repl", "work", "-c", code]), "/usr\n");
+    // Who names another directory gets it, and a context that is open stays where it is.
+    assert_eq!(server.ok(&["exec", "-w", "/etc", "work", "--", "pwd"]), "/etc\n");
+    assert_eq!(
+        server.ok(&["repl", "--context", "two", "-w", "/etc", "work", "-c", code]),
+        "/etc\n"
+    );
+    assert_eq!(server.ok(&["repl", "--context", "two", "work", "-c", code]), "/etc\n");
 }

@@ -177,3 +177,16 @@ fn a_bridge_that_is_killed_takes_its_one_shot_box_with_it() {
         tests::eventually("the sandbox is gone", || tests::resident_bytes(supervisor).is_none());
     }
 }
+
+#[test]
+fn a_program_cannot_make_others_wait_for_a_file() {
+    let burrow = Burrow::new();
+    let code = "import fcntl\n\
+         file = open('/var/file', 'w')\n\
+         try:\n\
+         \x20   fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+         except OSError as error:\n\
+         \x20   print(error.strerror, fcntl.fcntl(file, fcntl.F_GETFD))";
+    let ran = burrow.run(&["run", "--", "python3", "-c", code]);
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "Invalid argument 1\n");
+}

@@ -325,3 +325,26 @@ fn a_virtual_machine_has_a_workspace_too() {
     assert_eq!((scene.read("src/deep/code"), scene.read("out/o")), ("vm\n".into(), "o\n".into()));
     assert!(!scene.has("readme"));
 }
+
+#[test]
+fn what_is_carried_is_counted_in_both_ways() {
+    let scene = Scene::usual();
+    let carried = |way: &str| -> u64 {
+        let text = Client::new(scene.server.url()).get("/metrics").expect(200).text();
+        let begins = format!("burrow_workspace_bytes_total{{way=\"{way}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&begins)).expect("the figure");
+        line.parse().expect("a number")
+    };
+    assert_eq!((carried("in"), carried("back")), (0, 0));
+    scene.start("work", "p");
+    let there: usize =
+        ["readme", "src/deep/code", "src/tool"].map(|file| scene.read(file).len()).iter().sum();
+    assert_eq!((carried("in"), carried("back")), (there as u64, 0));
+    scene.sh("work", "printf 1234567 > new; mkdir empty; ln -s new alias; rm readme");
+    scene.sync("work");
+    assert_eq!((carried("in"), carried("back")), (there as u64, 7));
+    // A mount is no copy, and nothing of it is carried.
+    let project = scene.project.to_str().expect("text");
+    scene.server.ok(&["start", "--name", "other", "--workspace", project, "--mount"]);
+    assert_eq!(carried("in"), there as u64);
+}

@@ -100,6 +100,43 @@ fn the_time_of_filling_counts_for_the_cap_of_a_day_and_ends_with_it() {
 }
 
 #[test]
+fn what_was_just_written_is_on_the_host_when_a_sandbox_is_removed() {
+    let scene = Scene::usual();
+    let client = Client::new(scene.server.url());
+    let one = "/v1/sandboxes/default/a";
+    let ways: [(&str, &dyn Fn()); 3] = [
+        ("rm", &|| drop(scene.server.ok(&["rm", "--force", "a"]))),
+        ("delete", &|| drop(client.delete(&format!("{one}?force=true")).expect(200))),
+        ("a2a", &|| drop(client.delete("/a2a/v1/sandboxes/a").expect(204))),
+    ];
+    for (way, remove) in ways {
+        scene.start("a", "p");
+        let asked =
+            json!({ "script": format!("echo {way} > /workspace/{way}; rm -f /workspace/link") });
+        client.post(&format!("{one}/shell"), &asked).expect(200);
+        remove();
+        assert_eq!(scene.read(way), format!("{way}\n"));
+        assert!(!scene.has("link"), "{way}");
+    }
+    // A sandbox that is gone with its only answer, too.
+    let script = "echo x > /workspace/fleeting";
+    let asked = json!({ "script": script, "bucket": "p" });
+    let ran = client.post("/a2a/v1/run_shell", &asked).expect(200).json();
+    assert_eq!((&ran["exit_code"], scene.read("fleeting").as_str()), (&json!(0), "x\n"));
+}
+
+#[test]
+fn what_ends_beside_something_that_goes_on_has_its_changes_brought_back() {
+    let scene = Scene::usual();
+    scene.start("a", "p");
+    scene.server.ok(&["exec", "-d", "a", "--", "sleep", "1000"]);
+    for name in ["one", "two"] {
+        scene.sh("a", &format!("echo {name} > {name}"));
+        eventually("it is on the host", || scene.has(name));
+    }
+}
+
+#[test]
 fn nothing_comes_back_behind_the_answer_to_a_kill() {
     for seed in [1, 20, 90] {
         let scene = Scene::usual();

@@ -7,7 +7,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use serde_json::json;
 use tests::http::Client;
 use tests::workspaces::Scene;
@@ -133,7 +136,7 @@ fn links_in_it_lead_nobody_out_of_the_sandbox() {
 fn where_nothing_can_be_mounted_nothing_is_started() {
     let scene = Scene::with("mount = true");
     let client = Client::new(scene.server.url());
-    for machine in ["qemu", "firecracker", "cloud-hypervisor"] {
+    for machine in ["firecracker", "cloud-hypervisor"] {
         let asked = json!({ "name": "a", "workspace": "p", "machine": machine });
         let refused = client.post("/v1/sandboxes", &asked);
         assert!((400..500).contains(&refused.status), "{}", refused.text());
@@ -144,7 +147,7 @@ fn where_nothing_can_be_mounted_nothing_is_started() {
         let own = own.to_str().unwrap();
         let refused = scene.server.run(&["start", "--name", "a", "--workspace", own, "--mount"]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("files of this bridge"), "{said}");
+        assert!(!refused.status.success() && said.contains("this bridge's"), "{said}");
     }
     let refused = scene.server.run(&["start", "--name", "a", "--workspace", "closed", "--mount"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("configuration"));
@@ -157,6 +160,93 @@ fn where_nothing_can_be_mounted_nothing_is_started() {
     let refused = scene.server.run(&["serve", "--config", config.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("entries_max"), "{said}");
+}
+
+#[test]
+fn what_is_put_in_its_place_while_it_is_mounted_is_not_mounted() {
+    const STARTS: usize = 40;
+    let scene = Scene::with("mount = true\nwrite = [\"outputs/\"]");
+    let (real, link) = (scene.project.join("outputs"), scene.project.join("lure"));
+    fs::create_dir(&real).unwrap();
+    symlink("/proc/sys", &link).unwrap();
+    let ended = AtomicBool::new(false);
+    let mut started = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                let flags = RenameFlags::RENAME_EXCHANGE;
+                renameat2(AT_FDCWD, &real, AT_FDCWD, &link, flags).unwrap();
+            }
+        });
+        let guard = Ending(&ended);
+        for _ in 0..STARTS {
+            let begun = scene.server.run(&["start", "--name", "a", "--workspace", "p"]);
+            if !begun.status.success() {
+                let said = String::from_utf8_lossy(&begun.stderr).into_owned();
+                assert!(said.contains("outputs"), "{said}");
+                continue;
+            }
+            started += 1;
+            let mounts = scene.sh("a", "grep -E ' /(workspace|proc/sys)' /proc/self/mounts");
+            for mount in mounts.lines() {
+                let flags = mount.split(' ').nth(3).unwrap();
+                let is_sealed = ["nosuid", "nodev"].iter().all(|flag| flags.contains(flag));
+                let is_sys = mount.contains(" /proc/sys ");
+                assert!(is_sealed || (is_sys && flags.starts_with("ro")), "{mounts}");
+            }
+            scene.server.ok(&["kill", "a"]);
+            scene.server.ok(&["rm", "a"]);
+        }
+        drop(guard);
+    });
+    assert!(started > 0, "not one of them got through");
+}
+
+/// Says that it is over, however that comes.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn links_on_the_way_and_the_kernels_own_files_are_refused() {
+    let scene = Scene::with("mount = true");
+    scene.start("a", "p");
+    scene.sh("a", "ln -s /etc sub; mkdir real");
+    let start = |path: &str, more: &[&str]| {
+        let words = [&["start", "--name", "b", "--workspace", path][..], more].concat();
+        let refused = scene.server.run(&words);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{path}");
+        said
+    };
+    let below = |name: &str| scene.project.join(name).display().to_string();
+    for more in [&[][..], &["--mount"]] {
+        for path in ["sub", "sub/default", "real/../sub"] {
+            let said = start(&below(path), more);
+            assert!(said.contains("symbolic link"), "{said}");
+        }
+        for path in ["/proc", "/proc/sys", "/sys", "/dev"] {
+            let said = start(path, more);
+            assert!(said.contains("kernel's own"), "{said}");
+        }
+    }
+    // Another name of the configuration that leads the same way, as it does when it is asked for.
+    let run = |script: &str| {
+        let path = below("real");
+        scene.server.ok(&["run", "--workspace", &path, "--mount", "--", "sh", "-c", script])
+    };
+    assert_eq!(run("echo x > /workspace/x; ls /workspace"), "x\n");
+    // Nor what commands the bridge, though it is in none of its directories.
+    let config = scene.server.scratch().join("burrow.toml");
+    assert!(config.exists());
+    for path in [config.parent().unwrap(), bridge_path().parent().unwrap()] {
+        let said = start(path.to_str().unwrap(), &["--mount"]);
+        assert!(said.contains("this bridge's"), "{said}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,6 +204,32 @@ def test_what_cannot_be_had_is_a_typed_refusal_and_nothing_is_made(
         client.create(burrow.SandboxSpec("refused", **fields))
     assert word in str(refused.value)
     assert client.list() == []
+
+
+def test_what_code_writes_into_a_workspace_comes_back_at_the_end_of_a_block(
+    client: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "given").write_text("given")
+    with client.sandbox(workspace=str(tmp_path)) as box:
+        box.shell("cat /workspace/given > /workspace/asked").check()
+        synced = box.sync()
+        assert (synced.written, synced.conflicts, synced.refused) in [
+            (("asked",), {}, {}),
+            ((), {}, {}),
+        ]
+        assert (tmp_path / "asked").read_text() == "given"
+        box.shell("echo late > /workspace/late; rm /workspace/given").check()
+    assert (tmp_path / "late").read_text() == "late\n"
+    assert not (tmp_path / "given").exists()
+
+
+def test_more_of_a_creation_is_there_than_the_specification_says(client: Any) -> None:
+    spec = burrow.SandboxSpec("more")
+    with client.create(spec, user="7:8", hostname="own", scratch_bytes=1 << 21) as box:
+        assert box.shell("id -u; id -g; hostname").stdout == "7\n8\nown\n"
+        assert box.shell("head -c 3000000 /dev/zero > /tmp/full").exit_code != 0
+    with pytest.raises(burrow.InvalidRequest):
+        client.create(spec, pull="sometimes")
 
 
 def test_a_sandbox_has_the_way_out_that_was_asked_for(client: Any) -> None:

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use nix::mount::MsFlags;
 
-use super::root::{SHARED_MEMORY, make_directory, make_file};
+use super::root::{SHARED_MEMORY, bind_new, make_file, mount_new};
 use super::{BootError, Outcome, Stage};
 use crate::sys::mount;
 
@@ -28,11 +28,9 @@ const TTY_GROUP: u32 = 5;
 
 pub(super) fn mount_devices(stage: &mut Stage) -> Result<Outcome, BootError> {
     let dev = stage.root.join("dev");
-    make_directory(&dev, 0o755)?;
     // The devices bound here bring the flags of the host's mount, so that they alone are not void.
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount::fresh("tmpfs", &dev, flags, "size=64k,mode=755")
-        .map_err(BootError::path("mounting", &dev))?;
+    mount_new("tmpfs", &dev, 0o755, flags, "size=64k,mode=755")?;
     for name in DEVICES {
         let target = dev.join(name);
         make_file(&target)?;
@@ -59,26 +57,22 @@ pub(super) fn make_links(dev: &Path) -> Result<(), BootError> {
 
 pub(super) fn mount_terminals(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("dev/pts");
-    make_directory(&point, 0o755)?;
     // A user namespace of one user has no such group.
     let group = if stage.in_user_namespace { String::new() } else { format!(",gid={TTY_GROUP}") };
     let options = format!("newinstance,ptmxmode=0666,mode=620{group}");
-    mount::fresh("devpts", &point, MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, &options)
-        .map_err(BootError::path("mounting", &point))?;
+    mount_new("devpts", &point, 0o755, MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, &options)?;
     Ok(Outcome::Done)
 }
 
 pub(super) fn mount_shared_memory(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("dev/shm");
-    make_directory(&point, 0o1777)?;
-    mount::bind(Path::new(SHARED_MEMORY), &point).map_err(BootError::path("mounting", &point))?;
+    bind_new(SHARED_MEMORY, &point, 0o1777)?;
     Ok(Outcome::Done)
 }
 
 pub(super) fn mount_message_queues(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("dev/mqueue");
-    make_directory(&point, 0o755)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount::fresh("mqueue", &point, flags, "").map_err(BootError::path("mounting", &point))?;
+    mount_new("mqueue", &point, 0o755, flags, "")?;
     Ok(Outcome::Done)
 }

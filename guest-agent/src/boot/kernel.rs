@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::mount::MsFlags;
 
-use super::root::{cover, make_directory};
+use super::root::{cover, mount_new};
 use super::{BootError, Outcome, Stage};
 use crate::sys::mount;
 
@@ -21,16 +21,16 @@ const COVERED_IN_PROC: [&str; 4] =
 
 pub(super) fn mount_proc(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("proc");
-    make_directory(&point, 0o555)?;
-    mount::fresh("proc", &point, INERT, "").map_err(BootError::path("mounting", &point))?;
+    mount_new("proc", &point, 0o555, INERT, "")?;
     Ok(Outcome::Done)
 }
 
 pub(super) fn mount_sys(stage: &mut Stage) -> Result<Outcome, BootError> {
     let point = stage.root.join("sys");
-    make_directory(&point, 0o555)?;
-    mount::fresh("sysfs", &point, INERT | MsFlags::MS_RDONLY, "")
-        .map_err(BootError::path("mounting", &point))?;
+    // Where this fails, what an image has there is no place for the group: it may lead out of the root.
+    let group = stage.group_path.take();
+    mount_new("sysfs", &point, 0o555, INERT | MsFlags::MS_RDONLY, "")?;
+    stage.group_path = group;
     Ok(Outcome::Done)
 }
 

@@ -26,7 +26,8 @@ pub(super) const UPPER: &str = "/upper";
 pub(super) const WORK: &str = "/work";
 /// Where the sandbox's root is being built.
 pub(super) const ROOT: &str = "/root";
-/// The writable places that begin empty. They share the scratch file system, and so its size.
+/// The writable places that begin empty, over the host's own root. They share the scratch file system,
+/// and so its size.
 pub(super) const RUN: &str = "/run";
 pub(super) const TMP: &str = "/tmp";
 pub(super) const SHARED_MEMORY: &str = "/shm";
@@ -127,10 +128,26 @@ pub(super) fn mount_overlay(stage: &mut Stage) -> Result<Outcome, BootError> {
             return Err(BootError::Overlay { root: stage.config.root.clone().into(), source });
         }
     }
+    clear_places(&stage.root)?;
     // The root directory of the lower layer may be closed to others; a sandbox's is not.
     std::fs::set_permissions(&stage.root, Permissions::from_mode(0o755))
         .map_err(BootError::path("opening to everyone", &stage.root))?;
     Ok(Outcome::Done)
+}
+
+/// Takes away what is in the place of a directory to mount on. A link of an image's would lead out
+/// of the root, for the host's tree is still there.
+fn clear_places(root: &Path) -> Result<(), BootError> {
+    for name in ["dev", "proc", "sys"] {
+        let place = root.join(name);
+        match std::fs::remove_file(&place) {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EISDIR)) => {
+                return Err(BootError::path("replacing", place)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Mounts one overlay. The lower layer is given as the current directory, so that no character of
@@ -195,15 +212,20 @@ pub(super) fn relative(directory: &str) -> &Path {
     Path::new(directory.trim_start_matches('/'))
 }
 
-/// Places that begin empty whatever the lower layer has there.
+/// An image's `/run` and `/tmp` are as it has them, and programs may count on that; a link in their
+/// place leads nowhere but within the root, once that is one. Those of the host that we are on are
+/// not for a sandbox to see: there they begin empty.
 pub(super) fn mount_run_and_tmp(stage: &mut Stage) -> Result<Outcome, BootError> {
-    for (source, name) in [(RUN, "run"), (TMP, "tmp")] {
-        let target = stage.root.join(name);
-        make_directory(&target, 0o755)?;
+    let (run, tmp) = (stage.root.join("run"), stage.root.join("tmp"));
+    if stage.machine.is_none() && stage.config.root == "/" {
         // The scratch mount's own flags, no set-uid and no devices, come with the bind.
-        mount::bind(Path::new(source), &target).map_err(BootError::path("mounting", &target))?;
+        bind_new(RUN, &run, 0o755)?;
+        bind_new(TMP, &tmp, 0o1777)?;
+        make_directory(&run.join("lock"), 0o1777)?;
+    } else {
+        make_directory(&run, 0o755)?;
+        make_directory(&tmp, 0o1777)?;
     }
-    make_directory(&stage.root.join("run/lock"), 0o1777)?;
     Ok(Outcome::Done)
 }
 
@@ -243,6 +265,24 @@ pub(super) fn cover(path: &Path) -> Result<(), BootError> {
         Ok(_) => mount::bind(Path::new("/dev/null"), path),
     };
     covered.map_err(BootError::path("hiding", path))
+}
+
+/// Mounts a new file system of this kind, and makes the directory for it where there is none.
+pub(super) fn mount_new(
+    kind: &str,
+    point: &Path,
+    mode: u32,
+    flags: MsFlags,
+    options: &str,
+) -> Result<(), BootError> {
+    make_directory(point, mode)?;
+    mount::fresh(kind, point, flags, options).map_err(BootError::path("mounting", point))
+}
+
+/// Makes a directory visible at another place, and that place where there is none.
+pub(super) fn bind_new(source: &str, point: &Path, mode: u32) -> Result<(), BootError> {
+    make_directory(point, mode)?;
+    mount::bind(Path::new(source), point).map_err(BootError::path("mounting", point))
 }
 
 /// Makes a directory of exactly this mode, or finds it there.

@@ -27,6 +27,8 @@ pub struct Line {
     pub serial: Option<String>,
     /// `burrow.config=/dev/vdc`: a device that begins with a boot frame.
     pub drive: Option<String>,
+    /// `burrow.workspace`: the machine has a directory of the host, which is mounted at `/workspace`.
+    pub workspace: bool,
     /// `burrow.init=/sbin/init`: what becomes PID 1 once the machine is booted, with the agent as a
     /// daemon beside it.
     pub hand_over: Option<String>,
@@ -66,6 +68,7 @@ pub fn parse_line(text: &str) -> Line {
         dial: false,
         serial: None,
         drive: None,
+        workspace: false,
         hand_over: None,
         halt: Halt::default(),
         net: None,
@@ -113,6 +116,7 @@ impl Line {
                 None => return false,
             },
             "dns" => self.dns.extend(text),
+            "workspace" => self.workspace = true,
             "ask" => self.ask = true,
             "dial" => self.dial = true,
             "probe" => self.probe = true,
@@ -164,10 +168,11 @@ mod tests {
         let line = parse_line(
             "console=ttyS0 quiet burrow.root=/dev/vda burrow.ask burrow.port=77 burrow.dns=10.0.0.1 \
              burrow.net=eth0,10.0.0.2/24,10.0.0.1 \
-             burrow.env=\"GREETING=hello there\" burrow.halt=reboot rw burrow.hostname=web\n",
+             burrow.env=\"GREETING=hello there\" burrow.halt=reboot rw burrow.hostname=web \
+             burrow.workspace\n",
         );
         assert_eq!(line.root.as_deref(), Some("/dev/vda"));
-        assert!(line.ask && !line.dial && line.writable_root);
+        assert!(line.ask && !line.dial && line.writable_root && line.workspace);
         assert_eq!((line.port, line.halt), (77, Halt::Reboot));
         assert_eq!(line.dns, ["10.0.0.1"]);
         assert_eq!(line.net.map(|network| network.interface).as_deref(), Some("eth0"));
@@ -198,7 +203,7 @@ mod tests {
                 "burrow.net=eth0"
             ]
         );
-        assert!(line.dial);
+        assert!(line.dial && !line.workspace);
         assert_eq!(line.port, PORT);
     }
 }

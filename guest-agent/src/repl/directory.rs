@@ -18,8 +18,9 @@ use super::channel::{Token, hex};
 use crate::sys::entropy;
 use crate::sys::spawn::Identity;
 
-/// Where such directories may be: the first that can be written to.
-const PLACES: [&str; 3] = ["/run", "/dev/shm", "/tmp"];
+/// Where such directories may be: the first that can be written to. That which is no part of an image
+/// comes first, and a commit has nothing of them.
+const PLACES: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
 
 /// What is in it.
 pub const DRIVER: &str = "driver";

@@ -35,22 +35,27 @@ const fn refuse(errno: libc::c_int) -> libc::sock_filter {
 }
 
 /// Jumps count the steps that are left out.
-static FILTER: [libc::sock_filter; 14] = [
+static FILTER: [libc::sock_filter; 18] = [
     step(LOAD, 0, 0, offset_of!(libc::seccomp_data, arch) as u32),
-    step(IS, 0, 9, ARCHITECTURE),
+    step(IS, 0, 12, ARCHITECTURE),
     step(LOAD, 0, 0, offset_of!(libc::seccomp_data, nr) as u32),
-    step(IS_FROM, 7, 0, X32),
+    step(IS_FROM, 10, 0, X32),
     // Its rings open sockets without a call that a filter could see.
-    step(IS, 6, 0, libc::SYS_io_uring_setup as u32),
-    step(IS, 0, 6, libc::SYS_socket as u32),
+    step(IS, 9, 0, libc::SYS_io_uring_setup as u32),
+    step(IS, 6, 0, libc::SYS_fcntl as u32),
+    step(IS, 0, 8, libc::SYS_socket as u32),
     step(LOAD, 0, 0, offset_of!(libc::seccomp_data, args) as u32),
-    step(IS, 4, 0, FAMILIES[0] as u32),
-    step(IS, 3, 0, FAMILIES[1] as u32),
-    step(IS, 2, 0, FAMILIES[2] as u32),
-    step(IS, 1, 2, FAMILIES[3] as u32),
+    step(IS, 6, 0, FAMILIES[0] as u32),
+    step(IS, 5, 0, FAMILIES[1] as u32),
+    step(IS, 4, 0, FAMILIES[2] as u32),
+    step(IS, 3, 4, FAMILIES[3] as u32),
+    // A lease on a file that is the host's too makes whoever opens it there wait.
+    step(LOAD, 0, 0, (offset_of!(libc::seccomp_data, args) + size_of::<u64>()) as u32),
+    step(IS, 3, 1, libc::F_SETLEASE as u32),
     refuse(libc::ENOSYS),
     ALLOW,
     refuse(libc::EAFNOSUPPORT),
+    refuse(libc::EINVAL),
 ];
 
 /// Puts the filter over this process and all that it starts. Programs that change their user keep

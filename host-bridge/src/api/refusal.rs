@@ -1,5 +1,7 @@
 //! From the errors of what lies below to what is said of them.
 
+use std::time::Duration;
+
 use protocol::FaultCode;
 use serde_json::json;
 
@@ -7,6 +9,7 @@ use super::limits::BUSY_PAUSE;
 use super::problem::{Code, Problem};
 use crate::guest::GuestError;
 use crate::image::ImageError;
+use crate::instant;
 use crate::machine::{Blame, MachineError};
 use crate::notebook::NotebookError;
 use crate::sandbox::{CommitError, SandboxError};
@@ -31,8 +34,13 @@ impl From<SandboxError> for Problem {
                 .hint("stop it first, or remove it with force=true")
                 .details(json!({ "reason": "still_running", "state": state.name() })),
             SandboxError::CreationEnded { .. } => with(Code::Conflict),
-            SandboxError::CreationSpent { .. } => with(Code::CapExceeded)
-                .hint("a day is one of UTC; GET /v1/caps shows what is used"),
+            SandboxError::CreationSpent { .. } => of_day(with(Code::CapExceeded)),
+            SandboxError::DaySpent { scope, cap, used, allowed } => {
+                of_day(with(Code::CapExceeded)).details(json!({
+                    "scope": scope.kind(), "name": scope.name(), "cap": cap, "used": used,
+                    "asked": 0, "allowed": allowed
+                }))
+            }
             SandboxError::Commit { source, .. } => match **source {
                 CommitError::Slow => with(Code::TooLarge),
                 CommitError::Read(_) | CommitError::Freeze(_) => with(Code::GuestUnreachable),
@@ -86,7 +94,7 @@ impl From<SandboxError> for Problem {
                 .hint("name a workspace when the sandbox is made")
                 .details(json!({ "reason": "no_workspace" })),
             SandboxError::Workspace(_) => with(Code::WorkspaceFailed)
-                .hint("the directory, its limits in [workspaces], or the sandbox is in the way"),
+                .hint("the directory or bucket, its limits in [workspaces], or the sandbox is in the way"),
             SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)
                 .hint("make a snapshot of a sandbox without secrets, and ask for them with its clones")
                 .details(json!({ "reason": "holds_secrets" })),
@@ -111,11 +119,23 @@ impl From<SandboxError> for Problem {
     }
 }
 
+/// What is used up of a day is there again when the next begins, and nothing else brings it back.
+fn of_day(problem: Problem) -> Problem {
+    let now_ms = instant::now_ms();
+    let until_ms = instant::day_end_ms(now_ms);
+    let until = instant::format(until_ms);
+    problem
+        .hint(format!("the day of UTC ends at {until}; GET /v1/caps shows what is used"))
+        .retry_after(Duration::from_millis(until_ms - now_ms))
+}
+
 fn refused_secret(error: &SecretError, with: impl FnOnce(Code) -> Problem) -> Problem {
     match error {
-        SecretError::Unknown { name, .. } => with(Code::UnknownSecret)
-            .hint("the server's configuration says which there are and who may use them")
-            .details(json!({ "secret": name })),
+        SecretError::Unknown { name, .. } | SecretError::Unset { name } => {
+            with(Code::UnknownSecret)
+                .hint("the server's configuration says which there are and who may use them")
+                .details(json!({ "secret": name }))
+        }
         SecretError::Provider { name, kind, .. } => with(Code::SecretFailed)
             .hint("the server's log says why")
             .details(json!({ "secret": name, "provider": kind })),

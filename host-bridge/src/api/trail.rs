@@ -96,8 +96,8 @@ impl Trail {
             noted.entry.secrets.clone_from(&spec.secrets);
             noted.entry.labels.clone_from(&spec.labels);
         });
-        if let Some(workspace) = &spec.workspace {
-            self.fact("workspace", workspace.as_str());
+        for (name, value) in spec.asked() {
+            self.fact(name, value);
         }
     }
 
@@ -203,6 +203,10 @@ impl Drop for Inner {
         if let Some(which) = noted.sandbox.as_ref().filter(|_| entry.id.is_none())
             && let Ok(record) = self.registry.get(which)
         {
+            // It was not there when this began.
+            if entry.outcome == Outcome::Ok {
+                entry = entry.facts(record.granted());
+            }
             describe(&mut entry, record);
         }
         entry.duration_us =

@@ -35,7 +35,7 @@ pub use notebooks::{
     InNotebook, Notebook, OwnSandbox, PastRun, Reopened, Stats, stats_of, usual_place,
 };
 pub use ports::{ForwardedPort, ForwardedPorts};
-pub use sandboxes::{CreateSandbox, LABEL_KEY, NAME, PullPolicy, Sandbox, spec_of};
+pub use sandboxes::{CPUS_MAX, CreateSandbox, LABEL_KEY, NAME, PullPolicy, Sandbox, spec_of};
 pub use starts::Starts;
 
 use super::route::Operation;

@@ -15,6 +15,7 @@ use ring::digest::{Context, SHA256};
 use super::id::ArtifactId;
 use super::limits::HEAD_BYTES;
 use crate::config::{PRIVATE_FILE, make_private_directory};
+use crate::hex;
 
 /// Where contents are written that have no name yet.
 const BEGUN: &str = "new";
@@ -155,12 +156,7 @@ impl Begun {
     pub fn finish(mut self) -> io::Result<Whole> {
         self.file.sync_all()?;
         let digest = self.context.clone().finish();
-        let digits = digest.as_ref().iter().fold(String::new(), |mut digits, byte| {
-            for nibble in [byte >> 4, byte & 0xf] {
-                digits.extend(char::from_digit(u32::from(nibble), 16));
-            }
-            digits
-        });
+        let digits = hex::digits(digest.as_ref());
         let path = std::mem::take(&mut self.path);
         let head = std::mem::take(&mut self.head);
         Ok(Whole { path, digest: Digest(digits), bytes: self.bytes, head })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::limits::{ARGUMENTS_MAX, FACTS_MAX, TEXT_CHARS_MAX};
+use super::limits::{ARGUMENTS_MAX, FACTS_MAX, LIST_MAX, TEXT_CHARS_MAX};
 use crate::instant;
 
 /// Who has done it.
@@ -212,6 +212,13 @@ impl Entry {
         self
     }
 
+    /// Several of them; a later one replaces one of its name.
+    #[must_use]
+    pub fn facts(mut self, all: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+        self.facts.extend(all.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        self
+    }
+
     /// That records found no place.
     pub(super) fn lost(count: u64) -> Self {
         let entry = Self::of_bridge("audit.lost").fact("records", count);
@@ -230,8 +237,17 @@ impl Entry {
             self.facts.remove(&name);
         }
         for value in self.facts.values_mut() {
-            if let Value::String(text) = value {
-                cut_text(text);
+            match value {
+                Value::String(text) => cut_text(text),
+                Value::Array(texts) => {
+                    texts.truncate(LIST_MAX);
+                    for text in texts {
+                        if let Value::String(text) = text {
+                            cut_text(text);
+                        }
+                    }
+                }
+                _ => {}
             }
         }
         self

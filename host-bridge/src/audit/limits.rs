@@ -25,7 +25,9 @@ pub const TEXT_CHARS_MAX: usize = 256;
 /// Arguments of a program, where they are wanted.
 pub const ARGUMENTS_MAX: usize = 32;
 /// Facts of an entry beyond those that all have.
-pub const FACTS_MAX: usize = 16;
+pub const FACTS_MAX: usize = 24;
+/// Texts of one fact that is a list.
+pub const LIST_MAX: usize = 32;
 /// Records on one page.
 pub const PAGE_MAX: usize = 1000;
 /// How often one who follows looks for more.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ring::digest::{SHA256, digest};
 
 use super::entry::Record;
+use crate::hex;
 
 const PREFIX: &str = "audit-";
 const SUFFIX: &str = ".jsonl";
@@ -61,10 +62,5 @@ pub fn parse(line: &[u8]) -> Option<Record> {
 
 /// What the next record says of a line.
 pub fn digest_of(line: &[u8]) -> String {
-    use std::fmt::Write as _;
-    digest(&SHA256, line).as_ref().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::digits(digest(&SHA256, line).as_ref())
 }

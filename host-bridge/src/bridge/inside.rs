@@ -101,7 +101,7 @@ impl Inside {
             ..contexts::open(context, language)
         };
         let _busy = self.begin();
-        self.guest.settle_user(&mut open).await?;
+        self.guest.settle(&mut open).await?;
         let run = self.guest.run_code_now(RunCode::new(open, code))?;
         Ok(run.collect(WHOLE_OUTPUT_BYTES_MAX).await?)
     }

@@ -14,8 +14,9 @@ use crate::sandbox::SandboxError;
 pub enum BuildError {
     #[error("{path:?} cannot be read: {source}")]
     Read { path: PathBuf, source: io::Error },
-    #[error("{file}:{}: {}", .source.line, .source.fault)]
-    Recipe { file: String, source: Wrong },
+    /// No source, which would name the line again.
+    #[error("{file}:{}: {}", .wrong.line, .wrong.fault)]
+    Recipe { file: String, wrong: Wrong },
     #[error("{file}:{line}: {source}")]
     Step { file: String, line: usize, source: Box<StepError> },
     #[error("{path:?} cannot be used: {source}")]
@@ -53,10 +54,6 @@ pub enum StepError {
     Account { what: &'static str, name: String },
     #[error("it is for {wanted}, and images are built for {host} here")]
     Platform { wanted: String, host: String },
-    #[error(
-        "{path:?} is an archive, and ADD would unpack it; COPY it, or unpack it into the context"
-    )]
-    Archive { path: String },
 }
 
 fn list(known: &[String]) -> String {

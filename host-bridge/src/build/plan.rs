@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::{BuildError, IGNORE, Order, StepError};
 use crate::image::dockerfile::limits::FILE_BYTES_MAX;
@@ -42,12 +45,16 @@ pub struct Plan {
 
 impl Plan {
     pub fn read(order: Order) -> Result<Self, BuildError> {
-        let path = order.file.clone().unwrap_or_else(|| order.context.join(DOCKERFILE));
+        // A file that a person names is where it is; what is looked for in the context is in it.
+        let (path, within) = match order.file.clone() {
+            Some(file) => (file, None),
+            None => (order.context.join(DOCKERFILE), Some(order.context.as_path())),
+        };
         let file = path.display().to_string();
-        let text = read(&path)?;
+        let text = read(&path, within)?;
         let recipe = Dockerfile::parse(&text);
-        let recipe = recipe.map_err(|source| BuildError::Recipe { file: file.clone(), source })?;
-        let ignore = ignored(&order, &path)?;
+        let recipe = recipe.map_err(|wrong| BuildError::Recipe { file: file.clone(), wrong })?;
+        let ignore = ignored(&order, &path, within)?;
         let mut plan = Self {
             order,
             file,
@@ -89,6 +96,9 @@ impl Plan {
 
     /// What a copy is from, seen from a stage.
     pub(super) fn source(&self, stage: usize, name: &str) -> From {
+        if name == SCRATCH {
+            return From::Scratch;
+        }
         self.stage_before(stage, name)
             .or_else(|| name.parse().ok().filter(|at| *at < stage))
             .map_or_else(|| From::Image(name.to_owned()), From::Stage)
@@ -197,12 +207,13 @@ fn platform_arguments() -> BTreeMap<String, String> {
     known
 }
 
-fn ignored(order: &Order, recipe: &Path) -> Result<Ignore, BuildError> {
+fn ignored(order: &Order, recipe: &Path, within: Option<&Path>) -> Result<Ignore, BuildError> {
     // A recipe may have one of its own.
     let mut own = recipe.as_os_str().to_owned();
     own.push(IGNORE);
-    for path in [own.into(), order.context.join(IGNORE)] {
-        match read(&path) {
+    let usual = (order.context.join(IGNORE), Some(order.context.as_path()));
+    for (path, within) in [(PathBuf::from(own), within), usual] {
+        match read(&path, within) {
             Ok(text) => {
                 return Ignore::parse(&text).map_err(|source| BuildError::Ignore { path, source });
             }
@@ -213,14 +224,38 @@ fn ignored(order: &Order, recipe: &Path) -> Result<Ignore, BuildError> {
     Ok(Ignore::default())
 }
 
-/// A text within bounds.
-fn read(path: &Path) -> Result<String, BuildError> {
+/// A text within bounds. Links lead out of no directory that it is to be in.
+fn read(path: &Path, within: Option<&Path>) -> Result<String, BuildError> {
     let failed = |source| BuildError::Read { path: path.to_owned(), source };
     let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
+    // A pipe would be waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match within.zip(path.file_name()) {
+        None => rustix::fs::open(path, flags, Mode::empty()),
+        Some((context, name)) => {
+            let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let context = rustix::fs::open(context, way, Mode::empty());
+            let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            context.and_then(|all| rustix::fs::openat2(all, name, flags, Mode::empty(), within))
+        }
+    };
+    let file = match opened {
+        Ok(file) => File::from(file),
+        Err(Errno::XDEV) => {
+            let why = "a link leads out of the context";
+            return Err(failed(std::io::Error::new(ErrorKind::PermissionDenied, why)));
+        }
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file")));
+    }
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(failed(ErrorKind::FileTooLarge.into()));
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests;

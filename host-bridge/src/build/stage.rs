@@ -11,17 +11,13 @@ use super::words::Words;
 use super::{BuildError, Means, Plan, StepError, Told, run};
 use crate::image::copy::{self, CopyError, Root, Task};
 use crate::image::digest::Digest;
-use crate::image::dockerfile::{Command, Copy, Fault, Instruction, Step, words};
+use crate::image::dockerfile::{Command, Copy, Fault, Instruction, Step, Text, words};
 use crate::image::document::Platform;
 use crate::image::store::Lease;
 use crate::image::{Image, ImageError, Images};
 
 /// What steps are told apart by changes with this.
 const VERSION: u32 = 1;
-/// What `ADD` would unpack.
-const ARCHIVES: [&str; 10] = [
-    ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tbz", ".tzst",
-];
 /// Where an image has its users and groups, as far as they are read.
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
@@ -76,7 +72,8 @@ async fn begin(
 ) -> Result<State, StepError> {
     let args = BTreeMap::new();
     Ok(match &plan.from[at] {
-        From::Stage(at) => State { args, is_cmd_own: false, ..done[at].clone() },
+        // What was said to a stage is said to those that go on from it.
+        From::Stage(at) => State { is_cmd_own: false, ..done[at].clone() },
         From::Scratch => {
             let Platform { architecture, os } = Platform::host();
             let words = Words::empty(&architecture, &os);
@@ -209,12 +206,23 @@ impl Work<'_> {
     }
 
     fn expand(&self, state: &State, text: &str) -> Result<String, Fault> {
-        let env = state.words.env();
-        let known = |name: &str| {
-            let set = env.iter().find(|(known, _)| known == name);
-            set.map(|(_, value)| value.clone()).or_else(|| state.args.get(name).cloned())
+        words::expand(text, self.plan.recipe.escape, &known(state))
+    }
+
+    /// Where in an image something is that is said from its working directory.
+    fn place(&self, state: &State, text: &str) -> Result<String, Fault> {
+        let to = self.expand(state, text)?;
+        Ok(if to.starts_with('/') { to } else { format!("{}/{to}", state.words.workdir()) })
+    }
+
+    /// A file of the recipe with its variables filled in.
+    fn text(&self, state: &State, text: &Text) -> Result<copy::Text, Fault> {
+        let content = if text.expands {
+            words::expand_text(&text.content, self.plan.recipe.escape, &known(state))?
+        } else {
+            text.content.clone()
         };
-        words::expand(text, self.plan.recipe.escape, &known)
+        Ok(copy::Text { name: text.name.clone(), content })
     }
 
     /// What the step is: the image before, what programs are told, the instruction, and what it is
@@ -226,23 +234,16 @@ impl Work<'_> {
     }
 
     async fn workdir(&self, state: &mut State, to: &str) -> Result<(), StepError> {
-        let to = self.expand(state, to)?;
-        let to = if to.starts_with('/') { to } else { format!("{}/{to}", state.words.workdir()) };
-        let mut parts: Vec<&str> = Vec::new();
-        for part in to.split('/').filter(|part| !part.is_empty() && *part != ".") {
-            match part {
-                ".." => drop(parts.pop()),
-                part => parts.push(part),
-            }
-        }
-        let to = format!("/{}", parts.join("/"));
+        let to = copy::clean(&self.place(state, to)?);
         state.words.set("WorkingDir", to.clone());
+        let user = state.words.user();
         let layer = move |root: &Root, file: &Path| {
             if root.has_directory(&to)? {
                 return Ok(None);
             }
+            let whose = user.map_or(Ok((0, 0)), |user| owner(root, &user))?;
             let mut layer = copy::Layer::new(root, file)?;
-            layer.directory(&to, (0, 0))?;
+            layer.directory(&to, whose)?;
             Ok(Some(layer.finish()?))
         };
         self.layer(state, layer).await
@@ -252,12 +253,10 @@ impl Work<'_> {
         let plan = self.plan;
         let expand = |text: &String| self.expand(state, text);
         let sources = copy.sources.iter().map(expand).collect::<Result<Vec<_>, _>>()?;
-        let to = expand(&copy.to)?;
-        let to = if to.starts_with('/') { to } else { format!("{}/{to}", state.words.workdir()) };
-        let is_archive = |name: &&String| ARCHIVES.iter().any(|ending| name.ends_with(ending));
-        if let Some(path) = sources.iter().find(is_archive).filter(|_| copy.adds) {
-            return Err(StepError::Archive { path: path.clone() });
-        }
+        let to = self.place(state, &copy.to)?;
+        let texts = copy.texts.iter().map(|text| self.text(state, text));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let unpacks = copy.adds;
         let chown = copy.chown.as_ref().map(expand).transpose()?;
         let mode = copy.chmod.as_ref().map(expand).transpose()?;
         let bad = |value: &String| StepError::Value { what: "mode", value: value.clone() };
@@ -269,7 +268,6 @@ impl Work<'_> {
         let from = copy.from.as_ref().map(|name| plan.source(self.at, name));
         let (held, ignore) = match from {
             None => (None, Some(Arc::clone(&plan.ignore))),
-            Some(From::Image(name)) if name == "scratch" => (None, None),
             Some(From::Image(name)) => {
                 (Some(Arc::new(find(&self.means.images, &name).await?.0)), None)
             }
@@ -286,12 +284,13 @@ impl Work<'_> {
         };
         let layer = move |root: &Root, file: &Path| {
             let _held = held;
-            let owner = chown.as_ref().map_or(Ok((0, 0)), |text| owner(root, text))?;
+            let owner = chown.as_ref().map(|text| owner(root, text)).transpose()?;
             let from = Root::open(&place)?;
             let (sources, to) = (sources.as_slice(), to.as_str());
             let mut layer = copy::Layer::new(root, file)?;
             let ignore = ignore.as_deref();
-            layer.copy(&Task { from: &from, ignore, sources, to, owner, mode })?;
+            let (from, texts) = (&from, texts.as_slice());
+            layer.copy(&Task { from, ignore, sources, to, texts, owner, mode, unpacks })?;
             Ok(Some(layer.finish()?))
         };
         self.layer(state, layer).await
@@ -364,11 +363,10 @@ impl Work<'_> {
         let argv = state.words.argv(command);
         let mut env = state.words.env();
         let is_set = |name: &String| env.iter().any(|(known, _)| known == name);
-        let args: Vec<_> = state.args.iter().filter(|(name, _)| !is_set(name)).collect();
-        let args: Vec<_> =
-            args.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        let args = state.args.iter().filter(|(name, _)| !is_set(name));
+        let args: Vec<_> = args.map(|(name, value)| (name.clone(), value.clone())).collect();
         let egress = &self.plan.order.egress;
-        let key = self.key(state, &json!([argv, args]));
+        let key = self.key(state, &json!([argv, args, egress]));
         if !self.plan.order.anew && self.known(state, key).await? {
             return Ok(());
         }
@@ -381,6 +379,15 @@ impl Work<'_> {
         let document = words.0.clone();
         let lease = run::run(self.means, base, program, document, text, key).await?;
         self.go_on_with(state, lease).await
+    }
+}
+
+/// What variables stand for: the image's environment, then what was said to the build.
+fn known(state: &State) -> impl Fn(&str) -> Option<String> + '_ {
+    let env = state.words.env();
+    move |name| {
+        let set = env.iter().find(|(known, _)| known == name);
+        set.map(|(_, value)| value.clone()).or_else(|| state.args.get(name).cloned())
     }
 }
 

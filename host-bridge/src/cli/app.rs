@@ -38,7 +38,7 @@ pub struct App {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Start an app, wait until it answers, and say where
+    /// Start an app, wait until it answers, and say where; ctrl-c before that ends it
     Start(Box<Start>),
     /// List apps, also those that have ended by themselves
     Ls {

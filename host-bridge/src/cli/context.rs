@@ -49,7 +49,8 @@ impl Context {
         };
         let guest = connect(dialled.address, &verb).await;
         let guest = guest.with_context(|| format!("box {which} does not answer"))?;
-        Ok(guest.running_as(dialled.user.as_deref()))
+        let guest = guest.running_as(dialled.user.as_deref());
+        Ok(guest.beginning_in(dialled.workdir.as_deref()))
     }
 
     /// Says that somebody is at work in a box whose agent alone sees it, so that the box does not

@@ -41,6 +41,8 @@ pub enum CliError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("cannot write {path}: {source}")]
     Unwritable { path: PathBuf, source: std::io::Error },
+    #[error("an archive is nothing for a terminal; name a file with -o, or send it to a program")]
+    ArchiveToTerminal,
     #[error("neither end of the copy is in a box")]
     NoBoxInCopy,
     #[error("both ends of the copy are in boxes")]

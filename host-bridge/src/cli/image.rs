@@ -8,7 +8,9 @@ mod inspect;
 mod ls;
 mod prune;
 pub mod pull;
+mod record;
 mod rm;
+mod save;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -17,11 +19,12 @@ use super::context::Context;
 use super::exit::Exit;
 use crate::image::Images;
 use crate::image::digest::Digest;
+use record::Recorder;
 
 /// Digits of a digest that people need.
 const DIGITS_SHOWN: usize = 12;
 
-/// List, pull, import, build and remove the images that boxes can have as their root
+/// List, pull, import, build, save and remove the images that boxes can have as their root
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image pull python:3.12-slim
@@ -31,6 +34,7 @@ const DIGITS_SHOWN: usize = 12;
   host-bridge run --image team/app:2 -- python3 -c 'print(1)'
   host-bridge image commit work team/app:3
   host-bridge image build -t team/app:4 .
+  host-bridge image save team/app:4 -o app.tar
   host-bridge image rm team/app:2
   host-bridge image prune
 
@@ -50,6 +54,7 @@ enum Verb {
     Pull(pull::Pull),
     Commit(commit::Commit),
     Build(Box<build::Build>),
+    Save(save::Save),
 }
 
 impl Image {
@@ -58,22 +63,36 @@ impl Image {
             return verb.run(context).await;
         }
         context.paths.prepare()?;
+        let recorder = match &self.verb {
+            // Those who only look are not kept from it by a log that cannot be written.
+            Verb::Ls(_) | Verb::Inspect(_) => Recorder::default(),
+            _ => Recorder::open(context)?,
+        };
+        let done = self.carry_out(context, &recorder).await;
+        recorder.close().await;
+        done
+    }
+
+    async fn carry_out(self, context: &Context, recorder: &Recorder) -> Result<Exit> {
         let images = Images::open(&context.paths)?;
-        let paths = context.paths.clone();
+        let (paths, recorder) = (context.paths.clone(), recorder.clone());
         if let Verb::Pull(verb) = &self.verb {
-            return verb.run(images).await;
+            return verb.run(images, &recorder).await;
         }
         if let Verb::Build(verb) = &self.verb {
-            return verb.run(context, images).await;
+            return verb.run(context, images, &recorder).await;
+        }
+        if let Verb::Save(verb) = self.verb {
+            return verb.run(images, &recorder).await;
         }
         // All of it waits for disks and locks.
         let done = tokio::task::spawn_blocking(move || match self.verb {
             Verb::Ls(verb) => verb.run(&images),
             Verb::Inspect(verb) => verb.run(&images),
-            Verb::Import(verb) => verb.run(&images),
-            Verb::Rm(verb) => verb.run(&images, &paths),
-            Verb::Prune(verb) => verb.run(&images, &paths),
-            Verb::Pull(_) | Verb::Commit(_) | Verb::Build(_) => Ok(Exit::SUCCESS),
+            Verb::Import(verb) => verb.run(&images, &recorder),
+            Verb::Rm(verb) => verb.run(&images, &paths, &recorder),
+            Verb::Prune(verb) => verb.run(&images, &paths, &recorder),
+            Verb::Pull(_) | Verb::Commit(_) | Verb::Build(_) | Verb::Save(_) => Ok(Exit::SUCCESS),
         });
         done.await?
     }

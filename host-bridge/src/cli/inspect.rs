@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::context::Context;
 use super::exit::Exit;
 use super::output::printable;
+use super::ps::root_of;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
 use crate::sandbox::{Record, SandboxRef, State};
@@ -81,11 +82,13 @@ impl Inspection {
             ("id", record.id.to_string()),
             ("state", record.state.to_string()),
             ("machine", record.machine.to_string()),
-            ("image", record.image.clone().unwrap_or_else(|| "(the host's root)".to_owned())),
+            ("image", root_of(record)),
             ("host name", record.hostname.clone()),
-            ("writable layer", human_bytes(record.scratch_bytes)),
             ("created", instant::format(record.created_at_ms)),
         ];
+        if record.scratch_bytes > 0 {
+            facts.push(("writable layer", human_bytes(record.scratch_bytes)));
+        }
         facts.extend(describe_asked(record));
         if !record.env_names.is_empty() {
             facts.push(("environment", record.env_names.join(" ")));

@@ -40,6 +40,7 @@ mod rm;
 mod run;
 mod serve;
 mod session;
+mod share;
 mod snapshot;
 mod start;
 mod stop;
@@ -128,6 +129,9 @@ enum Verb {
     /// Carries a directory of the host into a box.
     #[command(name = crate::machine::process::bind::VERB, hide = true)]
     Bind(bind::Carry),
+    /// Becomes what shows a directory of the host to a machine.
+    #[command(name = crate::machine::qemu::share::VERB, hide = true)]
+    Share(share::Show),
 }
 
 /// The whole program.
@@ -144,6 +148,7 @@ pub fn main() -> ExitCode {
         }
         Verb::Probe(probe) => probe.run().into(),
         Verb::Bind(carry) => carry.run().into(),
+        Verb::Share(show) => show.run().into(),
         verb => run_with_loop(verb),
     }
 }
@@ -206,9 +211,11 @@ async fn run_verb(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Keys(verb) => verb.run(&context).await,
         Verb::Doctor(verb) => verb.run(&context).await,
         Verb::Version(verb) => verb.run(&context).await,
-        Verb::Completions(_) | Verb::TerminalGuard | Verb::Probe(_) | Verb::Bind(_) => {
-            Ok(Exit::SUCCESS)
-        }
+        Verb::Completions(_)
+        | Verb::TerminalGuard
+        | Verb::Probe(_)
+        | Verb::Bind(_)
+        | Verb::Share(_) => Ok(Exit::SUCCESS),
     }
 }
 
@@ -285,6 +292,7 @@ mod tests {
             "host-bridge image import saved.tar --name team/app:2",
             "host-bridge image rm python:3.12 0123456789ab",
             "host-bridge image prune",
+            "host-bridge image save python:3.12 0123456789ab -o - --format docker",
             "host-bridge image pull ghcr.io/team/app:2 --quiet",
             "host-bridge artifact ls --box team/work --category image -n 5 --json",
             "host-bridge artifact get 0123456789abcdef -o plot.png",
@@ -322,6 +330,8 @@ mod tests {
             "host-bridge mcp --namespace a/b",
             "host-bridge logs --stdout --stderr box",
             "host-bridge cp onlyone",
+            "host-bridge image save",
+            "host-bridge image save x --format zip",
             "host-bridge keygen --scope write",
             "host-bridge keygen --namespace a/b",
             "host-bridge keys",

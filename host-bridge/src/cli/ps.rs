@@ -10,6 +10,8 @@ use super::exit::Exit;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
 use crate::control::List;
+use crate::machine::MachineKind;
+use crate::machine::vmm::kit::IMAGE_DEFAULT;
 use crate::sandbox::{Name, Record, Selector};
 
 /// List boxes
@@ -96,6 +98,18 @@ fn wide_row(row: [String; 5], record: &Record, now_ms: u64) -> [String; 9] {
     [name, machine, state, age, memory, cpus, ends, output::printable(&labels), image]
 }
 
+/// What its root is, in a word.
+pub fn root_of(record: &Record) -> String {
+    let unnamed = match record.machine {
+        MachineKind::Process => "(the host's root)",
+        MachineKind::External => "(its own)",
+        MachineKind::Qemu | MachineKind::Firecracker | MachineKind::CloudHypervisor => {
+            IMAGE_DEFAULT
+        }
+    };
+    record.image.clone().unwrap_or_else(|| unnamed.to_owned())
+}
+
 fn row(record: &Record, now_ms: u64) -> [String; 5] {
     let age = Duration::from_millis(now_ms.saturating_sub(record.created_at_ms));
     [
@@ -103,6 +117,6 @@ fn row(record: &Record, now_ms: u64) -> [String; 5] {
         record.machine.to_string(),
         output::printable(&record.state.to_string()),
         human_duration(age),
-        record.image.clone().unwrap_or_else(|| "(the host's root)".to_owned()),
+        root_of(record),
     ]
 }

@@ -16,7 +16,7 @@ use super::session::screen::{self, Keyboard, Left};
 use super::session::{self, ProcessArguments, pipes, program_name};
 use super::start::BoxArguments;
 use crate::audit::{Entry, Outcome};
-use crate::control::{self, egress_settings};
+use crate::control::{self, egress_settings, own_files};
 use crate::guest::Guest;
 use crate::image::document::Process;
 use crate::sandbox::{self, Known, OneShot, Spec};
@@ -59,16 +59,20 @@ pub struct Run {
 /// of those is asked for: no daemon is needed, so the configuration is read here.
 async fn begin(context: &Context, spec: &Spec) -> Result<OneShot> {
     let names_a_workspace = spec.workspace.as_deref().is_some_and(|name| !workspace::is_path(name));
-    let is_set = !spec.secrets.is_empty() || spec.egress.is_some() || names_a_workspace;
+    // What is the bridge's own is said there too, and is nothing that is mounted.
+    let is_set =
+        !spec.secrets.is_empty() || spec.egress.is_some() || names_a_workspace || spec.mount;
     let settings =
         if is_set { Settings::load(None, &Overrides::default())? } else { Settings::default() };
-    if !spec.secrets.is_empty() {
+    if !spec.secrets.is_empty() || names_a_workspace {
         secret::guard_process();
     }
+    let own = own_files(&settings);
+    let secrets = Secrets::new(settings.secrets);
     let known = Known {
         egress: egress_settings(&settings.egress),
-        secrets: Secrets::new(settings.secrets),
-        workspaces: Workspaces::new(settings.workspaces),
+        secrets: secrets.clone(),
+        workspaces: Workspaces::new(settings.workspaces, secrets).apart_from(own),
     };
     Ok(sandbox::one_shot_with(&context.paths, spec, &known).await?)
 }

@@ -25,7 +25,12 @@ use crate::settings::{Overrides, Settings};
 
 Programs find it at http://127.0.0.1:5555, people at control.sock in the runtime directory, which is
 for this user alone. When it ends, boxes go on and the next daemon takes them over; with --stop-boxes
-they are stopped. ctrl-c or SIGTERM ends it in order, a second one at once.")]
+they are stopped. ctrl-c or SIGTERM ends it in order, a second one at once.
+
+Sandboxes, images, keys and the audit log are kept in BURROW_STATE_DIR (/var/lib/burrow for root,
+else $XDG_STATE_HOME/burrow or ~/.local/state/burrow), sockets in BURROW_RUNTIME_DIR (/run/burrow,
+else $XDG_RUNTIME_DIR/burrow or /tmp/burrow-UID). BURROW_CONFIG, BURROW_AGENT and BURROW_IMAGES say
+where the configuration, the agent and the kit of virtual machines are.")]
 pub struct Serve {
     /// Where programs find it: an address and port, `unix:/path`, or `off`; may be repeated
     #[arg(long, value_name = "ADDRESS")]
@@ -63,15 +68,14 @@ impl Serve {
             output::print(&settings.to_toml())?;
             return Ok(Exit::SUCCESS);
         }
-        control::pool_options(&settings)?;
-        let aliases = control::aliases(&settings.images)?;
-        for warning in settings.warnings() {
-            output::note(&warning);
+        let aliases = control::sound(&settings)?.aliases;
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let unread = settings.unread(names).into_iter().map(|one| one.to_string());
+        let missing = control::missing(&context.paths, &settings.images, &aliases);
+        for warning in settings.warnings().into_iter().chain(unread).chain(missing) {
+            output::note(&output::printable(&warning));
         }
         if self.check_config {
-            for warning in control::missing(&context.paths, &aliases) {
-                output::note(&warning);
-            }
             return Ok(Exit::SUCCESS);
         }
         let _journal = journal::open(settings.log);

@@ -66,7 +66,7 @@ pub struct BoxArguments {
     workspace: Option<PathBuf>,
 
     /// The directory itself instead of a copy: what the box writes is there at once, and no limit
-    /// holds (process machine; of a workspace of the configuration, the configuration says it)
+    /// holds (process and qemu machines; of a workspace of the configuration, the configuration says it)
     #[arg(long, requires = "workspace")]
     mount: bool,
 }
@@ -94,7 +94,7 @@ impl BoxArguments {
         spec.secrets.clone_from(&self.secrets);
         spec.workspace = match &self.workspace {
             Some(name) if is_workspace_name(name) => Some(name.display().to_string()),
-            path => path.as_deref().map(absolute).transpose()?,
+            path => path.as_deref().map(straight).transpose()?,
         };
         spec.mount = self.mount;
         Ok(spec)
@@ -122,6 +122,20 @@ fn absolute(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::Unreadable { path: path.to_path_buf(), source };
     let path = path.canonicalize().map_err(failed)?;
     Ok(path.display().to_string())
+}
+
+/// The same where no link may be on the way. One is left to the bridge to refuse.
+fn straight(path: &Path) -> Result<String, CliError> {
+    let real = absolute(path)?;
+    let failed = |source| CliError::Unreadable { path: path.to_path_buf(), source };
+    let mut said = PathBuf::new();
+    for component in std::path::absolute(path).map_err(failed)?.components() {
+        match component {
+            Component::ParentDir => drop(said.pop()),
+            other => said.push(other),
+        }
+    }
+    if said == Path::new(&real) { Ok(real) } else { Ok(said.display().to_string()) }
 }
 
 /// Start a box that stays

@@ -248,9 +248,9 @@ impl From<AppError> for Refusal {
             | AppError::Interpreter { .. } => {
                 with(Code::StartFailed, Some("use an image that has it"))
             }
-            AppError::Stopped | AppError::Abandoned | AppError::SandboxGone => {
-                with(Code::NotRunning, None)
-            }
+            // It had begun.
+            AppError::Abandoned => with(Code::StartFailed, None),
+            AppError::Stopped | AppError::SandboxGone => with(Code::NotRunning, None),
             AppError::Ending => with(Code::Stopping, None),
             AppError::Guest(_)
             | AppError::Forward(_)

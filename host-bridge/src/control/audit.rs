@@ -7,9 +7,14 @@ use super::message::{Code, Refusal, Reply, Request};
 use crate::audit::{Audit, Door, Entry, OnFailure, Options, Outcome, Verdict, Who};
 use crate::egress::{self, EgressEvent, What};
 use crate::instant;
-use crate::sandbox::{Event, EventSink, Record, Registry, SandboxRef, State, Why, WorkspaceEvent};
+use crate::sandbox::{
+    Event, EventSink, Record, Registry, SandboxRef, State, Subject, Why, WorkspaceEvent,
+};
 use crate::settings;
 use crate::workspace::Report;
+
+/// What grants something, of which the record says what.
+const CREATION: &str = "create_sandbox";
 
 /// How the log is kept, as the operator has set it.
 pub fn options(set: &settings::Audit) -> Options {
@@ -61,7 +66,27 @@ fn of_event(event: &Event) -> Option<Entry> {
         Event::Workspace { event, .. } => of_workspace(event),
         Event::State { .. } | Event::Trouble { .. } => return None,
     };
-    Some(about(entry, event.which()))
+    let entry = about(entry, event.which());
+    Some(match event.subject() {
+        Some(of) => of_subject(entry, of),
+        None => entry,
+    })
+}
+
+/// The sandbox, so that it can be told from others of its name, and whose it is. Its secrets are not
+/// named again: an entry of a secret that went out names that one.
+fn of_subject(entry: Entry, of: &Subject) -> Entry {
+    let entry = Entry {
+        id: Some(of.id.to_string()),
+        image: of.image.clone(),
+        digest: of.image_digest.map(|digest| digest.to_string()),
+        labels: of.labels.clone(),
+        ..entry
+    };
+    match &of.key {
+        Some(key) => entry.fact("key", key.as_str()),
+        None => entry,
+    }
 }
 
 /// A decision on what a sandbox may reach, or the end of what was allowed.
@@ -92,7 +117,9 @@ fn of_egress(event: &EgressEvent) -> Entry {
             Entry { outcome: Outcome::Refused, ..entry.fact("why", why.as_str()) }
         }
         egress::Verdict::Filled { secrets } => Entry { secrets: secrets.clone(), ..entry },
-        egress::Verdict::Ended { sent_bytes, received_bytes, why } => {
+        egress::Verdict::Ended { sent_bytes, received_bytes, why, is_limit } => {
+            let outcome = if *is_limit { Outcome::Failed } else { Outcome::Ok };
+            let entry = Entry { outcome, ..entry };
             let entry =
                 entry.fact("sent_bytes", *sent_bytes).fact("received_bytes", *received_bytes);
             match why {
@@ -140,7 +167,7 @@ pub(super) fn of_request(
     audit: &Audit,
 ) -> Option<Entry> {
     let (operation, which) = match request {
-        Request::Start(spec) => ("create_sandbox", Some(spec.which())),
+        Request::Start(spec) => (CREATION, Some(spec.which())),
         // What is done through the agent's own socket is not seen here, but that it was asked for is, and
         // what for in the word of whoever asked.
         Request::Dial { sandbox, .. } => ("dial_sandbox", Some(sandbox.clone())),
@@ -178,9 +205,7 @@ pub(super) fn of_request(
             entry.image.clone_from(&spec.image);
             entry.secrets.clone_from(&spec.secrets);
             entry.labels.clone_from(&spec.labels);
-            if let Some(workspace) = &spec.workspace {
-                entry = entry.fact("workspace", workspace.as_str());
-            }
+            entry = entry.facts(spec.asked());
         }
         Request::Dial { purpose: Some(purpose), .. } => {
             entry = entry.fact("for", purpose.verb.as_str());
@@ -220,6 +245,9 @@ pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64
     let duration_us = Some(instant::now_ms().saturating_sub(began_ms).saturating_mul(1000));
     let entry = Entry { duration_us, ..entry };
     match reply {
+        Ok(Reply::Sandbox(record)) if entry.operation == CREATION => {
+            described(entry, (**record).clone()).facts(record.granted())
+        }
         Ok(Reply::Sandbox(record)) => described(entry, (**record).clone()),
         Ok(Reply::Committed { digest }) => entry.fact("committed", digest.to_string()),
         Ok(_) => entry,

@@ -8,9 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::api::{
-    self, Api, Defaults, Limits, MetricLabels, Options, Origins, RateOption, Tls, TlsError,
-};
+use crate::api::{self, Api, Defaults, Limits, MetricLabels, Options, Origins, RateOption, Tls};
 use crate::artifact::Artifacts;
 use crate::audit::Audit;
 use crate::config::Paths;
@@ -24,8 +22,6 @@ use crate::settings::{Listen, Settings};
 pub enum DoorError {
     #[error("could not listen on {on}: {source}; choose another address with --listen, or `off`")]
     Listen { on: Listen, source: io::Error },
-    #[error(transparent)]
-    Tls(#[from] TlsError),
     #[error(transparent)]
     Keys(#[from] KeysError),
 }
@@ -46,16 +42,10 @@ impl Door {
         registry: &Registry,
         kept: (Notebooks, Artifacts),
         audit: Audit,
+        tls: Option<Tls>,
     ) -> Result<Self, DoorError> {
         let server = &settings.server;
         let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
-        let tls = match (&server.tls_certificate, &server.tls_key) {
-            (Some(certificate), Some(key)) => Some(Tls::open(api::TlsFiles {
-                certificate: certificate.clone(),
-                key: key.clone(),
-            })?),
-            _ => None,
-        };
         let tls = tls.map(Arc::new);
         let (notebooks, artifacts) = kept;
         let options = Options {

@@ -34,14 +34,22 @@ pub fn aliases(images: &BTreeMap<String, PathBuf>) -> Result<Vec<String>, AliasE
     stored.map(check).collect()
 }
 
-/// What `[images]` names and this host's store does not have, for people. A store that was never
-/// opened has none, and is not made by looking.
-pub fn missing(paths: &Paths, aliases: &[String]) -> Vec<String> {
+/// What `[images]` names and is not here, for people: directories, and images that this host's store does
+/// not have. A store that was never opened has none, and is not made by looking.
+pub fn missing(
+    paths: &Paths,
+    named: &BTreeMap<String, PathBuf>,
+    aliases: &[String],
+) -> Vec<String> {
+    let directories = named.values().filter(|target| target.is_absolute() && !target.is_dir());
+    let directories = directories
+        .map(|path| format!("[images] names {}, which is no directory here", path.display()));
     let images = paths.images().is_dir().then(|| Images::open(paths).ok()).flatten();
     let is_there = |target: &str| images.as_ref().is_some_and(|images| images.find(target).is_ok());
     let gone = aliases.iter().filter(|target| !is_there(target));
-    gone.map(|target| format!("[images] names {target:?}, and no image here is called so"))
-        .collect()
+    let gone =
+        gone.map(|target| format!("[images] names {target:?}, and no image here is called so"));
+    directories.chain(gone).collect()
 }
 
 #[cfg(test)]

@@ -208,6 +208,9 @@ pub struct Dialled {
     /// Who its programs run as that name nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Where they begin that name no directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
     #[serde(flatten)]
     pub state: State,
 }

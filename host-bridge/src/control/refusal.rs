@@ -3,6 +3,7 @@
 use super::message::{Code, Refusal};
 use crate::artifact::ArtifactError;
 use crate::image::ImageError;
+use crate::instant;
 use crate::machine::{Blame, MachineError};
 use crate::sandbox::{SandboxError, State};
 use crate::secret::SecretError;
@@ -97,6 +98,10 @@ impl From<SandboxError> for Refusal {
             | SandboxError::Label(_) => (Code::Invalid, None),
             SandboxError::Workspace(_) => (Code::WorkspaceFailed, None),
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
+            SandboxError::DaySpent { .. } => {
+                let until = instant::format(instant::day_end_ms(instant::now_ms()));
+                (Code::CapExceeded, Some(format!("the day of UTC ends at {until}")))
+            }
             SandboxError::CapExceeded { .. } => {
                 let hint = "stop or remove a box, or ask for less";
                 (Code::CapExceeded, Some(hint.to_owned()))

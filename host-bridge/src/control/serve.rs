@@ -14,18 +14,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::audit as audit_log;
 use super::door::{Door, DoorError};
-use super::images::{self, AliasError};
 use super::lock::{LockError, Locks};
-use super::pool::{PoolError, pool_options};
 use super::server::Server;
+use super::sound::{Sound, Unsound, sound};
 use crate::artifact::{self, ArtifactError, Artifacts};
 use crate::audit::{Audit, AuditError};
-use crate::config::{Paths, PathsError};
+use crate::config::{Paths, PathsError, find_agent};
 use crate::egress;
-use crate::image::registry::{self, InvalidOptions};
-use crate::image::{ImageError, Images, Policy, PolicyError, Puller};
+use crate::image::{ImageError, Images, Puller};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::machine::Machines;
+use crate::machine::vmm::Kit;
 use crate::notebook::Notebooks;
 use crate::notify::Notifier;
 use crate::sandbox::{Event, EventSink, Means, Registry, SandboxError};
@@ -54,12 +53,8 @@ pub enum ServeError {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Images(#[from] ImageError),
-    #[error("image_policy.allow: {0}")]
-    ImagePolicy(#[from] PolicyError),
     #[error(transparent)]
-    Alias(#[from] AliasError),
-    #[error(transparent)]
-    Registries(#[from] InvalidOptions),
+    Unsound(#[from] Unsound),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -68,8 +63,6 @@ pub enum ServeError {
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
     Audit(#[from] AuditError),
-    #[error(transparent)]
-    Pool(#[from] PoolError),
     #[error(transparent)]
     Door(#[from] DoorError),
     #[error("could not listen for signals: {0}")]
@@ -82,12 +75,12 @@ pub enum ServeError {
 /// Serves until a signal ends it: SIGTERM, SIGINT, or SIGHUP when its terminal is closed.
 pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let ServeOptions { paths, settings, events } = options;
+    let Sound { pool, image_policy, sources, tls, .. } = sound(&settings)?;
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     allow_descriptors();
     secret::guard_process();
     paths.prepare()?;
     let locks = Locks::take(&paths)?;
-    let pool = pool_options(&settings)?;
     let told = EventSink::clone(&events);
     let told = Box::new(move |what| told(&Event::Trouble { which: None, what }));
     let audit = if settings.audit.enabled {
@@ -97,17 +90,15 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     };
     let events = audit_log::recording(events, audit.clone());
     let store_of_images = Images::open(&paths)?;
-    let allowed = &settings.image_policy;
-    let own = images::aliases(&settings.images)?;
-    let image_policy = Policy::new(&allowed.allow, allowed.require_digest)?.with_own(own);
-    let sources = registry::Options::from_settings(&settings.registries)?;
-    let puller = Some(Puller::new(store_of_images.clone(), sources, allowed.pull));
+    let pull = settings.image_policy.pull;
+    let puller = Some(Puller::new(store_of_images.clone(), sources, pull));
     let images = Some(store_of_images);
     let egress = egress_settings(&settings.egress);
     let (machines, sink) = (Machines::default(), EventSink::clone(&events));
     let secrets = Secrets::new(settings.secrets.clone());
     let caps = settings.caps.clone();
-    let workspaces = Workspaces::new(settings.workspaces.clone());
+    let workspaces = Workspaces::new(settings.workspaces.clone(), secrets.clone());
+    let workspaces = workspaces.apart_from(own_files(&settings));
     let means = Means {
         pool,
         egress,
@@ -133,7 +124,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let trouble = move |what| trouble(&Event::Trouble { which: None, what });
     let notebooks = Notebooks::new(paths.clone(), registry.clone(), store, trouble);
     let kept = (notebooks.clone(), artifacts);
-    let door = Door::open(&settings, &paths, &registry, kept, audit.clone()).await?;
+    let door = Door::open(&settings, &paths, &registry, kept, audit.clone(), tls).await?;
     events(&Event::Listening { on: socket.display().to_string() });
     for on in door.addresses() {
         events(&Event::Listening { on: on.clone() });
@@ -177,6 +168,13 @@ fn egress_defaults(set: &Settings) -> egress::Defaults {
         all: set.defaults.egress.clone(),
         namespaces: set.namespaces.iter().filter_map(own).collect(),
     }
+}
+
+/// Files that command the bridge or its sandboxes, beside its directories: no sandbox may have them mounted.
+pub fn own_files(settings: &Settings) -> Vec<PathBuf> {
+    let programs = [std::env::current_exe().ok(), find_agent().ok()];
+    let kit = Kit::find().ok().map(|kit| kit.directory().to_owned());
+    programs.into_iter().chain([kit]).flatten().chain(settings.own_files()).collect()
 }
 
 /// What the operator has set for egress, as it is used.

@@ -8,18 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::hello::VERSION_MAX;
-use tokio::io::BufReader;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::apps;
+use super::apps::{self, AppOrder};
 use super::audit as audit_log;
 use super::caps;
 use super::line::{LineError, read_line, write_line};
 use super::message::{Answer, Code, Dialled, List, Refusal, Reply, Request, Version};
 use crate::api::{Api, mcp};
+use crate::app::AppError;
 use crate::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use crate::audit::{Audit, Entry, Unwritable, Who};
 use crate::config::PRIVATE_FILE;
@@ -139,7 +141,13 @@ async fn attend(stream: UnixStream, api: &Api) {
             Ok(Some(Request::RemoveArtifact { id })) => {
                 (remove_artifact(&id, api.kept()).await.into(), true)
             }
-            Ok(Some(Request::App(order))) => (apps::carry_out(order, api).await.into(), true),
+            Ok(Some(Request::App(order))) => {
+                let carried = match order {
+                    AppOrder::Start(_) => start_wanted(order, api, &mut reader).await,
+                    _ => apps::carry_out(order, api).await,
+                };
+                (carried.into(), true)
+            }
             Ok(Some(request)) => (carry_out(request, registry).await.into(), true),
             Ok(None) | Err(LineError::Io(_) | LineError::Cut) => return,
             Err(error @ LineError::Json(_)) => (invalid(&error), true),
@@ -156,6 +164,25 @@ async fn attend(stream: UnixStream, api: &Api) {
         if !go_on || !matches!(written, Ok(Ok(()))) {
             return;
         }
+    }
+}
+
+/// Starts an app for as long as somebody waits for it: whoever goes away before it answers, with ctrl-c
+/// as a rule, wants it no more, and nothing of it is left.
+async fn start_wanted(
+    order: AppOrder,
+    api: &Api,
+    reader: &mut BufReader<OwnedReadHalf>,
+) -> Result<Reply, Refusal> {
+    let gone = async {
+        // What is said meanwhile waits, and whoever says something is there.
+        if !matches!(reader.fill_buf().await, Ok([]) | Err(_)) {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        carried = apps::carry_out(order, api) => carried,
+        () = gone => Err(AppError::Abandoned.into()),
     }
 }
 
@@ -205,7 +232,8 @@ async fn carry_out(request: Request, registry: &Registry) -> Result<Reply, Refus
         }
         Request::Dial { sandbox: which, .. } => {
             let (address, record) = registry.dial(&which)?;
-            Ok(Reply::Dialled(Dialled { address, user: record.user, state: record.state }))
+            let Record { user, workdir, state, .. } = record;
+            Ok(Reply::Dialled(Dialled { address, user, workdir, state }))
         }
         Request::Stop { sandbox: which, grace_ms } => {
             let grace = grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);

@@ -2,6 +2,9 @@
 //! guest ends here, and another begins, to the host itself, whose certificate is checked as any client
 //! of this host checks it.
 //!
+//! A host that is not reached in this way is no reset for the guest, but an answer within its own TLS, to
+//! the first of its requests: a program, and whoever reads its words, learns what is wrong.
+//!
 //! What breaks off on one side breaks off on the other. A host that ends without the last word of TLS
 //! is let end so, for the guest to see; a guest that does has said its requests all the same.
 
@@ -17,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::server::TlsStream;
 
 use super::authority::Authority;
 use super::carry::{Broken, LINGER, Plan, Stream, Tally, carry};
@@ -24,8 +28,11 @@ use super::connection::told;
 use super::host::Host;
 use super::http::{Requests, agrees};
 use super::inject::Injections;
-use super::limits::{BETWEEN_BYTES, FILLED_AT_ONCE_BYTES, READ_BYTES, TLS_DEADLINE};
+use super::limits::{
+    BETWEEN_BYTES, FILLED_AT_ONCE_BYTES, FIRST_BYTES_DEADLINE, READ_BYTES, TLS_DEADLINE,
+};
 use super::meter::Meter;
+use super::unreached::Unreached;
 use super::{EgressError, Settings, trusted};
 use crate::guest::Guest;
 use crate::secret::wipe;
@@ -79,6 +86,55 @@ impl Broker {
         tokio::try_join!(outer, inner).map(drop)
     }
 
+    /// Answers a guest that its host is not reached.
+    pub async fn decline(
+        &self,
+        unreached: &Unreached<'_>,
+        stream: Stream,
+        plan: Plan,
+        idle: Duration,
+    ) -> Result<(), Broken> {
+        let (near, far) = tokio::io::duplex(BETWEEN_BYTES);
+        let tally = Tally::default();
+        // None of it leaves this host, and what may not be carried any more must not keep the reason
+        // from being heard.
+        let meter = Meter::new(None, None);
+        let outer = carry(stream, near, plan, &meter, idle, &tally);
+        let inner = self.answer_for(unreached, far);
+        tokio::try_join!(outer, inner).map(drop)
+    }
+
+    async fn answer_for(
+        &self,
+        unreached: &Unreached<'_>,
+        guest: DuplexStream,
+    ) -> Result<(), Broken> {
+        let (mut reader, mut writer) = tokio::io::split(self.accept(unreached.host, guest).await?);
+        let requests = Requests::new(unreached.host.clone(), TLS_PORT);
+        let word = match timeout(FIRST_BYTES_DEADLINE, first(&mut reader, requests)).await {
+            Ok(Ok(())) if unreached.by_rule => told(403, "Forbidden", unreached),
+            Ok(Ok(())) => told(502, "Bad Gateway", unreached),
+            Ok(Err(Broken::Request(wrong))) => told(403, "Forbidden", &wrong),
+            Ok(Err(broken)) => return Err(broken),
+            // Whoever asks nothing is told nothing.
+            Err(_) => return Ok(()),
+        };
+        // Whether it has heard that changes nothing.
+        let _ = timeout(LINGER, part(&mut reader, &mut writer, &word)).await;
+        Ok(())
+    }
+
+    async fn accept(
+        &self,
+        host: &Host,
+        guest: DuplexStream,
+    ) -> Result<TlsStream<DuplexStream>, Broken> {
+        let with_guest = |source| Broken::Tls { with: WITH_GUEST, source };
+        let acceptor = self.authority.server(host);
+        let acceptor = acceptor.map_err(|error| with_guest(io::Error::other(error)))?;
+        within(acceptor.accept(guest)).await.map_err(with_guest)
+    }
+
     async fn speak(
         &self,
         host: &Host,
@@ -87,14 +143,18 @@ impl Broker {
         used: impl Fn(Vec<String>),
     ) -> Result<(), Broken> {
         let with_host = |source| Broken::Tls { with: WITH_HOST, source };
-        let with_guest = |source| Broken::Tls { with: WITH_GUEST, source };
         let name = ServerName::try_from(host.as_str().to_owned());
         let name = name.map_err(|error| with_host(io::Error::other(error)))?;
         // The host first: a guest that is told of a connection finds it whole.
-        let server = within(self.connector.connect(name, server)).await.map_err(with_host)?;
-        let acceptor = self.authority.server(host);
-        let acceptor = acceptor.map_err(|error| with_guest(io::Error::other(error)))?;
-        let guest = within(acceptor.accept(guest)).await.map_err(with_guest)?;
+        let server = match within(self.connector.connect(name, server)).await {
+            Ok(server) => server,
+            Err(source) => {
+                // What is wrong with the host is what there is to tell, whatever the guest makes of it.
+                let _ = self.answer_for(&Unreached::by_tls(host, &source), guest).await;
+                return Err(with_host(source));
+            }
+        };
+        let guest = self.accept(host, guest).await?;
         let (mut guest_reader, mut guest_writer) = tokio::io::split(guest);
         let (server_reader, server_writer) = tokio::io::split(server);
         let secrets = Arc::clone(&self.secrets);
@@ -129,6 +189,23 @@ impl Broker {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Reads the head of the guest's first request.
+async fn first(
+    reader: &mut (impl AsyncRead + Unpin),
+    mut requests: Requests,
+) -> Result<(), Broken> {
+    let (mut buffer, mut judged) = (vec![0; READ_BYTES], Vec::new());
+    while judged.is_empty() {
+        let count = read(reader, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
+        if count == 0 {
+            let source = io::ErrorKind::UnexpectedEof.into();
+            return Err(Broken::Tls { with: WITH_GUEST, source });
+        }
+        requests.push(&buffer[..count], &mut judged)?;
+    }
+    Ok(())
 }
 
 /// Says a last word to the guest, and gives it the time to hear it.

@@ -43,6 +43,13 @@ pub enum Broken {
     Idle { idle: Duration },
 }
 
+impl Broken {
+    /// Whether the operator's word has ended it, and neither side.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Self::Spent(_) | Self::Idle { .. })
+    }
+}
+
 /// The guest's end of a connection, with what was read of it and not yet taken.
 #[derive(Debug)]
 pub struct Stream {

@@ -16,7 +16,9 @@ use super::host::Host;
 use super::http::{Requests, Wrong, is_request, is_second, told_in_second};
 use super::inject::Missing;
 use super::limits::FIRST_BYTES_DEADLINE;
+use super::meter::Spent;
 use super::rule::WEB_PORTS;
+use super::unreached::Unreached;
 
 /// What a TLS client is told that means another host: fatal, and no such name.
 const NO_SUCH_HOST: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
@@ -43,6 +45,8 @@ pub(super) enum Refused {
     #[error("it has ended before it was known what it is")]
     Ended,
     #[error(transparent)]
+    Spent(#[from] Spent),
+    #[error(transparent)]
     Missing(#[from] Missing),
     #[error(transparent)]
     Broken(#[from] Broken),
@@ -62,17 +66,28 @@ pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, st
 
 /// Leads a stream of the guest to a host, if that may be.
 pub(super) async fn lead(shared: &Arc<Shared>, host: &Host, port: u16, mut stream: Stream) {
-    let looked = look(shared, host, port, &mut stream).await;
-    let reached = match looked {
-        Ok(plan) => match shared.is_read(host, port, &plan) {
-            Ok(_) => reach(shared, host, port).await.map(|way| (plan, way)),
-            Err(missing) => Err(missing.into()),
-        },
-        Err(refused) => Err(refused),
+    let plan = match look(shared, host, port, &mut stream).await {
+        Ok(plan) => plan,
+        Err(refused) => return refuse(shared, host, port, stream, &refused).await,
     };
-    match reached {
-        Ok((plan, way)) => run(shared, host, port, stream, plan, way).await,
-        Err(refused) => refuse(shared, host, port, stream, &refused).await,
+    let reached = match shared.is_read(host, port, &plan) {
+        Ok(_) => reach(shared, host, port).await,
+        Err(missing) => Err(missing.into()),
+    };
+    match (reached, shared.reader(host, port, &plan)) {
+        (Ok(way), _) => run(shared, host, port, stream, plan, way).await,
+        (Err(refused @ Refused::Spent(_)), None) if plan.requests.is_some() => {
+            shared.teller.refuse(What::Connection, host.as_str(), Some(port), &refused);
+            stream.part(&told(403, "Forbidden", &refused)).await;
+        }
+        (Err(refused), None) => refuse(shared, host, port, stream, &refused).await,
+        (Err(refused), Some(broker)) => {
+            shared.teller.refuse(What::Connection, host.as_str(), Some(port), &refused);
+            let by_rule = matches!(refused, Refused::Spent(_));
+            let unreached = Unreached { host, why: refused.to_string(), by_rule };
+            // What becomes of it is told already.
+            let _ = broker.decline(&unreached, stream, plan, shared.idle).await;
+        }
     }
 }
 
@@ -157,6 +172,8 @@ pub(super) type Way = (String, TcpStream);
 /// Connects to a host, if that may be.
 pub(super) async fn reach(shared: &Shared, host: &Host, port: u16) -> Result<Way, Refused> {
     let rule = shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+    // What could carry nothing is not begun: nobody out there shall hear of it.
+    shared.meter.left()?;
     let addresses = permitted(&shared.lookup, &shared.allow_private, host).await?;
     Ok((rule, connect(&addresses, port).await?))
 }
@@ -175,8 +192,7 @@ pub(super) async fn run(
     shared.names.lock().await.count(host, true);
     let tally = Tally::default();
     let (meter, idle) = (&shared.meter, shared.idle);
-    let is_read = shared.is_read(host, port, &plan) == Ok(true);
-    let carried = match shared.broker.as_ref().filter(|_| is_read) {
+    let carried = match shared.reader(host, port, &plan) {
         Some(broker) => {
             let used = |secrets| tell(Verdict::Filled { secrets });
             broker.carry(host, stream, connection, plan, meter, idle, &tally, used).await
@@ -187,7 +203,9 @@ pub(super) async fn run(
     if let Err(Broken::Request(wrong) | Broken::FirstRequest(wrong)) = &carried {
         shared.teller.refuse(What::Connection, host.as_str(), Some(port), wrong);
     }
+    let is_limit = carried.as_ref().is_err_and(Broken::is_limit);
     tell(Verdict::Ended {
+        is_limit,
         sent_bytes: tally.sent_bytes(),
         received_bytes: tally.received_bytes(),
         why: carried.err().map(|broken| broken.to_string()),

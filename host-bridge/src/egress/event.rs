@@ -49,6 +49,8 @@ pub enum Verdict {
         sent_bytes: u64,
         received_bytes: u64,
         why: Option<String>,
+        /// A limit has ended it, and neither of its sides.
+        is_limit: bool,
     },
 }
 
@@ -69,7 +71,7 @@ impl fmt::Display for EgressEvent {
             }
             Verdict::Refused { why } => write!(f, " is refused: {why}")?,
             Verdict::Filled { secrets } => write!(f, " was given the secrets {secrets:?}")?,
-            Verdict::Ended { sent_bytes, received_bytes, why } => {
+            Verdict::Ended { sent_bytes, received_bytes, why, .. } => {
                 write!(f, " is over: {sent_bytes} bytes sent, {received_bytes} received")?;
                 why.as_ref().map_or(Ok(()), |why| write!(f, "; {why}"))?;
             }
@@ -129,7 +131,7 @@ mod tests {
         for _ in 0..10_000 {
             teller.refuse(What::Connection, "a.org", Some(443), "no rule allows it");
         }
-        let ended = Verdict::Ended { sent_bytes: 1, received_bytes: 2, why: None };
+        let ended = Verdict::Ended { sent_bytes: 1, received_bytes: 2, why: None, is_limit: false };
         for verdict in [Verdict::Allowed { rule: "b.org".to_owned(), address: None }, ended] {
             teller.tell(What::Connection, "b.org", Some(443), verdict.clone());
             assert_eq!(told.lock().unwrap().last().unwrap().verdict, verdict);

@@ -19,16 +19,20 @@ use tokio::task::JoinSet;
 
 use super::carry::Stream;
 use super::event::What;
+use super::host::Host;
 use super::limits::GATE_PAUSE;
+use super::proxy::THE_PROXY;
 use super::{NAME_SERVER_PORT, PROXY_PORT, Shared, connection, proxy, resolver};
 use crate::guest::{Awaited, GuestError};
 
 /// Where something may arrive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Gate {
     pub address: Ipv4Addr,
     pub port: u16,
     pub arrival: Arrival,
+    /// The name that the address stands for, as long as this is open; none for what is our own.
+    pub host: Option<Host>,
 }
 
 /// The gates that are open, by their addresses. Clones are the same.
@@ -78,14 +82,15 @@ impl Gates {
 /// Opens a gate. The guest is asked before this returns, so that an answer that is sent behind it finds
 /// it open.
 pub(super) fn open(shared: &Arc<Shared>, gate: Gate) -> Result<(), GuestError> {
-    let asked = ask(shared, gate)?;
+    let asked = ask(shared, &gate)?;
     if let Some(open) = shared.gates.open().as_mut() {
-        open.entry(gate.address).or_default().spawn(keep(Arc::clone(shared), gate, asked));
+        let address = gate.address;
+        open.entry(address).or_default().spawn(keep(Arc::clone(shared), gate, asked));
     }
     Ok(())
 }
 
-fn ask(shared: &Shared, gate: Gate) -> Result<Awaited, GuestError> {
+fn ask(shared: &Shared, gate: &Gate) -> Result<Awaited, GuestError> {
     shared.guest.accept_now(gate.address, gate.port, gate.arrival)
 }
 
@@ -112,7 +117,7 @@ async fn keep(shared: Arc<Shared>, gate: Gate, asked: Awaited) {
         if arrived.is_err() {
             tokio::time::sleep(GATE_PAUSE).await;
         }
-        next = match ask(&shared, gate) {
+        next = match ask(&shared, &gate) {
             Ok(asked) => arriving(asked),
             // There are too many requests at the moment, or the guest is gone.
             Err(error) => Box::pin(async move {
@@ -121,14 +126,14 @@ async fn keep(shared: Arc<Shared>, gate: Gate, asked: Awaited) {
             }),
         };
         if let Ok(stream) = arrived {
-            admit(&shared, &mut work, gate, stream);
+            admit(&shared, &mut work, &gate, stream);
         }
     }
 }
 
 /// Begins the work on what has arrived, if there is a place for it. What is not taken is reset.
-fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: Gate, stream: Stream) {
-    let Gate { address, port, .. } = gate;
+fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stream) {
+    let Gate { address, port, .. } = *gate;
     let is_own = address == EGRESS_ADDRESS;
     if is_own && port == NAME_SERVER_PORT {
         let Ok(place) = Arc::clone(&shared.askers).try_acquire_owned() else { return };
@@ -139,8 +144,9 @@ fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: Gate, stream: Strea
         });
         return;
     }
-    let refuse = |why: &str| {
-        shared.teller.refuse(What::Connection, &address.to_string(), Some(port), why);
+    let refuse = |why: &str| match &gate.host {
+        Some(host) => shared.teller.refuse(What::Connection, host.as_str(), Some(port), why),
+        None => shared.teller.refuse(What::Connection, THE_PROXY, None, why),
     };
     if !shared.rate.try_take() {
         return refuse("there are too many new connections in a short time");

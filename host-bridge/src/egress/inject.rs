@@ -120,7 +120,12 @@ impl Injections {
     ) -> Result<Option<Wiped>, Wrong> {
         let Some(decoded) = decoded_basic(name, value) else { return Ok(None) };
         let mut plain = Vec::with_capacity(self.room(&decoded));
+        let before = used.len();
         self.put_filled((host, name), &decoded, &mut plain, used)?;
+        if used.len() == before {
+            // It goes on as it is, however its writer has written it.
+            return Ok(None);
+        }
         let mut field = b" Basic ".to_vec();
         let plain = Wiped::new(plain);
         let mut encoded = STANDARD.encode(&*plain).into_bytes();

@@ -69,6 +69,16 @@ impl Meter {
         Self { rate, bytes_max, bytes: AtomicU64::new(0) }
     }
 
+    /// Refuses what could carry nothing any more.
+    pub fn left(&self) -> Result<(), Spent> {
+        match self.bytes_max {
+            Some(bytes_max) if self.bytes.load(Ordering::Relaxed) >= bytes_max => {
+                Err(Spent { bytes_max })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Counts bytes before they go on, and waits for their turn. Whoever waits keeps nobody else
     /// waiting longer than their own share of the rate.
     pub async fn pass(&self, bytes: usize) -> Result<(), Spent> {
@@ -119,7 +129,9 @@ mod tests {
     #[tokio::test]
     async fn there_are_no_more_bytes_than_may_be() {
         let meter = Meter::new(None, Some(250));
+        assert_eq!(meter.left(), Ok(()));
         assert_eq!(meter.pass(250).await, Ok(()));
+        assert_eq!(meter.left(), Err(Spent { bytes_max: 250 }));
         assert_eq!(meter.pass(1).await, Err(Spent { bytes_max: 250 }));
     }
 }

@@ -16,6 +16,9 @@ use super::limits::{FIRST_BYTES_DEADLINE, HEAD_BYTES_MAX};
 const HTTP_PORT: u16 = 80;
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
+/// What it is called where it is not known whom it is asked for.
+pub(super) const THE_PROXY: &str = "the proxy";
+
 /// Serves one client to its end.
 pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
     let head = timeout(FIRST_BYTES_DEADLINE, read_head(&mut stream)).await;
@@ -23,7 +26,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
     let asked = head.and_then(|head| Ok((whom(&head)?, head)));
     let ((host, port), head) = match asked {
         Ok(asked) => asked,
-        Err(refused) => return refuse(shared, "the proxy", None, stream, &refused).await,
+        Err(refused) => return refuse(shared, THE_PROXY, None, stream, &refused).await,
     };
     let refused = if head.method == "CONNECT" {
         match tunnel(shared, &host, port, &mut stream).await {
@@ -92,6 +95,7 @@ async fn tunnel(
     stream: &mut Stream,
 ) -> Result<(), Refused> {
     shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+    shared.meter.left()?;
     super::connect::permitted(&shared.lookup, &shared.allow_private, host).await?;
     Ok(stream.write(b"HTTP/1.1 200 Connection established\r\n\r\n").await?)
 }

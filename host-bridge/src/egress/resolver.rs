@@ -93,8 +93,7 @@ async fn address_of_name(shared: &Arc<Shared>, question: &Question) -> Vec<u8> {
         refuse(&question.name, &"it is no name of a host");
         return plain(Code::NoSuchName);
     };
-    let ports = shared.rules.ports(&host);
-    let Some(rule) = ports.first().and_then(|port| shared.rules.allowing(&host, *port)) else {
+    let Some(rule) = shared.rules.naming(&host) else {
         refuse(host.as_str(), &"no rule allows it");
         return plain(Code::NoSuchName);
     };
@@ -145,7 +144,8 @@ impl Shared {
         if given.is_new {
             for port in self.rules.ports(host) {
                 let (address, arrival) = (given.address, Arrival::Connection);
-                if let Err(error) = gates::open(self, Gate { address, port, arrival }) {
+                let gate = Gate { address, port, arrival, host: Some(host.clone()) };
+                if let Err(error) = gates::open(self, gate) {
                     // All of them again the next time, and none twice.
                     self.gates.forget(address);
                     return Err(error.into());

@@ -129,6 +129,16 @@ impl Rules {
         let mut rules = self.0.iter().filter(|rule| rule.is_about(host));
         rules.find(|rule| rule.has(port)).map(Rule::to_string)
     }
+
+    /// The rules that let a name be known, as they were written: each is for ports of its own, and the
+    /// one that says most of the name comes first.
+    pub fn naming(&self, host: &Host) -> Option<String> {
+        let mut rules: Vec<_> = self.0.iter().filter(|rule| rule.is_about(host)).collect();
+        // A stable sort: those that say the same stay as they were written.
+        rules.sort_by_key(|rule| rule.breadth());
+        let texts: Vec<_> = rules.iter().map(ToString::to_string).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
 }
 
 /// The ports of some rules, each once and in order.
@@ -183,6 +193,16 @@ impl Rule {
             Whom::Below(suffix) => host.is_below(suffix),
             Whom::Public => host.is_qualified(),
         }
+    }
+
+    /// How little it says of a name; the longest of suffixes says most.
+    fn breadth(&self) -> (u8, std::cmp::Reverse<usize>) {
+        let (kind, chars) = match &self.whom {
+            Whom::Exactly(_) => (0, 0),
+            Whom::Below(suffix) => (1, suffix.as_str().len()),
+            Whom::Public => (2, 0),
+        };
+        (kind, std::cmp::Reverse(chars))
     }
 
     fn has(&self, port: u16) -> bool {
@@ -244,6 +264,20 @@ mod tests {
         assert_eq!(only.allowing(&host("db.example.org"), 443), None);
         let more = rules(&["db.example.org:5432", "*.example.org", "public:22"]);
         assert_eq!(more.ports(&host("db.example.org")), [22, 80, 443, 5432]);
+    }
+
+    #[test]
+    fn a_name_is_known_by_all_its_rules_and_the_most_exact_comes_first() {
+        let rules =
+            rules(&["public:22", "*.org", "*.example.org", "db.example.org:5432", "other.org"]);
+        for (name, expected) in [
+            ("db.example.org", "db.example.org:5432, *.example.org, *.org, public:22"),
+            ("www.example.org", "*.example.org, *.org, public:22"),
+            ("a.example", "public:22"),
+        ] {
+            assert_eq!(rules.naming(&host(name)).as_deref(), Some(expected));
+        }
+        assert_eq!(rules.naming(&host("localhost")), None);
     }
 
     #[test]

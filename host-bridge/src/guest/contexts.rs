@@ -83,15 +83,18 @@ impl RunCode {
 }
 
 impl Guest {
-    /// Says who a context runs as that names nobody and is not open yet. One that is open is asked for
-    /// as it is, whoever has opened it.
-    pub async fn settle_user(&self, ask: &mut OpenContext) -> Result<(), GuestError> {
-        let Some(user) = self.usual_user.as_deref().filter(|_| ask.user.is_none()) else {
+    /// Says who a context runs as that names nobody, and where one that names no directory, unless it
+    /// is open already. That is asked for as it is, whoever has opened it.
+    pub async fn settle(&self, ask: &mut OpenContext) -> Result<(), GuestError> {
+        let user = self.usual_user.as_deref().filter(|_| ask.user.is_none());
+        let directory = self.usual_directory.as_deref().filter(|_| ask.cwd.is_none());
+        if user.is_none() && directory.is_none() {
             return Ok(());
-        };
+        }
         let contexts = self.contexts().await?;
         if contexts.iter().all(|info| info.context != ask.context) {
-            ask.user = Some(user.to_owned());
+            ask.user = ask.user.take().or_else(|| user.map(str::to_owned));
+            ask.cwd = ask.cwd.take().or_else(|| directory.map(Into::into));
         }
         Ok(())
     }
@@ -100,7 +103,7 @@ impl Guest {
     pub async fn open_context(&self, ask: &OpenContext) -> Result<ContextInfo, GuestError> {
         let mut ask = ask.clone();
         check_context(&ask)?;
-        self.settle_user(&mut ask).await?;
+        self.settle(&mut ask).await?;
         self.context_asked(Request::OpenContext(ask))?.await
     }
 
@@ -115,7 +118,7 @@ impl Guest {
 
     /// Runs code, and waits until the run has its number and its place.
     pub async fn run_code(&self, mut ask: RunCode) -> Result<Run, GuestError> {
-        self.settle_user(&mut ask.context).await?;
+        self.settle(&mut ask.context).await?;
         let mut run = self.run_code_now(ask)?;
         run.queued().await?;
         Ok(run)

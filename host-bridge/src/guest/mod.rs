@@ -50,6 +50,8 @@ pub struct Guest {
     heard: Heard,
     /// Who programs run as that name nobody; the agent's own user without.
     usual_user: Option<Arc<str>>,
+    /// Where they begin that name no directory; the agent's own without.
+    usual_directory: Option<Arc<str>>,
 }
 
 impl Guest {
@@ -69,7 +71,7 @@ impl Guest {
     }
 
     fn on(link: Link) -> Self {
-        Self { link, heard: Heard::default(), usual_user: None }
+        Self { link, heard: Heard::default(), usual_user: None, usual_directory: None }
     }
 
     /// How much its programs and runs have said to this end.
@@ -81,6 +83,13 @@ impl Guest {
     #[must_use]
     pub fn running_as(mut self, user: Option<&str>) -> Self {
         self.usual_user = user.map(Into::into);
+        self
+    }
+
+    /// The same for the directory in which they begin.
+    #[must_use]
+    pub fn beginning_in(mut self, directory: Option<&str>) -> Self {
+        self.usual_directory = directory.map(Into::into);
         self
     }
 

@@ -32,6 +32,7 @@ impl Guest {
     pub fn start_now(&self, start: &Start) -> Result<Pending<Started>, GuestError> {
         let mut start = start.clone();
         start.user = start.user.or_else(|| self.usual_user.as_deref().map(str::to_owned));
+        start.cwd = start.cwd.or_else(|| self.usual_directory.as_deref().map(Into::into));
         check_start(&start)?;
         let request = Request::Start(start);
         self.ask(request, "started", pick!(Reply::Started(started) => started))

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 
 use super::layer::limits::{NOTE_BYTES, NOTED_BYTES_MAX};
 use super::layer::{Marks, hold, open_at, remove_tree, shown};
+use crate::byte_path::{join, split};
 
 /// Mode of a directory that is not finished.
 const UNFINISHED: u32 = 0o700;
@@ -332,16 +333,4 @@ fn is_directory(found: Stat) -> bool {
 fn same(one: Option<Stat>, other: Option<Stat>) -> bool {
     let inode = |found: Option<Stat>| found.map(|found| (found.st_dev, found.st_ino));
     one.is_some() && inode(one) == inode(other)
-}
-
-/// A path as its directory and its last component.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&path[..0], path),
-    }
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_vec() } else { [directory, name].join(&b'/') }
 }

@@ -5,6 +5,8 @@
 //! there come along as what they are. What comes has one owner, and the times that it had; what is made
 //! on the way has none. So the same files are the same layer.
 
+mod add;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,12 +23,15 @@ use super::compose::names;
 use super::digest::{Digest, Digester};
 use super::dockerfile::pattern::{self, Ignore};
 use super::layer::limits::{BUFFER_BYTES, DEPTH_MAX, LAYER_BYTES_MAX, LAYER_ENTRIES_MAX};
-use super::layer::{hold, open_at, shown};
+use super::layer::{LayerError, hold, open_at, shown};
+use crate::byte_path::{climbs, components, ends, join, split};
 
 /// Mode of a directory that is made on the way.
 const IMPLIED_DIRECTORY: u32 = 0o755;
 /// The bits that a mode has besides the kind of file.
 const MODE_MASK: u32 = 0o7777;
+/// The bits by which a program runs as its owner or group.
+const SET_ID: u32 = 0o6000;
 const WHITEOUT: &[u8] = b".wh.";
 
 /// Why files cannot be copied. Paths are those of the context or the image.
@@ -50,6 +55,13 @@ pub enum CopyError {
     TooLarge { max: u64 },
     #[error("{path:?} leads through more than {max} directories")]
     TooDeep { path: String, max: usize },
+    #[error("{path:?} cannot be unpacked: {source}")]
+    Archive { path: String, source: LayerError },
+    #[error(
+        "{path:?} is compressed with {with}, which is not known here; COPY it, or unpack it into the \
+         context"
+    )]
+    Compression { path: String, with: &'static str },
     #[error("{path:?}: {source}")]
     Read { path: String, source: io::Error },
     #[error("the layer cannot be written: {0}")]
@@ -83,13 +95,13 @@ impl Root {
 
     /// Whether a path is a directory there.
     pub fn has_directory(&self, path: &str) -> Result<bool, CopyError> {
-        let found = self.find(&clean(path.as_bytes()))?;
+        let found = self.find(&components(path.as_bytes()))?;
         Ok(found.kind.is_some_and(FileType::is_dir))
     }
 
     /// A small file within the root, if it is there.
     pub fn read(&self, path: &str, max: u64) -> Option<String> {
-        let found = self.find(&clean(path.as_bytes())).ok()?;
+        let found = self.find(&components(path.as_bytes())).ok()?;
         found.kind.filter(|kind| kind.is_file())?;
         let mut text = String::new();
         self.file(&found.path).ok()?.take(max).read_to_string(&mut text).ok()?;
@@ -181,6 +193,13 @@ fn real(held: &OwnedFd) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 
+/// An absolute path without what goes back in it.
+pub fn clean(path: &str) -> String {
+    let components = components(path.as_bytes());
+    // Components of a text end at slashes, and so are texts.
+    format!("/{}", String::from_utf8_lossy(&components.join(&b'/')))
+}
+
 /// What is copied where.
 #[derive(Debug)]
 pub struct Task<'a> {
@@ -190,9 +209,38 @@ pub struct Task<'a> {
     pub sources: &'a [String],
     /// Absolute; with a slash behind it, a directory.
     pub to: &'a str,
-    pub owner: (u32, u32),
+    /// Files that the recipe itself has.
+    pub texts: &'a [Text],
+    /// Whose everything is to be; what is copied is root's without, and what is unpacked who it says.
+    pub owner: Option<(u32, u32)>,
     pub mode: Option<u32>,
+    /// Whether archives are unpacked.
+    pub unpacks: bool,
 }
+
+impl Task<'_> {
+    fn owner(&self) -> (u32, u32) {
+        self.owner.unwrap_or((0, 0))
+    }
+
+    /// Files of an image keep their owners, as far as the store has them: that of an ordinary user has
+    /// everything as that user's. Those of a context are root's.
+    fn owner_of(&self, stat: &Stat) -> (u32, u32) {
+        let is_kept = self.ignore.is_none() && rustix::process::geteuid().is_root();
+        let own = if is_kept { (stat.st_uid, stat.st_gid) } else { (0, 0) };
+        self.owner.unwrap_or(own)
+    }
+}
+
+/// A file that is written in a recipe.
+#[derive(Debug)]
+pub struct Text {
+    pub name: String,
+    pub content: String,
+}
+
+/// Mode of such a file.
+const TEXT_MODE: u32 = 0o644;
 
 /// Writes a layer, and knows what is in it, whenever that was written.
 pub struct Layer<'a> {
@@ -201,6 +249,8 @@ pub struct Layer<'a> {
     key: Digester,
     made: BTreeSet<Vec<u8>>,
     linked: HashMap<(u64, u64), Vec<u8>>,
+    /// The same the other way around.
+    firsts: HashMap<Vec<u8>, (u64, u64)>,
     entries: u64,
     bytes: u64,
 }
@@ -214,6 +264,7 @@ impl<'a> Layer<'a> {
             key: Digester::default(),
             made: BTreeSet::new(),
             linked: HashMap::new(),
+            firsts: HashMap::new(),
             entries: 0,
             bytes: 0,
         })
@@ -228,7 +279,7 @@ impl<'a> Layer<'a> {
 
     /// A directory with all that it is in, as far as they are not there.
     pub fn directory(&mut self, path: &str, owner: (u32, u32)) -> Result<(), CopyError> {
-        let found = self.place(&clean(path.as_bytes()))?;
+        let found = self.place(&components(path.as_bytes()))?;
         self.imply(&found, owner)
     }
 
@@ -241,7 +292,7 @@ impl<'a> Layer<'a> {
                 return Err(CopyError::Outside { path });
             }
             let before = sources.len();
-            for one in task.from.glob(&clean(source.as_bytes()))? {
+            for one in task.from.glob(&components(source.as_bytes()))? {
                 let is_ignored = |ignore: &Ignore| ignore.excludes(&one.join(&b'/'));
                 let found = task.from.find(&one)?;
                 let is_directory = found.kind.is_some_and(FileType::is_dir);
@@ -254,19 +305,21 @@ impl<'a> Layer<'a> {
                 return Err(CopyError::NoSource { path });
             }
         }
-        let to = clean(task.to.as_bytes());
+        let to = components(task.to.as_bytes());
         let place = self.place(&to)?;
         let is_directory = task.to.ends_with(['/', '.']) || self.is_directory(&to)?;
-        if sources.len() > 1 && !is_directory {
+        if sources.len() + task.texts.len() > 1 && !is_directory {
             return Err(CopyError::Several { path: task.to.to_owned() });
         }
         for (name, found) in sources {
             if found.kind.is_some_and(FileType::is_dir) {
                 self.tree(task, &found.path, &place)?;
+            } else if task.unpacks && add::is_archive(task.from, &found)? {
+                self.unpack(task, &found.path, &place)?;
             } else {
                 let place = if is_directory { join(&place, &name) } else { place.clone() };
                 let (above, _) = split(&place);
-                self.imply(above, task.owner)?;
+                self.imply(above, task.owner())?;
                 let (parent, last) = split(&found.path);
                 let failed = |errno: Errno| CopyError::Read {
                     path: shown(&found.path),
@@ -276,12 +329,28 @@ impl<'a> Layer<'a> {
                 self.entry(task, &held, &found.path, last, &place)?;
             }
         }
+        for text in task.texts {
+            let name = text.name.as_bytes();
+            let place = if is_directory { join(&place, name) } else { place.clone() };
+            self.text(task, &place, text.content.as_bytes())?;
+        }
         Ok(())
+    }
+
+    fn text(&mut self, task: &Task<'_>, place: &[u8], content: &[u8]) -> Result<(), CopyError> {
+        self.imply(split(place).0, task.owner())?;
+        self.refuse_directory(place)?;
+        let (uid, gid) = task.owner();
+        let (path, size) = (place.to_vec(), content.len() as u64);
+        let (kind, mode) = (Kind::File { size }, task.mode.unwrap_or(TEXT_MODE));
+        self.begin(Entry { path, kind, mode, uid, gid, mtime_s: 0, mtime_ns: 0 })?;
+        self.content(content)?;
+        self.end(size)
     }
 
     /// What a directory has in it.
     fn tree(&mut self, task: &Task<'_>, from: &[u8], to: &[u8]) -> Result<(), CopyError> {
-        self.imply(to, task.owner)?;
+        self.imply(to, task.owner())?;
         let mut waiting = vec![(from.to_vec(), to.to_vec(), 0)];
         while let Some((from, to, depth)) = waiting.pop() {
             let failed =
@@ -298,17 +367,15 @@ impl<'a> Layer<'a> {
                 let is_ignored = task.ignore.is_some_and(|ignore| ignore.excludes(&source));
                 if FileType::from_raw_mode(stat.st_mode).is_dir() {
                     // A link of the image that leads to a directory stays one.
-                    let components: Vec<_> =
-                        place.split(|b| *b == b'/').map(<[u8]>::to_vec).collect();
-                    let place = self.place(&components)?;
+                    let place = self.place(&components(&place))?;
                     if !is_ignored {
-                        self.imply(split(&place).0, task.owner)?;
+                        self.imply(split(&place).0, task.owner())?;
                         self.entry(task, &held, &source, &name, &place)?;
                     }
                     // Something in it may have been brought back.
                     waiting.push((source, place, depth + 1));
                 } else if !is_ignored {
-                    self.imply(&to, task.owner)?;
+                    self.imply(&to, task.owner())?;
                     self.entry(task, &held, &source, &name, &place)?;
                 }
             }
@@ -339,14 +406,12 @@ impl<'a> Layer<'a> {
     }
 
     fn imply(&mut self, path: &[u8], owner: (u32, u32)) -> Result<(), CopyError> {
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        for end in ends.chain([path.len()]).filter(|end| *end > 0) {
+        for end in ends(path) {
             let directory = &path[..end];
             if self.made.contains(directory) {
                 continue;
             }
-            let components: Vec<_> = directory.split(|b| *b == b'/').map(<[u8]>::to_vec).collect();
-            match self.root.find(&components)?.kind {
+            match self.root.find(&components(directory))?.kind {
                 Some(kind) if kind.is_dir() => continue,
                 Some(_) => return Err(CopyError::NotDirectory { path: shown(directory) }),
                 None => {}
@@ -387,60 +452,61 @@ impl<'a> Layer<'a> {
             let file = task.from.file(source).map_err(failed)?;
             let size = file.metadata().map_err(failed)?.len();
             let inode = (stat.st_dev, stat.st_ino);
-            if let Some(first) = self.linked.get(&inode).filter(|_| stat.st_nlink > 1) {
-                Kind::HardLink { target: first.clone() }
-            } else {
-                self.linked.insert(inode, place.to_vec());
-                content = Some((file, size));
-                Kind::File { size }
+            match self.linked.get(&inode) {
+                Some(first) if first != place => Kind::HardLink { target: first.clone() },
+                _ => {
+                    content = Some((file, size));
+                    Kind::File { size }
+                }
             }
         } else {
             // Sockets, devices and pipes have no place in an image.
             return Ok(());
         };
         if !found.is_dir() {
-            let components: Vec<_> = place.split(|b| *b == b'/').map(<[u8]>::to_vec).collect();
-            let there = self.root.find(&components).ok().and_then(|found| found.kind);
-            if there.is_some_and(FileType::is_dir) || self.made.contains(place) {
-                return Err(CopyError::IsDirectory { path: shown(place) });
+            self.refuse_directory(place)?;
+            // What was there is another's content from now on.
+            if let Some(gone) = self.firsts.remove(place) {
+                self.linked.remove(&gone);
             }
+        }
+        if content.is_some() && stat.st_nlink > 1 {
+            let inode = (stat.st_dev, stat.st_ino);
+            self.linked.insert(inode, place.to_vec());
+            self.firsts.insert(place.to_vec(), inode);
         }
         let entry = Self::looks(task, &stat, place, kind);
         self.put(entry, content)
     }
 
+    /// A file does not take the place of a directory.
+    fn refuse_directory(&self, place: &[u8]) -> Result<(), CopyError> {
+        let there = self.root.find(&components(place)).ok().and_then(|found| found.kind);
+        if there.is_some_and(FileType::is_dir) || self.made.contains(place) {
+            return Err(CopyError::IsDirectory { path: shown(place) });
+        }
+        Ok(())
+    }
+
     fn looks(task: &Task<'_>, stat: &Stat, place: &[u8], kind: Kind) -> Entry {
-        let (uid, gid) = task.owner;
+        let (uid, gid) = task.owner_of(stat);
+        let mut own_mode = stat.st_mode & MODE_MASK;
+        if matches!(kind, Kind::File { .. }) && (uid, gid) != (stat.st_uid, stat.st_gid) {
+            // What runs as its owner was not made to run as another.
+            own_mode &= !SET_ID;
+        }
         let mode = match kind {
-            Kind::Symlink { .. } => stat.st_mode & MODE_MASK,
-            _ => task.mode.unwrap_or(stat.st_mode & MODE_MASK),
+            Kind::Symlink { .. } => own_mode,
+            _ => task.mode.unwrap_or(own_mode),
         };
         let mtime_ns = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
         Entry { path: place.to_vec(), kind, mode, uid, gid, mtime_s: stat.st_mtime, mtime_ns }
     }
 
     fn put(&mut self, entry: Entry, content: Option<(File, u64)>) -> Result<(), CopyError> {
-        self.entries += 1;
-        if self.entries > LAYER_ENTRIES_MAX {
-            return Err(CopyError::TooMany { max: LAYER_ENTRIES_MAX });
-        }
-        if matches!(entry.kind, Kind::Directory) {
-            self.made.insert(entry.path.clone());
-        }
         let path = shown(&entry.path);
-        let encoded = |entry: &Entry| {
-            let mut header = Vec::new();
-            encode_entry(entry, &mut header).map_err(io::Error::other).map(|()| header)
-        };
-        let header = encoded(&entry).map_err(CopyError::Write)?;
-        self.out.write_all(&header).map_err(CopyError::Write)?;
-        let timeless = encoded(&Entry { mtime_s: 0, mtime_ns: 0, ..entry });
-        self.key.update(&timeless.map_err(CopyError::Write)?);
+        self.begin(entry)?;
         let Some((mut file, size)) = content else { return Ok(()) };
-        self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > LAYER_BYTES_MAX {
-            return Err(CopyError::TooLarge { max: LAYER_BYTES_MAX });
-        }
         let failed = |source| CopyError::Read { path: path.clone(), source };
         let (mut left, mut buffer) = (size, vec![0; BUFFER_BYTES]);
         while left > 0 {
@@ -449,47 +515,41 @@ impl<'a> Layer<'a> {
             if read == 0 {
                 return Err(failed(io::ErrorKind::UnexpectedEof.into()));
             }
-            self.key.update(&buffer[..read]);
-            self.out.write_all(&buffer[..read]).map_err(CopyError::Write)?;
+            self.content(&buffer[..read])?;
             left -= read as u64;
         }
+        self.end(size)
+    }
+
+    /// Begins an entry, whose content comes then.
+    fn begin(&mut self, entry: Entry) -> Result<(), CopyError> {
+        self.entries += 1;
+        if self.entries > LAYER_ENTRIES_MAX {
+            return Err(CopyError::TooMany { max: LAYER_ENTRIES_MAX });
+        }
+        self.bytes = self.bytes.saturating_add(entry.kind.content_bytes());
+        if self.bytes > LAYER_BYTES_MAX {
+            return Err(CopyError::TooLarge { max: LAYER_BYTES_MAX });
+        }
+        if matches!(entry.kind, Kind::Directory) {
+            self.made.insert(entry.path.clone());
+        }
+        let encoded = |entry: &Entry| {
+            let mut header = Vec::new();
+            let encoded = encode_entry(entry, &mut header).map_err(io::Error::other);
+            encoded.map(|()| header).map_err(CopyError::Write)
+        };
+        self.out.write_all(&encoded(&entry)?).map_err(CopyError::Write)?;
+        self.key.update(&encoded(&Entry { mtime_s: 0, mtime_ns: 0, ..entry })?);
+        Ok(())
+    }
+
+    fn content(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
+        self.key.update(bytes);
+        self.out.write_all(bytes).map_err(CopyError::Write)
+    }
+
+    fn end(&mut self, size: u64) -> Result<(), CopyError> {
         self.out.write_all(padding(size)).map_err(CopyError::Write)
     }
-}
-
-/// A path in components, as one reads it: without what goes back.
-fn clean(path: &[u8]) -> Vec<Vec<u8>> {
-    let mut components: Vec<Vec<u8>> = Vec::new();
-    for component in path.split(|byte| *byte == b'/') {
-        match component {
-            b"" | b"." => {}
-            b".." => drop(components.pop()),
-            name => components.push(name.to_vec()),
-        }
-    }
-    components
-}
-
-/// Whether a path goes back further than it has come.
-fn climbs(path: &[u8]) -> bool {
-    let mut depth = 0_i64;
-    path.split(|byte| *byte == b'/').any(|component| {
-        depth += match component {
-            b"" | b"." => 0,
-            b".." => -1,
-            _ => 1,
-        };
-        depth < 0
-    })
-}
-
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&path[..0], path),
-    }
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_vec() } else { [directory, name].join(&b'/') }
 }

@@ -10,6 +10,8 @@ use std::str::FromStr;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::hex;
+
 /// The one algorithm, as it is written in front of the digits.
 const ALGORITHM: &str = "sha256";
 /// Bytes of such a digest, two digits each.
@@ -42,13 +44,7 @@ impl Digest {
 
     /// The digits alone, which are also the name of a file.
     pub fn hex(&self) -> String {
-        let mut digits = String::with_capacity(DIGEST_BYTES * 2);
-        for byte in self.0 {
-            for nibble in [byte >> 4, byte & 0xf] {
-                digits.extend(char::from_digit(u32::from(nibble), 16));
-            }
-        }
-        digits
+        hex::digits(&self.0)
     }
 
     /// The reverse of [`Self::hex`]; capitals are none of the digits, so that a content has one name.

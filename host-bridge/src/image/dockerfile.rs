@@ -8,7 +8,7 @@ mod lines;
 pub mod pattern;
 pub mod words;
 
-pub use instruction::{Command, Copy, Instruction};
+pub use instruction::{Command, Copy, Instruction, Text};
 use limits::STEPS_MAX;
 pub use lines::Lines;
 
@@ -21,6 +21,10 @@ pub enum Fault {
     Arguments { name: &'static str, wanted: &'static str },
     #[error("--{flag} is no flag of {name} here; {hint}")]
     Flag { name: &'static str, flag: String, hint: &'static str },
+    #[error(
+        "{word} begins no text for {name}: behind << comes a word of letters, digits, '.', '_' and '-'"
+    )]
+    TextName { name: &'static str, word: String },
     #[error("{what} is not closed")]
     Unclosed { what: String },
     #[error("{text} is not understood: $x, ${{x}}, ${{x:-word}} and ${{x:+word}} are")]
@@ -191,6 +195,10 @@ mod tests {
             ("FROM a\nRUN --mount=type=cache x\n", 2, "--mount"),
             ("FROM a\nRUN <<END\nx\n", 2, "<<END is not closed"),
             ("FROM a\nCOPY x\n", 2, "COPY takes"),
+            ("FROM a\nCOPY <<END /x\nmore\n", 2, "<<END is not closed"),
+            ("FROM a\nADD <<../x /x\n../x\n", 2, "begins no text"),
+            ("FROM a\nCOPY <</x /x\n", 2, "begins no text"),
+            ("FROM a\nCOPY --from=a <<x /x\nx\n", 2, "--from"),
             ("FROM a AS b\nFROM a AS b\n", 2, "two stages"),
             ("FROM a AS scratch\n", 1, "no name of a stage"),
             ("# escape=x\nFROM a\n", 1, "escape is"),

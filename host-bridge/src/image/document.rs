@@ -11,6 +11,9 @@ use super::store::limits::{CONFIG_STRINGS_BYTES_MAX, CONFIG_STRINGS_MAX, MANIFES
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 /// What an archive or a layout may call an image.
 pub const NAME_ANNOTATIONS: [&str; 2] =
     ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
@@ -85,6 +88,8 @@ impl std::fmt::Display for Platform {
 /// A manifest, or an index of several: a document is told by what it has.
 #[derive(Debug, Deserialize)]
 pub struct Either {
+    #[serde(rename = "mediaType")]
+    pub media_type: Option<String>,
     pub config: Option<Descriptor>,
     #[serde(default)]
     pub layers: Vec<Descriptor>,
@@ -129,6 +134,25 @@ pub struct Manifest<'a> {
     pub media_type: &'a str,
     pub config: &'a Descriptor,
     pub layers: &'a [Descriptor],
+}
+
+/// An index as it is written here.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Index<'a> {
+    pub schema_version: u32,
+    pub media_type: &'a str,
+    pub manifests: &'a [Descriptor],
+}
+
+/// An image in an archive of docker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Saved {
+    pub config: String,
+    #[serde(default)]
+    pub repo_tags: Option<Vec<String>>,
+    pub layers: Vec<String>,
 }
 
 /// A configuration.
@@ -191,8 +215,12 @@ impl Config {
     /// Reads a configuration and holds it against the layers that it is to describe.
     pub fn parse(bytes: &[u8], layers: usize) -> Result<Self, DocumentError> {
         let what = "configuration";
-        let config: Self =
-            serde_json::from_slice(bytes).map_err(|source| DocumentError::Json { what, source })?;
+        let broken = |source| DocumentError::Json { what, source };
+        // A list would pass for one, and later not be one.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(broken(serde::de::Error::custom("it is no object")));
+        }
+        let config: Self = serde_json::from_slice(bytes).map_err(broken)?;
         let (diff_ids, host) = (config.rootfs.diff_ids.len(), Platform::host());
         if diff_ids != layers {
             return Err(DocumentError::Disagree { layers, diff_ids });
@@ -250,5 +278,22 @@ impl Config {
             entrypoint,
             cmd,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_an_object() {
+        let host = Platform::host();
+        let (architecture, os) = (&host.architecture, &host.os);
+        let object = format!(
+            r#" {{"architecture":"{architecture}","os":"{os}","rootfs":{{"type":"layers","diff_ids":[]}}}}"#
+        );
+        Config::parse(object.as_bytes(), 0).expect("it is one");
+        let list = format!(r#"["{architecture}","{os}",null,{{"type":"layers","diff_ids":[]}}]"#);
+        Config::parse(list.as_bytes(), 0).expect_err("it is a list");
     }
 }

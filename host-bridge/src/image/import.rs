@@ -15,36 +15,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
-use serde::Deserialize;
 use tokio::runtime::Handle;
 
 use super::blobs::{Begun, BlobError};
 use super::digest::{Digest, Digester};
 use super::document::{
     self, Config, Descriptor, DocumentError, Either, Manifest, NAME_ANNOTATIONS, Platform, RootFs,
-    choose,
+    Saved, choose,
 };
 use super::layer::limits::{BUFFER_BYTES, LAYER_ENTRIES_MAX, LAYERS_MAX};
-use super::layer::{Bounds, LayerError, hold};
+use super::layer::{Bounds, Compressed, LayerError, hold};
 use super::reference::Reference;
 use super::store::limits::{
     CONFIG_BYTES_MAX, IMPORT_BYTES_MAX, INDEX_DEPTH_MAX, MANIFEST_BYTES_MAX, MANIFESTS_MAX,
 };
 use super::store::{Draft, Image, ImageError, Images, Shared, unpack_compressed};
 
-const LAYOUT: &str = "oci-layout";
-const INDEX: &str = "index.json";
-const DOCKER: &str = "manifest.json";
-
-/// An image in an archive of docker.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Saved {
-    config: String,
-    #[serde(default)]
-    repo_tags: Option<Vec<String>>,
-    layers: Vec<String>,
-}
+pub(super) const LAYOUT: &str = "oci-layout";
+pub(super) const INDEX: &str = "index.json";
+pub(super) const DOCKER: &str = "manifest.json";
 
 /// An image that was found, with what it is called there.
 struct Found {
@@ -227,14 +216,30 @@ impl Import<'_> {
         let config = config.ok_or_else(|| self.missing(&saved.config))?;
         let mut layers = Vec::with_capacity(saved.layers.len());
         for name in &saved.layers {
-            let (digest, size) = hash(self.open(directory, name)?)
-                .map_err(ImageError::files("read", &self.path.join(name)))?;
-            self.copy(self.open(directory, name)?, digest, size)?;
-            layers.push(Descriptor::new(document::LAYER, digest, size));
+            layers.push(self.layer(&self.path.join(name), || self.open(directory, name))?);
         }
         let tags = saved.repo_tags.iter().flatten().take(MANIFESTS_MAX);
         let names = tags.filter_map(|tag| tag.parse().ok()).collect();
         Ok(Found { digest: self.describe(&config, &layers)?, names })
+    }
+
+    /// Takes a layer, and says what it is.
+    fn layer(
+        &self,
+        path: &Path,
+        open: impl Fn() -> Result<File, ImageError>,
+    ) -> Result<Descriptor, ImageError> {
+        let failed = ImageError::files("read", path);
+        let (digest, size) = hash(open()?).map_err(&failed)?;
+        // By what is in it: a wrong word would keep others from unpacking it.
+        let kind = Compressed::open(open()?).map_err(&failed)?.media_type();
+        self.copy(open()?, digest, size)?;
+        Ok(Descriptor::new(kind, digest, size))
+    }
+
+    /// The same of a file that was made here.
+    fn layer_at(&self, path: &Path) -> Result<Descriptor, ImageError> {
+        self.layer(path, || File::open(path).map_err(ImageError::files("read", path)))
     }
 
     /// Writes the manifest of a configuration and its layers.
@@ -257,15 +262,12 @@ impl Import<'_> {
     }
 
     fn root_of(&self, archive: &Path, diff_id: Digest) -> Result<Found, ImageError> {
-        let failed = ImageError::files("read", archive);
-        let (digest, size) = hash(File::open(archive).map_err(&failed)?).map_err(&failed)?;
-        self.copy(File::open(archive).map_err(&failed)?, digest, size)?;
+        let layer = self.layer_at(archive)?;
         let Platform { architecture, os } = Platform::host();
         let rootfs = RootFs { kind: "layers".to_owned(), diff_ids: vec![diff_id] };
         let config = Config { architecture, os, config: None, rootfs };
         let config = serde_json::to_vec(&config)
             .map_err(|source| DocumentError::Json { what: "configuration", source })?;
-        let layer = Descriptor::new(document::LAYER, digest, size);
         Ok(Found { digest: self.describe(&config, &[layer])?, names: Vec::new() })
     }
 
@@ -360,7 +362,7 @@ fn held(directory: &Path) -> Result<OwnedFd, ImageError> {
     hold(directory).map_err(|errno| ImageError::files("read", directory)(errno.into()))
 }
 
-fn blob_name(digest: &Digest) -> String {
+pub(super) fn blob_name(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 

@@ -15,7 +15,7 @@ use std::io;
 use protocol::tar::TarError;
 use rustix::io::Errno;
 
-pub use decompress::{Compressed, Counted};
+pub use decompress::{Bounded, Compressed};
 pub(super) use directory::{hold, open_at, remove_tree, shown};
 pub use marks::Marks;
 pub use unpack::{Bounds, Lost, Unpacked, unpack, unpack_files};

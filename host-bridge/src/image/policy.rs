@@ -1,11 +1,13 @@
-//! Which images sandboxes may have: a list of names and digests, and whether a name alone will do.
+//! Which images sandboxes may have: a list of names and digests, what tags have to mean, and whether a
+//! name alone will do.
 //! Pure. Whoever starts sandboxes for others asks here before it uses an image; a person at the
 //! command line is their own operator.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::digest::{Digest, InvalidDigest};
-use super::reference::Reference;
+use super::reference::{InvalidReference, Reference};
 use super::store::ImageError;
 use super::store::limits::PATTERNS_MAX;
 
@@ -17,6 +19,8 @@ const ANY: char = '*';
 pub struct Policy {
     patterns: Vec<Pattern>,
     require_digest: bool,
+    /// Names with their tags, each with the only content that it may mean.
+    pins: BTreeMap<Reference, Digest>,
     /// What the operator's own names stand for: always allowed, as it is written there.
     own: Vec<String>,
 }
@@ -35,8 +39,16 @@ pub enum PolicyError {
     Digest { pattern: String, source: InvalidDigest },
     #[error("an empty text allows nothing")]
     Empty,
-    #[error("at most {max} patterns can be given")]
+    #[error("at most {max} patterns can be given, and as many pins")]
     TooMany { max: usize },
+    #[error("{pin:?} pins nothing: {source}")]
+    Pin { pin: String, source: InvalidReference },
+    #[error(
+        "{pin:?} pins nothing: write a name with its tag and its digest, as in python:3.12@sha256:…"
+    )]
+    NoPin { pin: String },
+    #[error("{name} is pinned twice")]
+    Twice { name: String },
 }
 
 impl FromStr for Pattern {
@@ -65,7 +77,29 @@ impl Policy {
             return Err(PolicyError::TooMany { max: PATTERNS_MAX });
         }
         let patterns = patterns.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-        Ok(Self { patterns, require_digest, own: Vec::new() })
+        Ok(Self { patterns, require_digest, ..Self::default() })
+    }
+
+    /// The same with tags that mean one content each, and are refused when they mean another.
+    pub fn with_pins(mut self, pins: &[String]) -> Result<Self, PolicyError> {
+        if pins.len() > PATTERNS_MAX {
+            return Err(PolicyError::TooMany { max: PATTERNS_MAX });
+        }
+        for pin in pins {
+            let invalid = |source| PolicyError::Pin { pin: pin.clone(), source };
+            let mut name: Reference = pin.parse().map_err(invalid)?;
+            let digest = name.digest.take().filter(|_| name.tag.is_some());
+            let digest = digest.ok_or_else(|| PolicyError::NoPin { pin: pin.clone() })?;
+            if self.pins.insert(name.clone(), digest).is_some() {
+                return Err(PolicyError::Twice { name: name.to_string() });
+            }
+        }
+        Ok(self)
+    }
+
+    /// What a name has to mean; nothing when it is asked for by a digest, which says so itself.
+    fn pinned(&self, name: &Reference) -> Option<&Digest> {
+        self.pins.get(name)
     }
 
     /// The same with what the operator's own names stand for.
@@ -78,7 +112,8 @@ impl Policy {
     /// asked for with it.
     pub fn check_pull(&self, asked: &str, name: &Reference) -> Result<(), ImageError> {
         let refused = |rule| Err(ImageError::NotAllowed { image: asked.to_owned(), rule });
-        if self.own.iter().any(|own| own == asked) {
+        // Whether it is that content still, is looked at again when it is here.
+        if self.own.iter().any(|own| own == asked) || self.pinned(name).is_some() {
             return Ok(());
         }
         if self.require_digest && name.digest.is_none() {
@@ -98,14 +133,18 @@ impl Policy {
     /// Whether an image may be used that was asked for so, has this digest, and is called so here.
     pub fn check(&self, asked: &str, digest: &Digest, names: &[String]) -> Result<(), ImageError> {
         let refused = |rule| Err(ImageError::NotAllowed { image: asked.to_owned(), rule });
-        if self.own.iter().any(|own| own == asked) {
-            return Ok(());
+        let name = asked.parse::<Reference>().ok();
+        match name.as_ref().and_then(|name| self.pinned(name)) {
+            Some(pinned) if pinned == digest => return Ok(()),
+            Some(_) => return refused("image_policy.pins has another digest for it"),
+            None if self.own.iter().any(|own| own == asked) => return Ok(()),
+            None => {}
         }
         if self.require_digest && !asked.contains(&digest.hex()) {
             return refused("it has to be asked for by its digest");
         }
         // A name with a digest is allowed as that name, whatever it means here by now.
-        let own = asked.parse::<Reference>().ok().filter(|_| asked.contains('@'));
+        let own = name.filter(|_| asked.contains('@'));
         let own = own.map(|own| Reference { digest: None, ..own }.to_string());
         let is_named = |pattern: &Pattern| {
             pattern.name == "*" || names.iter().chain(&own).any(|name| matches(&pattern.name, name))
@@ -196,6 +235,38 @@ mod tests {
         assert!(pulls(&[&pinned], false, &pinned) && pulls(&[&pinned], false, "python:latest"));
         assert!(!pulls(&[&pinned], false, "node"));
         assert!(pulls(&["node"], true, "ghcr.io/own/app:1"));
+    }
+
+    #[test]
+    fn a_tag_that_is_pinned_means_that_content_and_no_other() {
+        let (right, wrong) = (Digest::of(b"x"), Digest::of(b"y"));
+        let pins = [format!("python:3.12@{right}"), format!("ghcr.io/team/app:1@{right}")];
+        let policy = Policy::new(&["docker.io/library/*".to_owned()], true).unwrap();
+        let policy = policy.with_own(["ghcr.io/team/app:1".to_owned()]).with_pins(&pins).unwrap();
+        let check = |asked: &str, digest: &Digest| policy.check(asked, digest, &[]).is_ok();
+        // The pin is the digest that is required, and a word of the operator's like `allow`.
+        for asked in ["python:3.12", "docker.io/library/python:3.12", "ghcr.io/team/app:1"] {
+            assert!(check(asked, &right) && !check(asked, &wrong), "{asked}");
+            assert!(policy.check_pull(asked, &asked.parse().unwrap()).is_ok(), "{asked}");
+        }
+        // Another tag is another name, and who says a digest is heard as before.
+        assert!(!check("python:3.13", &right) && !check("python", &right));
+        let by_digest = format!("python:3.12@{wrong}");
+        assert!(check(&by_digest, &wrong));
+    }
+
+    #[test]
+    fn what_is_no_pin_is_refused_with_the_reason() {
+        let digest = Digest::of(b"x");
+        let reason = |pins: &[String]| {
+            Policy::default().with_pins(pins).expect_err("it is no pin").to_string()
+        };
+        for pin in ["python:3.12".to_owned(), format!("python@{digest}")] {
+            assert!(reason(&[pin]).contains("with its tag and its digest"));
+        }
+        assert!(reason(&["library/*:1@sha256:0".to_owned()]).contains("pins nothing"));
+        let twice = [format!("python:3.12@{digest}"), format!("docker.io/python:3.12@{digest}")];
+        assert!(reason(&twice).contains("is pinned twice"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the tests of images share: layers and images built by hand, in a place of their own.
 
+mod add;
 mod compose;
 mod hostile;
 mod import;

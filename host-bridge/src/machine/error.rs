@@ -64,6 +64,8 @@ pub enum MachineError {
     BrokenSnapshot { path: PathBuf, reason: String },
     #[error("a {kind} machine has no address of its own to choose; leave it out")]
     UselessAddress { kind: MachineKind },
+    #[error("a {kind} machine mounts no directory of the host when it boots")]
+    NoMounts { kind: MachineKind },
 }
 
 /// What is at fault when a machine does not start or do as it is told.
@@ -104,6 +106,7 @@ impl MachineError {
             | Self::UselessAddress { .. } => Blame::Asked,
             Self::TooLarge { .. } => Blame::AskedTooMuch,
             Self::CannotSuspend { .. }
+            | Self::NoMounts { .. }
             | Self::OtherMachine { .. }
             | Self::AgentMissing(_)
             | Self::Kit(KitError::NoKit(_) | KitError::Missing(_))

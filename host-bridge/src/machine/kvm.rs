@@ -99,6 +99,7 @@ pub fn trial(kit: Kit, directory: &Path) -> Option<Plan> {
         kit,
         disks: Vec::new(),
         layer: None,
+        bind: None,
         memory_bytes: 2 * VIRTUAL_MEMORY_BYTES_MIN,
         cpus: 1,
         words: Vec::new(),

@@ -10,6 +10,7 @@ mod board;
 mod halt;
 mod probe;
 mod qmp;
+pub mod share;
 
 use std::path::PathBuf;
 
@@ -63,7 +64,8 @@ impl Monitor for Qemu {
             None => probe::known(&program, plan),
         };
         let board = self.board.map_or_else(Board::asked_for, Ok)?;
-        arguments::programs(program, relay, accelerator, board, plan)
+        let sharer = plan.bind.as_ref().map(|bind| share::beside(bind, plan)).transpose()?;
+        arguments::programs(program, relay, sharer, accelerator, board, plan)
     }
 
     fn begin<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), MachineError>> {

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  bridge ──▶ sh (supervisor) ──▶ monitor (qemu, …) ══ vsock ══ agent (PID 1)
-//!    │              └───────────▶ relay, where the monitor needs one  ║
+//!    │              ├───────────▶ relay, where the monitor needs one  ║
+//!    │              └───────────▶ virtiofsd, where a directory is mounted
 //!    └── uds_<port>: the agent calls, once ◀──────────────────────────╢
 //!    └── uds: CONNECT <port>, by which a later bridge comes back ─────╝
 //! ```
@@ -37,7 +38,7 @@ pub use halt::{Halt, Saving, Standing};
 pub use kit::{Kit, KitError};
 pub use made::{MANIFEST, MEMORY, Made, Manifest};
 pub use plan::{Disk, JAIL, ORDERS, Plan, RESTORED, SCRATCH};
-pub use programs::{Programs, RELAY, Relay, find_program};
+pub use programs::{Beside, Programs, RELAY, SHARER, find_program};
 pub use running::{At, Virtual};
 
 use self::awaited::Awaited;

@@ -19,6 +19,8 @@ pub(super) struct Counts {
 pub struct Figures {
     /// Those that somebody works in, or has a while ago.
     pub open: u64,
+    /// What of variables is on disk, of all that there are.
+    pub kept_bytes: u64,
     pub saves: u64,
     pub failed_saves: u64,
     /// Of saves that went well, from the order to the disk.
@@ -46,10 +48,11 @@ impl Counts {
         add(&self.lost_runs, lost_runs);
     }
 
-    pub fn read(&self, open: usize) -> Figures {
+    pub fn read(&self, open: usize, kept_bytes: u64) -> Figures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Figures {
             open: open as u64,
+            kept_bytes,
             saves: read(&self.saves),
             failed_saves: read(&self.failed_saves),
             save_us: read(&self.save_us),

@@ -74,6 +74,9 @@ impl Seat {
     }
 }
 
+/// Where the store finds [`Saved::bytes`] in what it keeps of it.
+pub const SAVED_BYTES: &str = "$.bytes";
+
 /// What is on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {

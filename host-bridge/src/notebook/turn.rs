@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::limits::HEARD_BYTES_MAX;
 use super::manifest::{Dependent, LostName, Unavailable};
+use crate::hex;
 use crate::sandbox::{Activity, SandboxRef};
 use crate::store::history::RunRow;
 
@@ -146,7 +147,7 @@ impl Heard {
             duration_us: finished.map_or(0, |finished| finished.duration_us.min(DURATION_US_MAX)),
             status: status.to_owned(),
             code_bytes: code.len() as u64,
-            code_digest: hexadecimal(digest(&SHA256, code.as_bytes()).as_ref()),
+            code_digest: hex::digits(digest(&SHA256, code.as_bytes()).as_ref()),
             code,
             cache_key,
             cache_hit: finished.and_then(|finished| finished.cached),
@@ -185,13 +186,4 @@ fn status(end: Option<&RunEnd>) -> (&'static str, Option<String>) {
 fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     let room = HEARD_BYTES_MAX.saturating_sub(kept.len());
     kept.extend_from_slice(&bytes[..room.min(bytes.len())]);
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -318,6 +318,9 @@ impl Caps {
                 } else {
                     asked > 0 && used.saturating_add(asked) > allowed
                 };
+                if is_over && is_of_days {
+                    return Err(SandboxError::DaySpent { scope, cap, used, allowed });
+                }
                 if is_over {
                     return Err(exceeded(scope, cap, used, asked, allowed));
                 }
@@ -360,6 +363,7 @@ mod tests {
             Err(SandboxError::CapExceeded { cap, used, asked, allowed, .. }) => {
                 (cap, used, asked, allowed)
             }
+            Err(SandboxError::DaySpent { cap, used, allowed, .. }) => (cap, used, 0, allowed),
             other => panic!("{other:?}"),
         }
     }

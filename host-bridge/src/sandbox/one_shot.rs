@@ -65,6 +65,7 @@ pub async fn one_shot_with(
     let id = BoxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
     let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
+    machine_spec.bind = mounted::at_boot(spec, workspace.as_ref());
     let resolved = secrets::resolve(known, spec, &event::nobody()).await?;
     machine_spec.secrets = resolved.variables;
     let injections = resolved.injections;
@@ -86,12 +87,13 @@ pub async fn one_shot_with(
     let alive = KillOnDrop { running, machine, id, ended: false };
     let (mirror, left_out) = match workspace {
         Some(workspace) if workspace.policy.mount => {
-            mounted::mount(&*alive.running, &workspace).await?;
+            mounted::mount(spec.machine, &*alive.running, &workspace).await?;
             (None, Report::default())
         }
         Some(workspace) => {
             let guest = guest.clone();
-            let ends = Ends { guest, workspace, owner, ended: Arc::default() };
+            let (ended, carried) = (Arc::default(), workspaces.carried().clone());
+            let ends = Ends { guest, workspace, owner, ended, carried };
             let (mirror, report) = Mirror::open(ends, None).await?;
             (Some(mirror), report)
         }

@@ -15,7 +15,7 @@ use std::future::{Future, pending};
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use protocol::limits::STOP_MARGIN_HOST;
@@ -34,7 +34,7 @@ use super::recorder::SharedLog;
 use super::registry::Occupied;
 use super::snapshot::bytes_of;
 use super::stored::Held;
-use super::{Event, EventSink, Record, SandboxError, SandboxRef, State, Why};
+use super::{Event, EventSink, Record, SandboxError, State, Why};
 use crate::egress::{self, Injections, Serving};
 use crate::limits::{KILL_DEADLINE, RECORDER_END_MAX, SET_RIGHT_MAX};
 use crate::link::LinkError;
@@ -89,6 +89,22 @@ enum Happening {
     Said(Said),
 }
 
+/// The time that programs get to end by themselves.
+#[derive(Clone, Copy)]
+enum Grace {
+    Of(Duration),
+    None,
+}
+
+impl Grace {
+    fn at_most(self) -> Duration {
+        match self {
+            Self::Of(grace) => grace + STOP_MARGIN_HOST,
+            Self::None => Duration::ZERO,
+        }
+    }
+}
+
 /// What the loop does after a happening.
 enum Next {
     GoOn,
@@ -123,6 +139,8 @@ pub(super) struct Owner {
     spell: Option<Spell>,
     /// An earlier bridge had the machine, which went on without one.
     was_away: bool,
+    /// What brings the bucket of a stopped sandbox what it lacks.
+    delivery: Option<Mirror>,
 }
 
 /// What an owner has only while its machine lives.
@@ -139,6 +157,8 @@ struct Life {
     look: Option<BoxFuture<'static, Option<Vec<ContextInfo>>>>,
     /// A pause, a resumption or a snapshot under way.
     errand: Option<BoxFuture<'static, Errand>>,
+    /// Why not all of the workspace has come back before the end, when it has not.
+    kept_back: Arc<OnceLock<String>>,
 }
 
 impl Owner {
@@ -165,6 +185,7 @@ impl Owner {
             expiry: Expiry::default(),
             spell: None,
             was_away: false,
+            delivery: None,
         }
     }
 
@@ -221,7 +242,7 @@ impl Owner {
                 let mirror = life.mirror.as_mut();
                 (Some(&mut life.exited), life.lost.as_mut(), look, errand, mirror)
             }
-            None => (None, None, None, None, None),
+            None => (None, None, None, None, self.delivery.as_mut()),
         };
         tokio::select! {
             // A machine that is gone makes everything else moot.
@@ -265,7 +286,7 @@ impl Owner {
             }
             Order::Remove { force: true, reply } => {
                 self.removing.push(reply);
-                self.begin_kill().await;
+                self.begin_removal().await;
             }
             Order::Extend { ttl_ms, idle_ttl_ms, reply } => {
                 let _ = reply.send(self.extend(ttl_ms, idle_ttl_ms).await);
@@ -285,7 +306,23 @@ impl Owner {
         Next::GoOn
     }
 
+    /// What programs have left in a workspace comes back before a sandbox is removed, as before a stop.
+    /// One that is about to end, has lost its agent or has nothing to bring back is killed at once.
+    async fn begin_removal(&mut self) {
+        let brings = self.life.as_ref().is_some_and(|life| life.mirror.is_some());
+        match self.kept.record.state {
+            State::Running | State::Paused { .. } if brings => {
+                self.begin_end(Grace::None, Why::Killed).await;
+            }
+            _ => self.begin_kill().await,
+        }
+    }
+
     async fn begin_stop(&mut self, grace: Duration, why: Why) {
+        self.begin_end(Grace::Of(grace), why).await;
+    }
+
+    async fn begin_end(&mut self, grace: Grace, why: Why) {
         let Some(life) = &mut self.life else { return };
         let running = Arc::clone(&life.running);
         let is_halted = life.errand.is_some() || running.trace().paused;
@@ -295,12 +332,13 @@ impl Owner {
         let goes_on_within = if is_halted { SET_RIGHT_MAX } else { Duration::ZERO };
         let last = life.mirror.as_ref().map(Mirror::ask);
         let syncs_within = if last.is_some() { LAST_SYNC_DEADLINE } else { Duration::ZERO };
-        let stops_within = goes_on_within + syncs_within + grace + STOP_MARGIN_HOST;
+        let stops_within = goes_on_within + syncs_within + grace.at_most();
         self.overdue = Some(Instant::now() + stops_within + KILL_DEADLINE);
         self.expiry.ends();
         self.place.presence.close();
         self.enter(State::Stopping).await;
         let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+        let kept_back = self.life.as_ref().map(|life| Arc::clone(&life.kept_back));
         // That it is done shows in the machine's exit.
         tokio::spawn(async move {
             if let Some(last) = last {
@@ -320,10 +358,16 @@ impl Owner {
                 if let Some(why) = why {
                     let what =
                         format!("it was stopped before all of its workspace had come back, {why}");
+                    if let Some(kept_back) = kept_back {
+                        let _ = kept_back.set(format!("workspace: {what}"));
+                    }
                     events(&Event::Trouble { which: Some(which), what });
                 }
             }
-            running.stop(grace).await;
+            match grace {
+                Grace::Of(grace) => running.stop(grace).await,
+                Grace::None => running.kill(),
+            }
         });
     }
 
@@ -378,6 +422,7 @@ impl Owner {
                 guest.forsake();
             }
             self.end_workspace(life.mirror.take()).await;
+            self.kept.record.warnings.extend(life.kept_back.get().cloned());
             if let Some(mut recorder) = life.recorder
                 && tokio::time::timeout(RECORDER_END_MAX, &mut recorder).await.is_err()
             {
@@ -399,6 +444,7 @@ impl Owner {
         self.kept.record.log_bytes = Some(bytes_of(&log));
         self.enter(State::Stopped { why, at_ms: now_ms() }).await;
         self.expiry.stopped(&self.kept.record);
+        self.deliver();
         for reply in self.waiting.drain(..) {
             let _ = reply.send(Ok(self.kept.record.clone()));
         }
@@ -435,7 +481,7 @@ impl Owner {
         self.log = None;
         self.erase().await;
         drop(self);
-        events(&Event::Removed { which: record.which() });
+        events(&Event::Removed { of: record.subject() });
         for reply in replies {
             let _ = reply.send(Ok(record.clone()));
         }
@@ -443,6 +489,9 @@ impl Owner {
 
     /// Removes the sandbox's machine and directories, whatever of them there is.
     async fn erase(&mut self) {
+        if let Some(delivery) = self.delivery.take() {
+            delivery.end().await;
+        }
         self.clean().await;
         // The record goes last: what is left by a crash in between is found by it.
         let state = self.place.directories.state.clone();
@@ -467,19 +516,18 @@ impl Owner {
 
     /// Changes the state: on disk, for those who look, and for those who watch.
     async fn enter(&mut self, state: State) {
-        let which = self.kept.record.which();
         self.kept.record.state = state.clone();
         // A record that is about to be removed is not worth the wait for the disk.
         if self.removing.is_empty() {
             self.save().await;
         }
-        self.show(which, state);
+        self.show(state);
     }
 
-    fn show(&mut self, which: SandboxRef, state: State) {
+    fn show(&mut self, state: State) {
         self.meter(&state);
         self.shown.send_replace(self.kept.record.clone());
-        (self.place.events)(&Event::State { which, state });
+        (self.place.events)(&Event::State { of: self.kept.record.subject(), state });
     }
 
     /// Has the time counted for which a machine lives and does not stand still.

@@ -124,6 +124,11 @@ impl Presence {
         self.ended.notify_one();
     }
 
+    /// One of several things at work may have ended.
+    pub(super) fn tell(&self) {
+        self.ended.notify_one();
+    }
+
     /// How long nothing has been at work; `None` while something is.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let seen = self.seen();

@@ -111,7 +111,11 @@ impl Record {
             image: spec.image.clone(),
             image_digest: None,
             hostname: spec.hostname().to_owned(),
-            scratch_bytes: spec.scratch_bytes(),
+            scratch_bytes: if spec.machine == MachineKind::External {
+                0
+            } else {
+                spec.scratch_bytes()
+            },
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             secrets: spec.secrets.clone(),
             workspace: spec.workspace.clone(),

@@ -17,6 +17,7 @@ use protocol::limits::SESSIONS_MAX;
 use protocol::message::{Channel, SessionInfo};
 use protocol::requests::{Origin, Release, Role};
 use protocol::{Cause, ExitRecord, FaultCode, SessionId};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -25,7 +26,9 @@ use super::log::{LogError, Run, Writer};
 use super::name::SandboxRef;
 use super::presence::{Activity, Presence};
 use crate::guest::{Guest, GuestError, Output, Piece};
-use crate::limits::{RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_RETRY_PAUSE};
+use crate::limits::{
+    RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT, RECORDER_RETRY_PAUSE,
+};
 
 /// The holder for which the log stands. A start that names it is recorded.
 pub const HOLDER: &str = "log";
@@ -68,13 +71,16 @@ impl Recorder {
         let mut first = true;
         // Held while any session runs.
         let mut at_work: Option<Activity> = None;
+        let mut running = HashSet::new();
+        // Passed when what had ended at the last look is in the log.
+        let (_, mut earlier) = watch::channel(());
         // One request at a time: each that is dropped would wait at the agent for its answer.
         let mut listing = Box::pin(self.guest.sessions(since));
         loop {
             let list = tokio::select! {
                 list = &mut listing => list,
                 Some(done) = following.join_next() => {
-                    if let Ok((key, is_finished)) = done {
+                    for (key, is_finished) in done.unwrap_or_default() {
                         followed.remove(&key);
                         if is_finished {
                             finished.insert(key);
@@ -99,9 +105,20 @@ impl Recorder {
                 Some(activity) => Some(activity),
                 None => self.presence.begin(),
             };
+            let are_running: HashSet<_> = list
+                .sessions
+                .iter()
+                .filter(|info| info.exit.is_none())
+                .map(|info| (info.session.clone(), run_of(info)))
+                .collect();
+            // That one has begun is no end; whatever else has changed may be one, for a session may have
+            // come and gone between two looks.
+            let has_begun = are_running.is_superset(&running) && are_running.len() > running.len();
+            running = are_running;
             if at_work.is_none() && !first {
-                // A session may have come and gone between two looks.
                 self.presence.touch();
+            } else if !first && !has_begun {
+                self.presence.tell();
             }
             if std::mem::take(&mut first) {
                 // Sessions that ended and were released while no bridge was there.
@@ -112,6 +129,8 @@ impl Recorder {
             let key_of = |info: &SessionInfo| (info.session.clone(), run_of(info));
             let listed: HashSet<_> = list.sessions.iter().map(key_of).collect();
             finished.retain(|key| listed.contains(key));
+            let mut have_ended = Vec::new();
+            let mut go_on = Vec::new();
             for info in list.sessions.into_iter().take(SESSIONS_MAX) {
                 let key = key_of(&info);
                 if info.holders.iter().any(|holder| holder == HOLDER)
@@ -119,12 +138,25 @@ impl Recorder {
                     && !finished.contains(&key)
                     && followed.insert(key.clone())
                 {
-                    let recorder = self.clone();
-                    following.spawn(async move {
-                        let is_finished = recorder.follow(info).await;
-                        (key, is_finished)
-                    });
+                    let is_over =
+                        info.exit.as_ref().is_some_and(|exit| exit.left_behind_count == 0);
+                    (if is_over { &mut have_ended } else { &mut go_on }).push((key, info));
                 }
+            }
+            // What has come and gone since the last look is in the log in its order, and before what came
+            // later.
+            if !have_ended.is_empty() {
+                have_ended.sort_by_key(|(_, info)| (info.started_at_ms, info.pid));
+                let (done, after) = watch::channel(());
+                let before = std::mem::replace(&mut earlier, after);
+                following.spawn(self.clone().follow_ended(have_ended, before, done));
+            }
+            for (key, info) in go_on {
+                let (recorder, before) = (self.clone(), earlier.clone());
+                following.spawn(async move {
+                    passed(before).await;
+                    vec![(key, recorder.follow(info).await)]
+                });
             }
             // The end of a guest is not kept waiting.
             let _ = timeout(RECORDER_LOOK_PAUSE, self.guest.lost()).await;
@@ -132,6 +164,21 @@ impl Recorder {
         }
         // What had arrived before the link broke is still worked off.
         while following.join_next().await.is_some() {}
+    }
+
+    /// Records sessions of which nothing more comes, one after the other, behind those before them.
+    async fn follow_ended(
+        self,
+        sessions: Vec<(Key, SessionInfo)>,
+        before: watch::Receiver<()>,
+        _done: watch::Sender<()>,
+    ) -> Vec<(Key, bool)> {
+        passed(before).await;
+        let mut followed = Vec::with_capacity(sessions.len());
+        for (key, info) in sessions {
+            followed.push((key, self.follow(info).await));
+        }
+        followed
     }
 
     /// Records one session, and says whether to its end.
@@ -288,6 +335,15 @@ impl Recorder {
     fn trouble(&self, what: String) {
         (self.events)(&Event::Trouble { which: Some(self.which.clone()), what });
     }
+}
+
+/// A run of a session, for one may be run again under its name.
+type Key = (SessionId, Run);
+
+/// Waits for whoever holds the other end to have let go of it, which a full disk can delay: not for long,
+/// because programs wait for us.
+async fn passed(mut end: watch::Receiver<()>) {
+    let _ = timeout(RECORDER_ORDER_WAIT, async { while end.changed().await.is_ok() {} }).await;
 }
 
 /// The outputs that a session has.

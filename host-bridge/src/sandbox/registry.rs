@@ -42,7 +42,7 @@ use crate::image::{Image, ImageError, Images, Policy, Puller};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
 use crate::machine::{BoxId, Directories, MachineKind, Machines};
 use crate::secret::Secrets;
-use crate::workspace::{Report, Workspaces};
+use crate::workspace::{Carried, Report, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -260,7 +260,7 @@ impl Registry {
         let workspace = mounted::find(&spec, &self.0.workspaces, &self.0.own_directories())?;
         let id = BoxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
-        record.mounted = workspace.is_some_and(|workspace| workspace.policy.mount);
+        record.mounted = workspace.as_ref().is_some_and(|workspace| workspace.policy.mount);
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
         let mut owner =
             self.seat(Kept { record, trace: crate::machine::Trace::default() }, true)?;
@@ -274,6 +274,7 @@ impl Registry {
             Some(outer) => spec.machine_spec(id, outer, None),
             None => spec.machine_spec(id, &self.0.paths, Some(directories)),
         };
+        machine_spec.bind = mounted::at_boot(&spec, workspace.as_ref());
         let kept_at = self.0.hidden_of_alone.as_ref().unwrap_or(&self.0.paths);
         let wanted = Wanted::of(&spec, kept_at, self.0.images.as_ref());
         let wanted = wanted.map(|wanted| {
@@ -305,6 +306,11 @@ impl Registry {
     /// How often what has happened since this bridge began.
     pub fn tallies(&self) -> &Tallies {
         &self.0.tallies
+    }
+
+    /// How much workspaces have carried since this bridge began.
+    pub fn carried(&self) -> &Carried {
+        self.0.workspaces.carried()
     }
 
     /// What pulls images, where this bridge can.

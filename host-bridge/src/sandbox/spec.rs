@@ -266,6 +266,8 @@ impl Spec {
             restore: self.snapshot.as_ref().map(|name| {
                 paths.snapshots().join(self.namespace.as_str()).join(name.as_str()).join("machine")
             }),
+            // It is known when its workspace is.
+            bind: None,
         }
     }
 

@@ -134,7 +134,7 @@ fn add(count: &AtomicU64, more: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::WorkspaceEvent;
+    use crate::sandbox::{Record, WorkspaceEvent};
 
     #[test]
     fn events_are_counted_by_kind_and_told_on() {
@@ -142,10 +142,11 @@ mod tests {
         let heard = Arc::clone(&told);
         let tallies = Tallies::default();
         let events = tallies.counting(Arc::new(move |_| add(&heard, 1)));
-        let which: crate::sandbox::SandboxRef = "box".parse().unwrap();
+        let spec = crate::sandbox::Spec::new("box".parse().unwrap());
+        let of = Record::new("0123456789ab".parse().unwrap(), &spec, 7).subject();
         let decide = |what, verdict, untold| {
             let event = EgressEvent { what, host: "h".to_owned(), port: None, verdict, untold };
-            events(&Event::Egress { which: which.clone(), event });
+            events(&Event::Egress { of: Arc::clone(&of), event });
         };
         let allowed = || Verdict::Allowed { rule: "h".to_owned(), address: None };
         let refused = || Verdict::Refused { why: "no".to_owned() };
@@ -154,7 +155,7 @@ mod tests {
         decide(What::Connection, allowed(), 3);
         decide(What::Connection, refused(), 0);
         decide(What::Connection, Verdict::Filled { secrets: Vec::new() }, 0);
-        let ended = Verdict::Ended { sent_bytes: 5, received_bytes: 7, why: None };
+        let ended = Verdict::Ended { sent_bytes: 5, received_bytes: 7, why: None, is_limit: false };
         decide(What::Connection, ended, 0);
         let expected = EgressTally {
             names_allowed: 1,
@@ -169,7 +170,7 @@ mod tests {
         let written = vec!["a".to_owned(), "b".to_owned()];
         let report = Report { written, untold: 1, ..Report::default() };
         let event = WorkspaceEvent { name: "w".to_owned(), report };
-        events(&Event::Workspace { which, event });
+        events(&Event::Workspace { of, event });
         let expected =
             WorkspaceTally { exchanges: 1, written: 2, untold: 1, ..WorkspaceTally::default() };
         assert_eq!(tallies.workspaces(), expected);

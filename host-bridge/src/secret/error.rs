@@ -11,6 +11,8 @@ use super::limits::{SECRET_BYTES_MAX, SECRETS_PER_SANDBOX_MAX};
 pub enum SecretError {
     #[error("there is no secret {name:?} for the namespace {namespace}")]
     Unknown { name: String, namespace: String },
+    #[error("there is no secret {name:?}")]
+    Unset { name: String },
     #[error("{count} secrets are asked for, and {SECRETS_PER_SANDBOX_MAX} is the limit")]
     TooMany { count: usize },
     #[error("two of the secrets are to be the variable {variable}")]

@@ -15,7 +15,7 @@ use crate::similar::nearest;
 use crate::{secret, workspace};
 
 /// Names the file, when no flag does.
-const FILE_VARIABLE: &str = "BURROW_CONFIG";
+pub(super) const FILE_VARIABLE: &str = "BURROW_CONFIG";
 /// The flag that sets any option.
 const SET: &str = "--set";
 /// The longest name of an image: registries allow as much.
@@ -91,6 +91,18 @@ impl Settings {
         };
         let file = content.as_ref().map(|(path, content)| (path.as_path(), content.as_str()));
         Self::resolve(file, variable, overrides)
+    }
+
+    /// Files that the configuration names for the bridge alone, and its own.
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let secrets = self.secrets.values().filter_map(|entry| match &entry.source {
+            secret::Source::File(path) => Some(path),
+            _ => None,
+        });
+        let authorities = self.registries.values().filter_map(|registry| registry.ca.as_ref());
+        let server = [&self.file, &self.server.tls_certificate, &self.server.tls_key];
+        let named = server.into_iter().chain([&self.egress.authorities]).flatten();
+        named.chain(secrets).chain(authorities).cloned().collect()
     }
 
     /// What a file's content, an environment and flags come to.
@@ -204,6 +216,15 @@ impl Settings {
             (None, Some(_)) => return Err(half(key, certificate)),
             _ => {}
         }
+        for (name, entry) in &self.workspaces {
+            let keys = entry.bucket.iter().filter_map(|bucket| bucket.keys.as_ref());
+            let mut names = keys.flat_map(workspace::s3::KeyNames::all);
+            if let Some(secret) = names.find(|secret| !self.secrets.contains_key(*secret)) {
+                let wrong = Box::new(Wrong::NoSecret(secret.to_owned()));
+                let name = format!("{WORKSPACES}.{name}");
+                return Err(SettingsError::Value { origin: self.origin(&name), name, wrong });
+            }
+        }
         match self.server.listen.iter().find(|address| !address.is_local()) {
             Some(address) if self.server.dev => {
                 let (origin, address) = (self.origin("server.dev"), address.to_string());
@@ -219,7 +240,7 @@ static NAMES: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(|| {
     options().map(|(section, option)| format!("{section}.{}", option.key)).collect()
 });
 
-fn options() -> impl Iterator<Item = (&'static str, &'static Choice)> {
+pub(super) fn options() -> impl Iterator<Item = (&'static str, &'static Choice)> {
     SECTIONS.iter().flat_map(|section| section.options.iter().map(|option| (section.name, option)))
 }
 

@@ -10,6 +10,7 @@ use super::table::{
     SECTIONS, WORKSPACES, WORKSPACES_ABOUT,
 };
 use super::{Origin, Settings, namespaces, secrets, workspaces};
+use crate::config::{self, Variable};
 
 /// Characters of a line of comment.
 const COMMENT_CHARS_MAX: usize = 90;
@@ -115,6 +116,10 @@ pub fn example() -> String {
 /// The page of the manual.
 pub fn reference() -> String {
     let mut text = String::from(INTRODUCTION);
+    push(&mut text, format_args!("{PLACES}"));
+    for Variable { name, about, usual: [of_root, of_others] } in config::VARIABLES {
+        push(&mut text, format_args!("| `{name}` | {about} | {of_root} | {of_others} |"));
+    }
     let defaults = Settings::default();
     for section in SECTIONS {
         push(&mut text, format_args!("\n## [{}]\n\n{}\n", section.name, section.about));
@@ -177,6 +182,17 @@ file with all defaults is [dist/burrow.toml](../dist/burrow.toml).
 This page is written by the program's own table of options (`just configuration`), and a test holds
 them together.
 ";
+
+const PLACES: &str = "
+## Places
+
+Where things are is said by variables, to every verb of `host-bridge`: a verb finds the sandboxes of a
+daemon that has the same two directories. Both are made for their owner alone. A variable that begins with
+`BURROW_` and that nothing reads is named by `serve` and `--check-config`.
+
+| variable | what is there | for root | for others |
+|---|---|---|---|
+| `BURROW_CONFIG` | the configuration, where no `--config` names one | /etc/burrow/burrow.toml | $XDG_CONFIG_HOME/burrow/burrow.toml, else ~/.config/burrow/burrow.toml |";
 
 /// Adds a line. Writing to a String cannot fail.
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {

@@ -48,11 +48,12 @@ pub fn read(name: &str, given: &Given) -> Result<Entry, Wrong> {
                 return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
             }
         };
-        if source.replace(read.map_err(inside)?).is_some() {
-            return Err(Wrong::SecretSource);
+        let read = read.map_err(inside)?;
+        if let Some((first, _)) = source.replace((key.clone(), read)) {
+            return Err(Wrong::SecretSources { first, second: key.clone() });
         }
     }
-    let source = source.ok_or(Wrong::SecretSource)?;
+    let (_, source) = source.ok_or(Wrong::SecretSource)?;
     let reach = reach.ok_or(Wrong::Namespaces)?;
     Ok(Entry { source, variable, reach, hosts, fields })
 }

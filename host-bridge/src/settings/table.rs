@@ -69,7 +69,10 @@ pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may w
     of those that may use it, or `\"*\"`), and, where wanted, `read_only = true`, \
     `write = [\"outputs/\"]` for the paths whose changes come back (all of them otherwise), \
     `file_bytes_max` (`\"256MiB\"`), `total_bytes_max` (`\"1GiB\"`) and `entries_max` (`50000`). With \
-    `mount = true` it is no copy but the directory itself, on the process machine alone.";
+    `mount = true` it is no copy but the directory itself, on process and qemu machines. \
+    A bucket of S3's instead of a directory: `bucket = \"name\"` for `path`, with `endpoint` \
+    (`\"http://127.0.0.1:9000\"`; AWS's of the region otherwise), `region`, `prefix`, `path_style`, `ca`, \
+    and `access_key`, `secret_key` and `session_token`, each the name of one of the secrets.";
 
 /// The section of namespaces, likewise.
 pub const NAMESPACES: &str = "namespaces";

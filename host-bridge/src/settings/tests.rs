@@ -442,7 +442,7 @@ fn secrets_say_where_they_are_and_who_may_use_them() {
     for (text, expected) in [
         ("[secrets]\na = \"x\"", "\"x\" is not a table"),
         ("[secrets.a]\nnamespaces = \"*\"", "with one of env, file, credential and command"),
-        ("[secrets.a]\nenv = \"A\"\nfile = \"/a\"\nnamespaces = \"*\"", "with one of env"),
+        ("[secrets.a]\nenv = \"A\"\nfile = \"/a\"\nnamespaces = \"*\"", "env and file both say"),
         ("[secrets.a]\nenv = \"A\"", "who may use it"),
         ("[secrets.a]\nenv = \"A=B\"", "env: \"A=B\" is not a name of a variable"),
         ("[secrets.a]\nfile = \"a\"", "file: \"a\" is not an absolute path"),
@@ -463,9 +463,17 @@ fn workspaces_say_which_directory_it_is_and_what_comes_back() {
     let settings = parsed(
         "[workspaces.project]\npath = \"/srv/project\"\nnamespaces = [\"team\"]\n\
          write = [\"outputs/\", \"a/b\"]\nfile_bytes_max = \"1MiB\"\n\
-         [workspaces.all]\npath = \"/srv\"\nnamespaces = \"*\"\nread_only = true",
+         [workspaces.all]\npath = \"/srv\"\nnamespaces = \"*\"\nread_only = true\n\
+         [workspaces.open]\nbucket = \"abc\"\nnamespaces = \"*\"\n\
+         [secrets.k]\nenv = \"K\"\nnamespaces = []\n\
+         [workspaces.s3]\nbucket = \"abc\"\nendpoint = \"http://127.0.0.1:9000\"\nprefix = \"a/b\"\n\
+         access_key = \"k\"\nsecret_key = \"k\"\nsession_token = \"k\"\nca = \"/ca.pem\"\n\
+         region = \"eu-west-1\"\nnamespaces = \"*\"",
     )
     .unwrap();
+    let bucket = settings.workspaces["s3"].bucket.as_ref().unwrap();
+    assert!(bucket.path_style && bucket.prefix == "a/b/");
+    assert!(!settings.workspaces["open"].bucket.as_ref().unwrap().path_style);
     let entry = &settings.workspaces["project"];
     assert_eq!((entry.policy.write[0].as_str(), entry.policy.file_bytes_max), ("outputs", 1 << 20));
     assert_eq!(parsed(&settings.to_toml()).unwrap().workspaces, settings.workspaces);
@@ -474,6 +482,15 @@ fn workspaces_say_which_directory_it_is_and_what_comes_back() {
         ("[workspaces.a]\npath = \"/a\"", "who may use it"),
         ("[workspaces.a]\npath = \"a\"\nnamespaces = \"*\"", "path: \"a\" is not an absolute path"),
         ("[workspaces.a]\npath = \"/a\"\nwrite = [\"../b\"]", "is not a path in a workspace"),
+        ("[workspaces.a]\npath = \"/a\"\nbucket = \"abc\"\nnamespaces = \"*\"", "and not both"),
+        ("[workspaces.a]\nregion = \"eu\"\nnamespaces = \"*\"", "region is about a bucket"),
+        ("[workspaces.a]\nbucket = \"A\"", "is not the name of a bucket"),
+        ("[workspaces.a]\nbucket = \"abc\"\nendpoint = \"here\"", "is not an endpoint"),
+        ("[workspaces.a]\nbucket = \"abc\"\nsecret_key = \"s\"", "belong together"),
+        (
+            "[workspaces.a]\nbucket = \"abc\"\nnamespaces = \"*\"\naccess_key = \"a\"\nsecret_key = \"s\"",
+            "no [secrets.a]",
+        ),
         ("[workspaces.a]\nptah = \"/a\"", "did you mean \"path\"?"),
         ("[workspaces.\"a/b\"]\npath = \"/a\"", "is not a name of a workspace"),
     ] {

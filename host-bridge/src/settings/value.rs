@@ -71,6 +71,8 @@ pub enum Wrong {
     SecretName(String),
     #[error("say where the value is with one of env, file, credential and command")]
     SecretSource,
+    #[error("{first} and {second} both say where the value is: leave one of them")]
+    SecretSources { first: String, second: String },
     #[error("say with namespaces who may use it, as in [\"team\"], or \"*\" for all")]
     Namespaces,
     #[error("{0:?} is not a name of a field of requests, such as x-api-key")]
@@ -79,12 +81,32 @@ pub enum Wrong {
     SecretHost(String),
     #[error("write 1 to {max} names of hosts, such as [\"api.example.org\"]")]
     SecretHosts { max: usize },
-    #[error("say with path which directory of the host it is")]
+    #[error("say with path which directory of the host it is, or with bucket which bucket")]
     WorkspacePath,
     #[error(
         "nothing holds a mounted directory to {key}: leave it out, or leave out mount for a copy"
     )]
     MountLimit { key: String },
+    #[error("it is a directory of the host or a bucket: write path or bucket, and not both")]
+    WorkspaceTwice,
+    #[error("{key} is about a bucket: say with bucket which one it is")]
+    NoBucket { key: String },
+    #[error("access_key and secret_key belong together, and session_token to both of them")]
+    HalfKeys,
+    #[error("there is no [secrets.{0}]: the keys of a bucket are said by the names of secrets")]
+    NoSecret(String),
+    #[error(
+        "{0:?} is not the name of a bucket: 3 to 63 lower-case letters, digits, '-' and '.' between them"
+    )]
+    BucketName(String),
+    #[error(
+        "{0:?} is not an endpoint, as in \"http://127.0.0.1:9000\": a scheme, a host and a port"
+    )]
+    Endpoint(String),
+    #[error("{0:?} is not the name of a region, such as \"eu-west-1\"")]
+    Region(String),
+    #[error("a bucket cannot be mounted by the bridge: leave mount out for a copy")]
+    MountBucket,
     #[error("{0:?} is not a path in a workspace, as in \"outputs/\"")]
     Prefix(String),
     #[error(

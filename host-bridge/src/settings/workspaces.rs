@@ -1,5 +1,6 @@
-//! `[workspaces.NAME]`: a directory that sandboxes may work on, and what of it comes back. Pure.
+//! `[workspaces.NAME]`: a directory or a bucket that sandboxes may work on, and what of it comes back. Pure.
 
+use super::buckets;
 use super::secrets::{read_path, read_reach, show_reach};
 use super::shown::{quote, quote_all};
 use super::value::{Given, Wrong, show_size};
@@ -8,7 +9,7 @@ use crate::workspace::limits::{BYTES_MAX, ENTRIES_MAX, WRITE_PREFIXES_MAX};
 use crate::workspace::{Entry, Policy, parse_prefix};
 
 /// All keys of such a table.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 17] = [
     "path",
     "namespaces",
     "mount",
@@ -17,6 +18,15 @@ const KEYS: [&str; 8] = [
     "file_bytes_max",
     "total_bytes_max",
     "entries_max",
+    "bucket",
+    "endpoint",
+    "region",
+    "prefix",
+    "path_style",
+    "access_key",
+    "secret_key",
+    "session_token",
+    "ca",
 ];
 
 /// Those that nothing holds a directory to that is mounted.
@@ -25,7 +35,12 @@ const LIMITS: [&str; 3] = ["file_bytes_max", "total_bytes_max", "entries_max"];
 /// Reads the table of one workspace.
 pub fn read(given: &Given) -> Result<Entry, Wrong> {
     let (mut path, mut reach, mut policy) = (None, None, Policy::default());
+    let mut bucket = buckets::Reading::default();
     for (key, value) in given.table()? {
+        if let Some(taken) = bucket.take(key, value) {
+            taken.map_err(|wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) })?;
+            continue;
+        }
         let read = match key.as_str() {
             "path" => read_path(value).map(|read| path = Some(read)),
             "namespaces" => read_reach(value).map(|read| reach = Some(read)),
@@ -48,22 +63,30 @@ pub fn read(given: &Given) -> Result<Entry, Wrong> {
     if let Some((key, _)) = given.table()?.iter().find(is_limit).filter(|_| policy.mount) {
         return Err(Wrong::MountLimit { key: key.clone() });
     }
-    let path = path.ok_or(Wrong::WorkspacePath)?;
+    let (path, bucket) = match (path, bucket.bucket()?) {
+        (Some(_), Some(_)) => return Err(Wrong::WorkspaceTwice),
+        (None, None) => return Err(Wrong::WorkspacePath),
+        (None, Some(_)) if policy.mount => return Err(Wrong::MountBucket),
+        (path, bucket) => (path.unwrap_or_default(), bucket),
+    };
     let reach = reach.ok_or(Wrong::Namespaces)?;
-    Ok(Entry { path, reach, policy })
+    Ok(Entry { path, bucket, reach, policy })
 }
 
 /// The lines of such a table.
 pub fn show(entry: &Entry) -> Vec<String> {
     let Policy { mount, read_only, write, file_bytes_max, total_bytes_max, entries_max } =
         &entry.policy;
-    let mut lines = vec![
-        format!("path = {}", quote(entry.path.to_string_lossy())),
+    let mut lines = match &entry.bucket {
+        Some(bucket) => buckets::show(bucket),
+        None => vec![format!("path = {}", quote(entry.path.to_string_lossy()))],
+    };
+    lines.extend([
         format!("namespaces = {}", show_reach(&entry.reach)),
         format!("mount = {mount}"),
         format!("read_only = {read_only}"),
         format!("write = {}", quote_all(write)),
-    ];
+    ]);
     let limits = [
         format!("file_bytes_max = {}", quote(show_size(*file_bytes_max))),
         format!("total_bytes_max = {}", quote(show_size(*total_bytes_max))),

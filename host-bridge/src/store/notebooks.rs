@@ -105,6 +105,18 @@ impl Store {
         .await
     }
 
+    /// The sum of a number that all notebooks have at this place in `saved`. Where there is none, nothing
+    /// is added.
+    pub async fn sum_of_saved(&self, place: &'static str) -> Result<u64, StoreError> {
+        self.call(move |connection| {
+            let sum = "SELECT coalesce(sum(json_extract(saved, ?1)), 0) FROM notebooks \
+                 WHERE json_valid(saved) AND json_type(saved, ?1) = 'integer'";
+            let mut asked = connection.prepare_cached(sum)?;
+            Ok(asked.query_row([place], |row| count(row, 0))?)
+        })
+        .await
+    }
+
     pub async fn set_place(
         &self,
         namespace: &str,

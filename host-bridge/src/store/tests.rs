@@ -1,6 +1,7 @@
 //! A store in a directory of its own for each test.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
 
 use super::history::{Asked, RunRow};
 use super::notebooks::{Added, NotebookRow, Totals};
@@ -18,6 +19,17 @@ impl Place {
 
     async fn open(&self) -> Store {
         Store::open(&self.0).await.unwrap()
+    }
+
+    /// Waits until a store that was dropped is closed: its thread does that, and the last to close takes
+    /// the log away.
+    async fn closed(&self) {
+        let log = self.0.store().with_extension("db-wal");
+        let until = Instant::now() + Duration::from_secs(60);
+        while log.exists() {
+            assert!(Instant::now() < until, "the store is not closed");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 
@@ -146,6 +158,7 @@ const HISTORY: usize = limits::HISTORY_OUTPUT_BYTES_MAX;
 async fn a_damaged_store_and_one_of_a_newer_bridge_are_refused_in_words() {
     let place = Place::new("damaged");
     drop(place.open().await);
+    place.closed().await;
     let connection = Connection::open(place.0.store()).unwrap();
     connection.pragma_update(None, "user_version", 4000).unwrap();
     drop(connection);

@@ -1,7 +1,9 @@
 //! Why a sandbox does not get its workspace, or its changes do not come back.
 
 use std::io;
+use std::path::PathBuf;
 
+use super::s3::S3Error;
 use crate::guest::GuestError;
 
 /// See the module's description. Paths are relative to the workspace: where it is on the host is the
@@ -12,10 +14,22 @@ pub enum WorkspaceError {
     Unknown { name: String, namespace: String },
     #[error("the workspace {name:?} cannot be used: {source}")]
     Unusable { name: String, source: io::Error },
-    #[error("the workspace {name:?} holds files of this bridge, and so cannot be mounted")]
-    HoldsBridge { name: String },
+    #[error(
+        "the workspace {name:?} is reached through a symbolic link, which whoever may write there can lead elsewhere; name the directory itself"
+    )]
+    Link { name: String },
+    #[error("the workspace {name:?} is of the kernel's own files, and those are nobody's work")]
+    Kernels { name: String },
+    #[error(
+        "the workspace {name:?} cannot be mounted, for {} is this bridge's and within it, or around it; leave `mount` out, or name a directory beside it", own.display()
+    )]
+    HoldsBridge { name: String, own: PathBuf },
     #[error("the workspace could not be mounted: {0}")]
     Mount(io::Error),
+    #[error(
+        "the workspace was not mounted: the agent of this machine's initramfs is too old to know how; `just images` builds a newer one"
+    )]
+    OldAgent,
     #[error("the workspace holds more than {entries_max} entries, which is its limit")]
     TooManyEntries { entries_max: u64 },
     #[error(
@@ -32,6 +46,10 @@ pub enum WorkspaceError {
     TooDeep { path: String, depth_max: usize },
     #[error("{path:?}: {source}")]
     File { path: String, source: io::Error },
+    #[error("{0}")]
+    Bucket(Box<S3Error>),
+    #[error("{path:?}: {source}")]
+    Object { path: String, source: Box<S3Error> },
     #[error("{path:?} became shorter while it was sent")]
     Shrunk { path: String },
     #[error("the sandbox has no directory /workspace any more; nothing was changed on the host")]

@@ -10,7 +10,7 @@ use super::error::{WorkspaceError, shown};
 use super::limits::{DEPTH_MAX, LINK_BYTES_MAX, NAME_BYTES_MAX};
 use super::manifest::{GuestStamp, Kind};
 use super::policy::Count;
-use super::tree::join;
+use crate::byte_path::join;
 use crate::guest::{Guest, GuestError};
 
 /// What the guest has under a path.

@@ -1,22 +1,25 @@
 //! The task that exchanges what has changed: when something at work has ended, when somebody asks, and
 //! before a stop. One exchange at a time, and each begins behind what was asked before it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use super::delivery::Delivering;
 use super::end::End;
 use super::guest::walk;
 use super::held::Held;
 use super::limits::{ASKS_WAITING_MAX, EXCHANGE_END_MAX, QUIET, SAID_WAITING_MAX, SYNC_DEADLINE};
 use super::manifest::Manifest;
+use super::s3::Staging;
 use super::take::Taking;
-use super::tree::{Tree, sweep};
-use super::{Report, Workspace, WorkspaceError, send};
+use super::tree::Tree;
+use super::{Carried, Report, Workspace, WorkspaceError, send};
 use crate::guest::Guest;
 use crate::instant;
 
@@ -29,9 +32,20 @@ pub struct Said {
     answer: Option<Answer>,
 }
 
-type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
+pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
 
 impl Said {
+    /// What is worth to be said: nothing, where nothing has happened and nobody has asked.
+    pub(super) fn of(
+        report: Report,
+        done: Result<(), WorkspaceError>,
+        answer: Option<Answer>,
+    ) -> Option<Self> {
+        let failed = done.err();
+        let is_worth = !report.is_empty() || failed.is_some() || answer.is_some();
+        is_worth.then_some(Self { report, failed, answer })
+    }
+
     /// Tells whoever has asked for it.
     pub fn answer(self) {
         let Self { report, failed, answer } = self;
@@ -65,52 +79,95 @@ pub struct Ends {
     pub owner: String,
     /// Notified when something at work in the sandbox has ended.
     pub ended: Arc<Notify>,
+    /// Counts what is carried.
+    pub carried: Carried,
 }
 
 impl Mirror {
     /// Whether the host has the directory.
     pub fn check(name: &str, workspace: &Workspace) -> Result<(), WorkspaceError> {
-        let opened = Tree::open(&workspace.path, "");
-        let unusable = |errno: rustix::io::Errno| WorkspaceError::Unusable {
-            name: name.to_owned(),
-            source: errno.into(),
+        // What a bucket has shows when it is fetched.
+        if workspace.bucket.is_some() {
+            return Ok(());
+        }
+        let shown = || name.to_owned();
+        let unusable = |errno: Errno| match errno {
+            Errno::LOOP => WorkspaceError::Link { name: shown() },
+            errno => WorkspaceError::Unusable { name: shown(), source: errno.into() },
         };
-        opened.map(drop).map_err(unusable)
+        let opened = Tree::open(&workspace.path, "").map_err(unusable)?;
+        let is_kernels =
+            opened.is_kernels().map_err(unusable)? || workspace.path.starts_with("/dev");
+        if is_kernels { Err(WorkspaceError::Kernels { name: shown() }) } else { Ok(()) }
     }
 
     /// Fills the workspace of a sandbox that nothing runs in yet. What both have is kept in `kept`, or
     /// in memory alone. The report has what could not be carried.
-    pub async fn open(ends: Ends, kept: Option<&Path>) -> Result<(Self, Report), WorkspaceError> {
-        let tree = Tree::open(&ends.workspace.path, &ends.owner);
+    pub async fn open(
+        mut ends: Ends,
+        kept: Option<&Path>,
+    ) -> Result<(Self, Report), WorkspaceError> {
+        let (staging, left_out) = Staging::open(&mut ends, kept).await?;
+        let tree = tree_of(&ends.workspace.path, &ends.owner, staging.is_some());
         let tree = Arc::new(tree.map_err(|errno| WorkspaceError::file(b".", errno))?);
         let mut manifest = Manifest::new(kept.map(Path::to_owned));
         let deadline = Instant::now() + SYNC_DEADLINE;
-        let sending = send::send(&ends.guest, &tree, &ends.workspace.policy, &mut manifest);
-        let report = timeout_at(deadline, sending).await.map_err(overran)??;
+        let (policy, carried) = (&ends.workspace.policy, &ends.carried);
+        let sending = send::send(&ends.guest, &tree, policy, &mut manifest, carried);
+        let mut report = timeout_at(deadline, sending).await.map_err(overran)??;
+        report.extend(left_out);
         let manifest = blocking(move || manifest.save().map(|()| manifest)).await?;
-        Ok((Self::run(ends, tree, manifest), report))
+        Ok((Self::run(ends, tree, manifest, staging), report))
     }
 
     /// Goes on where an earlier bridge was, beginning with what has changed meanwhile.
-    pub async fn adopt(ends: Ends, kept: &Path) -> Result<Self, WorkspaceError> {
+    pub async fn adopt(mut ends: Ends, kept: &Path) -> Result<Self, WorkspaceError> {
+        let staging = Staging::adopt(&mut ends, kept).await?;
         let (path, owner) = (ends.workspace.path.clone(), ends.owner.clone());
-        let kept = kept.to_owned();
+        let (kept, is_own) = (kept.to_owned(), staging.is_some());
         let (tree, manifest) = blocking(move || {
-            sweep(&path, &owner);
-            Ok((Tree::open(&path, &owner)?, Manifest::read(&kept)?))
+            let tree = tree_of(&path, &owner, is_own)?;
+            tree.sweep_all();
+            Ok((tree, Manifest::read(&kept)?))
         })
         .await?;
         ends.ended.notify_one();
-        Ok(Self::run(ends, Arc::new(tree), manifest))
+        Ok(Self::run(ends, Arc::new(tree), manifest, staging))
     }
 
-    fn run(ends: Ends, tree: Arc<Tree>, manifest: Manifest) -> Self {
+    fn run(ends: Ends, tree: Arc<Tree>, manifest: Manifest, staging: Option<Staging>) -> Self {
         let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
         let (say, said) = mpsc::channel(SAID_WAITING_MAX);
         let end = End::new();
         let (manifest, told) = (Some(manifest), end.clone());
-        let mirroring = Mirroring { ends, tree, manifest, number: 0, asked, say, end: told };
+        let mirroring = Mirroring {
+            ends,
+            tree,
+            staging,
+            again: None,
+            manifest,
+            number: 0,
+            asked,
+            say,
+            end: told,
+        };
         Self { asks, said, end, task: tokio::spawn(mirroring.run()) }
+    }
+
+    /// Brings the bucket of a sandbox that has no machine what it lacks. For other workspaces there is
+    /// nothing to do.
+    pub fn deliver(workspace: Workspace, owner: String, kept: PathBuf) -> Self {
+        let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
+        let (say, said) = mpsc::channel(SAID_WAITING_MAX);
+        let end = End::new();
+        let told = end.clone();
+        let delivering = Delivering { workspace, owner, kept, end: told, asked, say };
+        Self { asks, said, end, task: tokio::spawn(delivering.run()) }
+    }
+
+    /// Whether it takes questions.
+    pub fn takes(&self) -> bool {
+        !self.asks.is_closed()
     }
 
     /// Asks for an exchange of all that has changed until now.
@@ -162,9 +219,18 @@ impl Mirror {
     }
 }
 
+/// The directory that a mirror works on, which of a bucket is the bridge's own.
+fn tree_of(path: &Path, owner: &str, is_own: bool) -> Result<Tree, Errno> {
+    if is_own { Tree::open_own(path, owner) } else { Tree::open(path, owner) }
+}
+
 struct Mirroring {
     ends: Ends,
     tree: Arc<Tree>,
+    /// What goes on from the tree to a bucket.
+    staging: Option<Staging>,
+    /// When the bucket is asked again to take what it did not.
+    again: Option<Instant>,
     /// Absent while an exchange has it, and for good if that has failed to give it back.
     manifest: Option<Manifest>,
     number: u64,
@@ -180,6 +246,10 @@ impl Mirroring {
             let ask = tokio::select! {
                 () = end.said() => return,
                 ask = self.asked.recv() => ask,
+                () = due(self.again) => {
+                    self.push_again().await;
+                    continue;
+                }
                 () = self.ends.ended.notified() => {
                     tokio::select! {
                         () = end.said() => return,
@@ -197,11 +267,39 @@ impl Mirroring {
     }
 
     async fn exchange(&mut self, answer: Option<Answer>) {
-        let (report, done) = self.try_exchange().await;
-        let failed = done.err();
-        if !report.is_empty() || failed.is_some() || answer.is_some() {
+        let (mut report, mut done) = self.try_exchange().await;
+        if self.staging.is_some() {
+            report = report.without_changes();
+            // Also what an exchange that failed has brought this far.
+            let (pushed, brought) = self.push(answer.is_some()).await;
+            report.extend(pushed);
+            done = done.and(brought);
+        }
+        self.tell(report, done, answer).await;
+    }
+
+    /// Brings the bucket what it did not take before.
+    async fn push_again(&mut self) {
+        let (report, done) = self.push(false).await;
+        self.tell(report, done, None).await;
+    }
+
+    async fn push(&mut self, is_asked: bool) -> (Report, Result<(), WorkspaceError>) {
+        let Some(staging) = &mut self.staging else { return (Report::default(), Ok(())) };
+        let pushed = staging.push_until(&self.end, is_asked).await;
+        self.again = staging.again().map(|pause| Instant::now() + pause);
+        pushed
+    }
+
+    async fn tell(
+        &mut self,
+        report: Report,
+        done: Result<(), WorkspaceError>,
+        answer: Option<Answer>,
+    ) {
+        if let Some(said) = Said::of(report, done, answer) {
             // Whoever is to put it down and does not is gone.
-            let _ = self.say.send(Said { report, failed, answer }).await;
+            let _ = self.say.send(said).await;
         }
     }
 
@@ -229,6 +327,7 @@ impl Mirroring {
             policy: policy.clone(),
             manifest,
             report: Report::default(),
+            carried: self.ends.carried.clone(),
             number: self.number,
             owner: self.ends.owner.clone(),
             held: Held::default(),
@@ -249,6 +348,13 @@ impl Mirroring {
             }
             Err(error) => (Report::default(), Err(WorkspaceError::Manifest(error.into()))),
         }
+    }
+}
+
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -10,7 +10,8 @@ use super::held::Held;
 use super::limits::CONFLICTS_PER_FILE_MAX;
 use super::manifest::{Digest, HostStamp, Kind, Known};
 use super::take::{Taking, beside};
-use super::tree::{Found, Temporary, split};
+use super::tree::{Found, Temporary};
+use crate::byte_path::split;
 
 /// What may become of a temporary file.
 enum Verdict {

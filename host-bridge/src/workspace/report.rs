@@ -37,6 +37,27 @@ impl Report {
         *self == Self::default()
     }
 
+    /// What of it holds when the changes that it tells of have come only half the way.
+    pub(super) fn without_changes(self) -> Self {
+        let is_full = [&self.written, &self.deleted].iter().any(|all| all.len() >= PATHS_TOLD_MAX);
+        // Where a list of changes is full, it is those that have found no room.
+        let untold = if is_full { 0 } else { self.untold };
+        Self { written: Vec::new(), deleted: Vec::new(), untold, ..self }
+    }
+
+    /// Adds another one behind it.
+    pub(super) fn extend(&mut self, other: Self) {
+        other.written.iter().for_each(|path| self.write(path.as_bytes()));
+        other.deleted.iter().for_each(|path| self.delete(path.as_bytes()));
+        for Conflict { path, kept_as } in &other.conflicts {
+            self.conflict(path.as_bytes(), kept_as.as_ref().map(String::as_bytes));
+        }
+        for Refused { path, why } in other.refused {
+            self.refuse(path.as_bytes(), why);
+        }
+        self.untold += other.untold;
+    }
+
     pub(super) fn write(&mut self, path: &[u8]) {
         let told = push(&mut self.written, shown(path));
         self.untold += u64::from(!told);

@@ -16,8 +16,9 @@ use super::limits::{DEPTH_MAX, PIECE_BYTES, PIECES_WAITING_MAX};
 use super::manifest::{Digest, HostStamp, Kind, Known, Manifest};
 use super::policy::Count;
 use super::report::Report;
-use super::tree::{self, Found, Tree, digest_of, digest_of_link, is_leftover, is_temporary, join};
-use super::{Policy, WORKSPACE, WorkspaceError};
+use super::tree::{self, Found, Tree, digest_of, digest_of_link, is_leftover, is_temporary};
+use super::{Carried, Policy, WORKSPACE, WorkspaceError};
+use crate::byte_path::join;
 use crate::guest::Guest;
 
 const DIRECTORY_MODE: u32 = 0o755;
@@ -26,6 +27,8 @@ const DIRECTORY_MODE: u32 = 0o755;
 #[derive(Default)]
 struct Packed {
     host: BTreeMap<Vec<u8>, (Kind, HostStamp, Digest)>,
+    /// Of files.
+    bytes: u64,
     report: Report,
 }
 
@@ -48,6 +51,7 @@ pub async fn send(
     tree: &Arc<Tree>,
     policy: &Policy,
     manifest: &mut Manifest,
+    carried: &Carried,
 ) -> Result<Report, WorkspaceError> {
     clear(guest).await?;
     let (pieces, mut waiting) = mpsc::channel::<Vec<u8>>(PIECES_WAITING_MAX);
@@ -71,6 +75,7 @@ pub async fn send(
     sent?;
     let packed = packed?;
     upload.finish().await?;
+    carried.send(packed.bytes);
     let seens = walk(guest, policy.entries_max).await?;
     let host = packed.host.into_iter();
     manifest.known = host
@@ -123,6 +128,7 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
         }
         self.append(END_OF_ARCHIVE)?;
         self.flush()?;
+        packed.bytes = self.total;
         Ok(packed)
     }
 

@@ -15,8 +15,9 @@ use super::held::Held;
 use super::limits::{SETTLED_AFTER_MS, SYNC_DEADLINE};
 use super::manifest::{Digest, Kind, Known, Manifest};
 use super::report::Report;
-use super::tree::{Tree, digest_of, digest_of_link, is_temporary, settle, split};
-use super::{Policy, WorkspaceError};
+use super::tree::{Tree, digest_of, digest_of_link, is_temporary, settle};
+use super::{Carried, Policy, WorkspaceError};
+use crate::byte_path::split;
 use crate::guest::{Guest, GuestError, Piece};
 
 /// One exchange.
@@ -26,6 +27,7 @@ pub struct Taking {
     pub policy: Policy,
     pub manifest: Manifest,
     pub report: Report,
+    pub carried: Carried,
     /// The number of the next temporary file.
     pub number: u64,
     /// Whose copies those of conflicts are.
@@ -206,7 +208,7 @@ impl Taking {
                 return Ok(());
             }
         };
-        let fetching = fetch(&self.guest, path, &mut file, bytes_max);
+        let fetching = fetch(&self.guest, path, &mut file, bytes_max, &self.carried);
         let fetched = self.runtime.block_on(async {
             tokio::select! {
                 fetched = timeout_at(self.deadline, fetching) => Ok(fetched),
@@ -291,6 +293,7 @@ async fn fetch(
     path: &[u8],
     file: &mut File,
     bytes_max: u64,
+    carried: &Carried,
 ) -> Result<Digest, Fetch> {
     let (mut output, ..) = guest.read_file(inside(path), 0, None).await.map_err(Fetch::Guest)?;
     let (mut context, mut count) = (Context::new(&SHA256), 0_u64);
@@ -298,6 +301,7 @@ async fn fetch(
         match output.next().await {
             Piece::Bytes { bytes, .. } => {
                 count = count.saturating_add(bytes.len() as u64);
+                carried.take(bytes.len() as u64);
                 if count > bytes_max {
                     return Err(Fetch::TooLarge);
                 }

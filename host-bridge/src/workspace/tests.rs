@@ -1,11 +1,19 @@
 use super::*;
 
 fn workspaces() -> Workspaces {
-    let entry = |reach| Entry { path: "/srv/project".into(), reach, policy: Policy::default() };
-    Workspaces::new(BTreeMap::from([
-        ("all".to_owned(), entry(Reach::All)),
-        ("team".to_owned(), entry(Reach::These(vec!["team".to_owned()]))),
-    ]))
+    let entry = |reach| Entry {
+        path: "/srv/project".into(),
+        bucket: None,
+        reach,
+        policy: Policy::default(),
+    };
+    Workspaces::new(
+        BTreeMap::from([
+            ("all".to_owned(), entry(Reach::All)),
+            ("team".to_owned(), entry(Reach::These(vec!["team".to_owned()]))),
+        ]),
+        Secrets::default(),
+    )
 }
 
 #[test]

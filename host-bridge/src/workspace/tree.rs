@@ -17,7 +17,23 @@ use rustix::io::Errno;
 
 use super::limits::{DEPTH_MAX, LEFTOVER_AGE, LINK_BYTES_MAX, PIECE_BYTES};
 use super::manifest::{Digest, HostStamp, Kind};
+use crate::byte_path::{join, split};
 
+/// File systems that the kernel makes up, by their numbers in `linux/magic.h`: proc, sysfs, both kinds of
+/// control groups, debugfs, tracefs, securityfs, bpf, configfs, pstore and efivarfs.
+const KERNELS: [u64; 11] = [
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0xcafe_4a11,
+    0x6265_6570,
+    0x6165_676c,
+    0xde5e_81e4,
+];
 const NOWHERE_ELSE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 /// What temporary files are called: this, whose they are, and a number.
@@ -98,10 +114,30 @@ impl Temporary {
 }
 
 impl Tree {
+    /// A directory of a person's, reached through no link: whoever writes above it could lead that elsewhere.
     /// `owner` is part of the names of temporary files.
     pub fn open(path: &Path, owner: &str) -> Result<Self, Errno> {
+        Self::open_by(path, owner, ResolveFlags::NO_SYMLINKS)
+    }
+
+    /// One of the bridge's own.
+    pub fn open_own(path: &Path, owner: &str) -> Result<Self, Errno> {
+        Self::open_by(path, owner, ResolveFlags::empty())
+    }
+
+    /// Whether it is of the kernel's own files, such as `/proc`, in which nothing is anybody's work.
+    pub fn is_kernels(&self) -> Result<bool, Errno> {
+        Ok(KERNELS.contains(&(rustix::fs::fstatfs(&self.root)?.f_type as u64)))
+    }
+
+    /// Removes what a bridge that was killed has left.
+    pub fn sweep_all(&self) {
+        self.sweep(b"", 0);
+    }
+
+    fn open_by(path: &Path, owner: &str, how: ResolveFlags) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let root = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), how)?;
         Ok(Self { root, owner: owner.to_owned() })
     }
 
@@ -273,7 +309,7 @@ impl Tree {
 /// gone has nothing left in it.
 pub fn sweep(path: &Path, owner: &str) {
     if let Ok(tree) = Tree::open(path, owner) {
-        tree.sweep(b"", 0);
+        tree.sweep_all();
     }
 }
 
@@ -329,18 +365,6 @@ pub fn digest_of_link(target: &[u8]) -> Digest {
     context.update(b"link\0");
     context.update(target);
     digest_of(context)
-}
-
-/// The directory that a path is in, and its name there.
-pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|&byte| byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (b"", path),
-    }
-}
-
-pub fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
-    if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
 }
 
 fn name_of(name: &[u8]) -> &OsStr {

@@ -247,6 +247,7 @@ impl Scene {
             kit: Kit::in_directory(self.kit()).unwrap(),
             disks: Vec::new(),
             layer: None,
+            bind: None,
             memory_bytes: 128 << 20,
             cpus: 1,
             words: Vec::new(),

@@ -14,12 +14,13 @@ pub const INIT_PATH: &str = "usr/sbin/init";
 /// The account that programs run as when they need not be root.
 const USER: (&str, u32) = ("user", 1000);
 
-/// Directories and their modes. The first row are the places where the agent mounts things.
-const DIRECTORIES: [(&str, u16); 26] = [
+/// Directories and their modes. The first are the places where the agent mounts things.
+const DIRECTORIES: [(&str, u16); 27] = [
     ("dev", 0o755),
     ("proc", 0o555),
     ("sys", 0o555),
     ("run", 0o755),
+    ("run/lock", 0o1777),
     ("tmp", 0o1777),
     ("workspace", 0o755),
     ("mnt", 0o755),

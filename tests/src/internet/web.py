@@ -40,6 +40,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        port=self.request.getsockname()[1], method=self.command, path=self.path)
         return fine
 
+    def handle_expect_100(self):
+        if self.path != "/unwanted":
+            return super().handle_expect_100()
+        self.close_connection = True
+        self.answer(b"not that\n", 413)
+        return False
+
     def answer(self, body, status=200, **headers):
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
@@ -151,9 +158,20 @@ class Web(http.server.ThreadingHTTPServer):
 class TlsWeb(Web):
     def __init__(self, *args):
         super().__init__(*args)
-        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.tls.load_cert_chain(os.path.join(PLACE, "web.pem"), os.path.join(PLACE, "web.key"))
-        self.tls.sni_callback = lambda stream, named, _: setattr(stream, "named", named)
+        self.tls = self.shows("web", "web")
+        # Two names whose certificate is no good: it is over, and it is of nobody.
+        self.others = {"expired.example.org": self.shows("expired", "web"),
+                       "strange.example.org": self.shows("strange", "strange")}
+        self.tls.sni_callback = self.is_named
+
+    def shows(self, certificate, key):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(os.path.join(PLACE, certificate + ".pem"), os.path.join(PLACE, key + ".key"))
+        return context
+
+    def is_named(self, stream, named, _):
+        stream.named = named
+        stream.context = self.others.get(named, self.tls)
 
     def get_request(self):
         stream, peer = super().get_request()

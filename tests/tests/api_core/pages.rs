@@ -231,6 +231,8 @@ fn figures_say_what_notebooks_artifacts_and_apps_come_to() {
     assert!(figure("burrow_notebook_saves_total", ok) >= 1);
     assert_eq!(figure("burrow_notebook_saves_total", failed), 0);
     assert!(figure("burrow_notebook_saved_bytes_total", None) > 0);
+    let saved = client.get(notebook).expect(200).json()["saved"]["bytes"].as_u64();
+    assert_eq!(Some(figure("burrow_notebook_kept_bytes", None)), saved);
     // Two of them have the same bytes.
     assert_eq!((figure("burrow_artifacts", None), figure("burrow_artifact_bytes", None)), (2, 4));
     assert_eq!(figure("burrow_artifacts_captured_total", None), 2);

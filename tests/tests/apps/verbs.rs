@@ -1,5 +1,9 @@
 //! The same from the command line.
 
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tests::http::Client;
 
@@ -54,4 +58,36 @@ fn what_does_not_come_to_answer_says_why_and_leaves_nothing() {
     assert_eq!(started.len(), 1, "{audited}");
     assert_eq!((&started[0]["door"], &started[0]["outcome"]), (&json!("cli"), &json!("failed")));
     assert_eq!(started[0]["sandbox"], "work");
+}
+
+#[test]
+fn whoever_interrupts_a_start_leaves_nothing_of_it() {
+    let (server, client) = open();
+    let listed =
+        || -> Value { serde_json::from_str(&server.ok(&["app", "ls", "--json"])).expect("JSON") };
+    let line = format!("echo begun; sleep 600 # {MARK}");
+    // In order, as the terminal does it, and in a way that nobody can answer to.
+    for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGKILL] {
+        let asked = ["app", "start", "box", "--name", "slow", "--", "sh", "-c", &line];
+        let mut command = server.command(&asked);
+        let mut start =
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        eventually("its program runs", || {
+            server.run(&["app", "logs", "box", "slow"]).stdout == b"begun\n"
+        });
+        assert_eq!(
+            (&listed()[0]["app"], &listed()[0]["state"]),
+            (&json!("slow"), &json!("starting"))
+        );
+        kill(Pid::from_raw(start.id().cast_signed()), signal).expect("it is ours");
+        assert!(!start.wait().expect("it is ours").success());
+        // Its name is free again, too: the next round takes it.
+        eventually("it is let go of", || listed() == json!([]));
+        nothing_is_left(&server, &client);
+    }
+    eventually("each is audited as begun and failed", || {
+        let audited = server.ok(&["audit", "--json"]);
+        let started = audited.lines().filter(|line| line.contains("\"start_app\""));
+        started.filter(|line| line.contains("\"outcome\":\"failed\"")).count() == 3
+    });
 }

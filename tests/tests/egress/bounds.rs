@@ -1,7 +1,11 @@
 //! What a program in the sandbox may ask for, it may ask for without end; what it gets is bounded, and
 //! whatever was too much leaves the rest as it was.
 
-use tests::eventually;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::{eventually, resident_bytes};
 
 use super::Scene;
 
@@ -92,6 +96,8 @@ taken = [is_taken() for _ in range(100)]
 assert taken[:4] == [True] * 4 and taken.count(False) > 40, taken
 print("fine")"#;
     assert_eq!(scene.python(code).ok(), "fine\n");
+    // Whom they were for is known before anything is heard of them.
+    scene.is_refused("example.org", "too many new connections in a short time");
 }
 
 #[test]
@@ -112,10 +118,34 @@ except ConnectionResetError: print("reset")"#;
     let carried = scene.run("curl -sS -m 20 'http://example.org/bytes?n=8000000' | wc -c").ok();
     let carried: u64 = carried.trim().parse().unwrap();
     assert!(carried < 4 << 20, "{carried}");
-    scene.run("curl -sS -m 20 'http://example.org/hello'").fails();
-    scene.is_audited("that it is spent", |record| {
+    let is_spent = |record: &Value| {
         record["facts"]["why"].as_str().is_some_and(|why| why.contains("that it may"))
+    };
+    scene.is_audited("that it is spent", is_spent);
+    for record in scene.audited() {
+        let is_cut = is_spent(&record) || record["facts"]["why"] == "nothing has moved for 1 s";
+        if is_cut && record["operation"] == "egress.ended" {
+            assert_eq!(record["outcome"], "failed", "{record}");
+        }
+    }
+    // Further ones are refused before anybody out there hears of them, and told why where that can be.
+    let reached = scene.internet.asked().len();
+    let said = scene.run("curl -sS -m 20 -w '%{http_code}' http://example.org/hello").ok();
+    assert!(said.contains("has carried") && said.ends_with("403"), "{said}");
+    let proxied =
+        "curl -sS -m 20 -w '%{http_code}' -x http://198.18.0.1:3128 http://example.org/hello";
+    let said = scene.run(proxied).ok();
+    assert!(said.contains("has carried") && said.ends_with("403"), "{said}");
+    scene.run("curl -sS -m 20 https://example.org/hello").fails();
+    scene.is_refused("example.org", "that it may");
+    assert_eq!(scene.internet.asked().len(), reached);
+    eventually("each of the three that came too late is refused in the record", || {
+        let connections = scene.audited().into_iter().filter(|record| {
+            record["operation"] == "egress.connection" && record["outcome"] == "refused"
+        });
+        connections.filter(is_spent).count() == 3
     });
+    assert!(scene.audited().iter().all(|record| record["id"].is_string()), "whose it was");
 }
 
 #[test]
@@ -159,4 +189,85 @@ print("fine")"#
         scene.run("curl -sS -m 20 https://example.org/hello").ok(),
         "hello from example.org\n"
     );
+}
+
+/// Makes so many connections from the sandbox, some at once: requests and tunnels through the proxy, one
+/// that it refuses, and one without it that is cut while the answer comes.
+fn connect_often(scene: &Scene, connections: usize) {
+    let code = format!(
+        r#"
+import socket, struct, threading
+address = socket.gethostbyname("example.org")
+PROXY, GET = ("198.18.0.1", 3128), b"GET /hello HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n"
+def all_of(peer):
+    said = b""
+    while more := peer.recv(65536): said += more
+    return said
+def connect(number):
+    kind = number % 4
+    peer = socket.create_connection((address, 80) if kind == 3 else PROXY, 60)
+    try:
+        if kind == 0:
+            peer.sendall(GET.replace(b"/hello", b"http://example.org/hello"))
+            return all_of(peer).endswith(b"hello from example.org\n")
+        if kind == 1:
+            peer.sendall(b"CONNECT example.org:80 HTTP/1.1\r\nHost: example.org:80\r\n\r\n")
+            assert peer.recv(12) == b"HTTP/1.1 200"
+            peer.sendall(GET)
+            return all_of(peer).endswith(b"hello from example.org\n")
+        if kind == 2:
+            peer.sendall(b"CONNECT example.net:443 HTTP/1.1\r\nHost: example.net:443\r\n\r\n")
+            return all_of(peer).startswith(b"HTTP/1.1 403")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.sendall(GET.replace(b"/hello", b"/bytes?n=1000000"))
+        return bool(peer.recv(10))
+    finally: peer.close()
+wrong = []
+def begin(numbers):
+    for number in numbers:
+        try: fine = connect(number)
+        except OSError as error: fine = error
+        if fine is not True: wrong.append((number, fine))
+threads = [threading.Thread(target=begin, args=(range(first, {connections}, {AT_ONCE}),)) for first in range({AT_ONCE})]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(wrong[:10] or "fine")"#
+    );
+    assert_eq!(scene.python(&code).ok(), "fine\n");
+}
+
+/// How many connections a sandbox has at once.
+const AT_ONCE: usize = 16;
+
+#[test]
+fn ten_thousand_connections_leave_neither_descriptors_nor_memory_behind() {
+    /// What an allocator may keep back for itself. A kilobyte of each connection would be more.
+    const GROWTH_BYTES_MAX: u64 = 8 << 20;
+    /// A connection of the guest's is none of the bridge's; that to the host behind it is, and a lookup
+    /// may be under way for each.
+    const EACH_AT_ONCE: usize = 3;
+    /// Between two looks at what the bridge has open.
+    const LOOK_PAUSE: Duration = Duration::from_millis(20);
+    let options = ["--set", "egress.connections_per_second=100000"];
+    let Some(scene) = Scene::with(&["example.org"], &options) else { return };
+    // What is made once for all: threads, caches, buffers that have grown to what they will be.
+    connect_often(&scene, 2000);
+    let settled = descriptors(&scene);
+    let before = resident_bytes(scene.server.daemon_pid()).unwrap();
+    let mut most = 0;
+    std::thread::scope(|threads| {
+        let (over, waiting) = channel::<()>();
+        threads.spawn(|| {
+            let _over = over;
+            connect_often(&scene, 10_000);
+        });
+        while waiting.recv_timeout(LOOK_PAUSE) == Err(RecvTimeoutError::Timeout) {
+            most = most.max(descriptors(&scene));
+        }
+    });
+    assert!(most <= settled + AT_ONCE * EACH_AT_ONCE + 8, "{most} at once, {settled} before");
+    eventually("all of them are closed", || descriptors(&scene) <= settled + 2);
+    let after = resident_bytes(scene.server.daemon_pid()).unwrap();
+    let growth = after.saturating_sub(before);
+    assert!(growth <= GROWTH_BYTES_MAX, "{before} bytes before, {after} behind it");
 }

@@ -46,6 +46,7 @@ from .results import (
     SandboxInfo,
     SnapshotInfo,
     StreamEvent,
+    Synced,
 )
 from .surface import ExecResult, SandboxClient, SandboxHandle, SandboxSpec
 
@@ -95,6 +96,7 @@ __all__ = [
     "StartFailed",
     "Stream",
     "StreamEvent",
+    "Synced",
     "TooLarge",
     "Transfer",
     "Unauthenticated",

@@ -24,6 +24,7 @@ from .limits import (
     RETRIES,
     RUN_MARGIN_SECONDS,
     RUN_SECONDS,
+    SYNC_SECONDS,
     TEARDOWN_SECONDS,
 )
 from .results import (
@@ -31,10 +32,12 @@ from .results import (
     Metrics,
     SandboxInfo,
     SnapshotInfo,
+    Synced,
     content,
     metrics,
     sandbox_info,
     snapshot_info,
+    synced,
 )
 from .settings import settings
 from .surface import ExecResult, SandboxClient, SandboxHandle, SandboxSpec, regardless, torn_down
@@ -228,6 +231,12 @@ class Sandbox(SandboxHandle):
         samples = page.get("samples") or [{}]
         return metrics({**samples[-1], "cpus": page.get("cpus"), "scope": page.get("scope")})
 
+    async def sync(self) -> Synced:
+        """Brings back what it has changed in its workspace, which otherwise happens by itself when
+        something in it has ended, and before a stop or a removal."""
+        path = self._commands.path("workspace", "sync")
+        return synced(await self._api.call("POST", path, seconds=SYNC_SECONDS))
+
     async def extend(
         self, *, ttl: float | None = None, idle_ttl: float | None = None
     ) -> SandboxInfo:
@@ -324,6 +333,10 @@ class BurrowClient(SandboxClient):
         machine: str | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | None = None,
+        user: str | None = None,
+        hostname: str | None = None,
+        scratch_bytes: int | None = None,
+        pull: str | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
         keep_stopped: float | None = None,
@@ -350,6 +363,8 @@ class BurrowClient(SandboxClient):
         if spec.labels:
             body["labels"] = dict(spec.labels)
         body.update(_more(machine, env, workdir, ttl, idle_ttl, keep_stopped))
+        more = {"user": user, "hostname": hostname, "scratch_bytes": scratch_bytes, "pull": pull}
+        body.update({name: value for name, value in more.items() if value is not None})
         return await self._create(body, idempotency_key or draw("create"))
 
     async def restore(

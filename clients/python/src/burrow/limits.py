@@ -7,6 +7,8 @@ from __future__ import annotations
 CALL_SECONDS = 60.0
 #: How long the start of a sandbox may take: an emulated machine on a busy host, an image to fetch.
 CREATE_SECONDS = 300.0
+#: What an exchange of all changes of a workspace may take: as long as the server gives it, and a little.
+SYNC_SECONDS = 630.0
 #: The length of a command or a run that names none. An hour is more than an agent waits.
 RUN_SECONDS = 3600.0
 #: How much later than the server's own end of a run the client gives up waiting for it.

@@ -129,6 +129,31 @@ StreamEvent = Union[Output, Gap, Exited]
 
 
 @dataclass(frozen=True)
+class Synced:
+    """What has come back of a workspace when it was asked for. What came before is not named again."""
+
+    written: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    #: Paths that both sides have changed, and where the sandbox's are on the host; `None` where the
+    #: sandbox has removed them.
+    conflicts: Mapping[str, str | None] = field(default_factory=dict)
+    #: Paths that were not carried, and why.
+    refused: Mapping[str, str] = field(default_factory=dict)
+    #: How many paths are not named here.
+    untold: int = 0
+
+
+def synced(told: Mapping[str, Any]) -> Synced:
+    return Synced(
+        written=tuple(told.get("written", ())),
+        deleted=tuple(told.get("deleted", ())),
+        conflicts={one["path"]: one.get("kept_as") for one in told.get("conflicts", ())},
+        refused={one["path"]: one.get("why", "") for one in told.get("refused", ())},
+        untold=told.get("untold", 0),
+    )
+
+
+@dataclass(frozen=True)
 class Display:
     """Something to look at, in as many forms as it offers."""
 

@@ -45,6 +45,7 @@ from .results import (
     SandboxInfo,
     SnapshotInfo,
     StreamEvent,
+    Synced,
 )
 from .surface import ExecResult, SandboxSpec
 
@@ -361,6 +362,9 @@ class SandboxHandle:
     def metrics(self) -> Metrics:
         return self._loop.run(self._inner.metrics())
 
+    def sync(self) -> Synced:
+        return self._loop.run(self._inner.sync())
+
     def extend(self, *, ttl: float | None = None, idle_ttl: float | None = None) -> SandboxInfo:
         return self._loop.run(self._inner.extend(ttl=ttl, idle_ttl=idle_ttl))
 
@@ -431,6 +435,10 @@ class SandboxClient:
         machine: str | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | None = None,
+        user: str | None = None,
+        hostname: str | None = None,
+        scratch_bytes: int | None = None,
+        pull: str | None = None,
         ttl: float | None = None,
         idle_ttl: float | None = None,
         keep_stopped: float | None = None,
@@ -441,6 +449,10 @@ class SandboxClient:
             machine=machine,
             env=env,
             workdir=workdir,
+            user=user,
+            hostname=hostname,
+            scratch_bytes=scratch_bytes,
+            pull=pull,
             ttl=ttl,
             idle_ttl=idle_ttl,
             keep_stopped=keep_stopped,

@@ -86,6 +86,16 @@ pub(super) fn mount_run_in_place(stage: &mut Stage) -> Result<Outcome, BootError
     Ok(Outcome::Done)
 }
 
+/// A directory of the host, in the sandbox's root. Where one was promised, an empty one of the machine's
+/// own would only look like it, and what is written there would be lost.
+pub(super) fn mount_workspace(stage: &mut Stage) -> Result<Outcome, BootError> {
+    if !stage.facts().line.workspace {
+        return Ok(Outcome::Skipped("none is mounted"));
+    }
+    let flags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
+    mount_kernels("virtiofs", Path::new("/workspace"), flags, "")
+}
+
 /// Sets the clock to the host's. A machine need not have one that knows the time.
 pub(super) fn set_clock(stage: &mut Stage) -> Result<Outcome, BootError> {
     match stage.config.time_us {

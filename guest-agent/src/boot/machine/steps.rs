@@ -49,6 +49,7 @@ pub(super) const PIVOT: &[Step] = &[Step { name: "pivot", need: Fatal, run: root
 
 pub(super) const FINISH: &[Step] = &[
     Step { name: "run-and-tmp-in-place", need: BestEffort, run: kernel::mount_run_in_place },
+    Step { name: "workspace", need: Fatal, run: kernel::mount_workspace },
     Step { name: "hide", need: Fatal, run: root::hide },
     Step { name: "host-name", need: BestEffort, run: network::set_host_name },
     Step { name: "loopback", need: BestEffort, run: network::raise_loopback },

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::api::problem::Problem;
-use crate::api::v1::{CreateSandbox, LABEL_KEY, NAME, TIMEOUT_MS_MAX, What};
-use crate::limits::LABELS_MAX;
+use crate::api::v1::{CPUS_MAX, CreateSandbox, LABEL_KEY, NAME, TIMEOUT_MS_MAX, What};
+use crate::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN};
 use crate::sandbox::Name;
 
 /// What the client calls the workspace of a caller who has not asked for one: this, or this prefix
@@ -33,10 +33,10 @@ macro_rules! asked {
             #[serde(default)]
             pub image: Option<String>,
             #[serde(default)]
-            #[schemars(range(min = 16, max = 16_777_216))]
+            #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
             pub memory_mib: Option<u64>,
             #[serde(default)]
-            #[schemars(range(min = 0, max = 1024))]
+            #[schemars(range(min = 0, max = CPUS_MAX))]
             pub cpus: Option<f64>,
             #[serde(default)]
             #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]

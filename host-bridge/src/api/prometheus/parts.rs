@@ -7,6 +7,7 @@ use crate::app::State;
 use crate::artifact::Figures as ArtifactFigures;
 use crate::notebook::Figures as NotebookFigures;
 use crate::sandbox::tallies::{EgressTally, Tallies, WorkspaceTally};
+use crate::workspace::Carried;
 
 /// What is looked up before the text is written.
 pub struct Parts {
@@ -17,7 +18,10 @@ pub struct Parts {
 impl Parts {
     /// A store that does not answer leaves its figures out of this scrape.
     pub async fn look(api: &Api) -> Self {
-        let notebooks = api.notebooks().ok().map(crate::notebook::Notebooks::figures);
+        let notebooks = match api.notebooks() {
+            Ok(notebooks) => notebooks.figures().await.ok(),
+            Err(_) => None,
+        };
         let artifacts = match api.artifacts() {
             Ok(artifacts) => artifacts.figures().await.ok(),
             Err(_) => None,
@@ -35,7 +39,7 @@ impl Parts {
         apps(text, api);
         let tallies: &Tallies = api.registry().tallies();
         egress(text, &tallies.egress());
-        workspaces(text, &tallies.workspaces());
+        workspaces(text, &tallies.workspaces(), api.registry().carried());
     }
 }
 
@@ -54,6 +58,8 @@ fn notebooks(text: &mut Text, it: &NotebookFigures) {
     );
     let name = "burrow_notebook_saved_bytes_total";
     text.single(name, "counter", "What saves have kept, each all of it.", it.saved_bytes as f64);
+    let name = "burrow_notebook_kept_bytes";
+    text.single(name, "gauge", "Variables that are kept, of all notebooks.", it.kept_bytes as f64);
     let name = "burrow_notebook_reopenings_total";
     text.single(name, "counter", "Interpreters that were given variables.", it.reopened as f64);
     let name = "burrow_notebook_lost_runs_total";
@@ -108,7 +114,7 @@ fn egress(text: &mut Text, it: &EgressTally) {
     text.line(name, &[("way", "received")], it.received_bytes as f64);
 }
 
-fn workspaces(text: &mut Text, it: &WorkspaceTally) {
+fn workspaces(text: &mut Text, it: &WorkspaceTally, carried: &Carried) {
     let name = "burrow_workspace_exchanges_total";
     text.single(name, "counter", "Exchanges that brought something.", it.exchanges as f64);
     let name = "burrow_workspace_paths_total";
@@ -122,4 +128,8 @@ fn workspaces(text: &mut Text, it: &WorkspaceTally) {
     ] {
         text.line(name, &[("outcome", outcome)], count as f64);
     }
+    let name = "burrow_workspace_bytes_total";
+    text.family(name, "counter", "Of files that were carried.");
+    text.line(name, &[("way", "in")], carried.sent_bytes() as f64);
+    text.line(name, &[("way", "back")], carried.taken_bytes() as f64);
 }

@@ -125,6 +125,11 @@ impl Params {
         Ok(Some(limit.clamp(Duration::from_millis(1), DEADLINE_MAX)))
     }
 
+    /// Whether something is said under this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|value| !value.is_null())
+    }
+
     fn take(&mut self, name: &str) -> Option<Value> {
         self.fields.remove(name).filter(|value| !value.is_null())
     }

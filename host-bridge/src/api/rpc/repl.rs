@@ -34,7 +34,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let mut context = open(context_of(language), language);
     context.cwd = inside.record.workdir.as_deref().map(Into::into);
     let failed = |error| Failure::inside(&inside.which, error);
-    inside.guest.settle_user(&mut context).await.map_err(failed)?;
+    inside.guest.settle(&mut context).await.map_err(failed)?;
     let mut ask = RunCode::new(context, code);
     ask.deadline = Some(limit);
     let mut run = inside.guest.run_code_now(ask).map_err(failed)?;

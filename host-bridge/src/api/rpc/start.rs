@@ -7,6 +7,7 @@ use super::params::Params;
 use super::which;
 use super::written::Written;
 use crate::api::call::Call;
+use crate::api::images::workspace_of;
 use crate::api::problem::{Code, Problem};
 use crate::sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
 
@@ -14,6 +15,21 @@ use crate::sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
 const CPUS_MAX: f64 = 1024.0;
 /// The same of MiB of memory; the sandbox's own bounds are tighter.
 const MEMORY_MIB_MAX: f64 = (1_u64 << 40) as f64;
+
+/// What the native API takes and this call does not. To pass over it would be to give less than was
+/// asked for.
+const ELSEWHERE: [&str; 10] = [
+    "cpu_millis",
+    "hostname",
+    "idle_ttl_ms",
+    "keep_stopped_ms",
+    "machine",
+    "memory_mib",
+    "mount",
+    "scratch_bytes",
+    "snapshot",
+    "ttl_ms",
+];
 
 pub async fn start(call: &Call, mut params: Params) -> Result<Written, Failure> {
     let which = which(call, &mut params)?;
@@ -63,6 +79,17 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     spec.user = config.maybe_text("user")?.filter(|user| !user.is_empty());
     spec.secrets = config.texts("secrets")?;
     spec.egress = config.maybe_texts("egress")?;
+    let workspace = config.maybe_text("workspace")?.filter(|name| !name.is_empty());
+    let permitted = |name: String| workspace_of(&call.caller, name);
+    spec.workspace = workspace.map(permitted).transpose()?;
+    spec.labels = config.environment("labels")?.into_iter().collect();
+    for name in ELSEWHERE {
+        if config.has(name) {
+            return Err(Failure::params(format!(
+                "config.{name} cannot be had by this call; `POST /v1/sandboxes` takes it"
+            )));
+        }
+    }
     spec.volumes = config.pairs("volumes")?;
     spec.ports = config.pairs("ports")?;
     spec.ttl_ms = defaults.ttl_ms;

@@ -24,7 +24,7 @@ mod watch;
 
 use hyper::Method;
 
-pub use path::FilePath;
+pub use path::{FilePath, PATH};
 pub use range::Range;
 pub use refusal::refused;
 pub use shape::FileEntry;

@@ -20,7 +20,9 @@ use crate::limits::{STOP_GRACE_DEFAULT, STOP_GRACE_MAX};
 use crate::machine::MachineKind;
 use crate::sandbox::{Filter, Name, SandboxRef, Selector, Spec, Until};
 
-pub use shape::{CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME, PullPolicy, Sandbox};
+pub use shape::{
+    CPUS_MAX, CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME, PullPolicy, Sandbox,
+};
 use shape::{
     ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, SandboxPage, StopSandbox, WaitFor, WaitQuery,
 };

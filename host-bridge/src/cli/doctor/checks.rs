@@ -69,17 +69,19 @@ pub(super) async fn probed() -> Vec<Check> {
 }
 
 /// What the agent of a box that was tried says of its control groups: only making some in it tells
-/// whether they can be made.
-pub(super) fn control_groups(agent: Option<&AgentInfo>) -> Check {
+/// whether they can be made. Those bound single sessions; `held` are the controllers by which this host
+/// bounds whole boxes, from outside and in either version.
+pub(super) fn control_groups(agent: Option<&AgentInfo>, held: &[&str]) -> Check {
     let name = "control groups";
     let Some(agent) = agent else {
         return Check::new(name, Verdict::Unknown, "no box came up to try them in");
     };
     if let Some(reason) = &agent.cgroup_missing {
-        return Check::new(name, Verdict::Lacks, reason.clone()).fix(
-            "boxes run, without limits of memory and CPU; run as root with cgroup v2 mounted, or \
-             with systemd-run --user --scope -p Delegate=yes host-bridge serve",
-        );
+        return Check::new(name, Verdict::Lacks, reason.clone()).fix(format!(
+            "{}; run as root with cgroup v2 mounted, or with systemd-run --user --scope \
+             -p Delegate=yes host-bridge serve",
+            without_groups(held)
+        ));
     }
     let missing: Vec<&str> = CONTROLLERS_WANTED
         .into_iter()
@@ -92,10 +94,21 @@ pub(super) fn control_groups(agent: Option<&AgentInfo>) -> Check {
             format!("v2 with {}", agent.controllers.join(" ")),
         );
     }
-    Check::new(name, Verdict::Lacks, format!("cgroup v2 without {}", missing.join(", "))).fix(
-        "boxes run, without these limits; the container withholds the controllers, or version 1 \
-         has them, which booting with systemd.unified_cgroup_hierarchy=1 changes",
-    )
+    let lacks = format!("cgroup v2 without {}", missing.join(", "));
+    Check::new(name, Verdict::Lacks, lacks).fix(format!(
+        "{}; the container withholds the controllers, or version 1 has them, which booting with \
+         systemd.unified_cgroup_hierarchy=1 changes",
+        without_groups(held)
+    ))
+}
+
+/// What holds where sessions have no groups of their own.
+fn without_groups(held: &[&str]) -> String {
+    if held.is_empty() {
+        return "boxes run, without limits of memory and CPU".to_owned();
+    }
+    let held = held.join(" and ");
+    format!("whole boxes are held to their {held} all the same, single sessions in them are not")
 }
 
 /// The controllers that a session's limits need.

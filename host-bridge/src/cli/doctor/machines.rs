@@ -13,7 +13,7 @@ use crate::cli::values::human_bytes;
 use crate::config::Paths;
 use crate::machine::kvm::{self, Kvm};
 use crate::machine::qemu::{self, Accelerator};
-use crate::machine::vmm::{Kit, RELAY, find_program};
+use crate::machine::vmm::{Kit, RELAY, SHARER, find_program};
 use crate::machine::{cloud_hypervisor, firecracker};
 
 /// How long a program may take to say its version.
@@ -42,6 +42,7 @@ pub(super) async fn all(paths: &Paths) -> Vec<Check> {
         qemu_check(accelerator).await,
         program("relay", RELAY, "`cargo install vhost-device-vsock --version 0.3.0 --locked`; the \
             qemu machine needs it").await,
+        program("virtiofsd", SHARER, qemu::share::REMEDY).await,
         on_kvm("firecracker", firecracker::REMEDY, &kvm).await,
         on_kvm("cloud-hypervisor", cloud_hypervisor::REMEDY, &kvm).await,
         program("e2fsprogs", "mkfs.ext4", "`apt-get install e2fsprogs`, or your distribution's \

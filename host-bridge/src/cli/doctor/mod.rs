@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
+use crate::machine::process::bounds;
 
 /// Say what this host can run, and why not
 #[derive(Debug, Args)]
@@ -74,7 +75,7 @@ impl Doctor {
         checks.extend(checks::probed().await);
         let (sandbox, agent) = checks::sandbox(&context.paths).await;
         checks.extend([
-            checks::control_groups(agent.as_ref()),
+            checks::control_groups(agent.as_ref(), &bounds::holdable()),
             checks::vsock(),
             checks::memory(),
             checks::disk(&context.paths),

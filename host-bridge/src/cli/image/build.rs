@@ -7,6 +7,7 @@ use clap::Args;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::pull;
+use super::record::Recorder;
 use crate::build::{self, Means, Order, Plan, Told};
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
@@ -14,7 +15,7 @@ use crate::cli::output::{self, Sink};
 use crate::control::egress_settings;
 use crate::image::reference::Reference;
 use crate::image::registry::Options;
-use crate::image::{self, ImageError, Images};
+use crate::image::{self, Image, ImageError, Images};
 use crate::settings::{Overrides, Settings};
 
 /// What may wait to be written; a program that says more waits itself.
@@ -29,7 +30,7 @@ const TOLD_WAITING_MAX: usize = 64;
   host-bridge image build --target tests --no-cache .
 
 Prints the image's digest; all else goes to stderr. FROM, ARG, ENV, LABEL, WORKDIR, USER, EXPOSE, VOLUME,
-STOPSIGNAL, SHELL, CMD, ENTRYPOINT, COPY, ADD of files and directories, and RUN are known; whatever else is
+STOPSIGNAL, SHELL, CMD, ENTRYPOINT, COPY, ADD of what is in the context, and RUN are known; whatever else is
 refused. A failed build keeps the steps that were done, for the next; `image prune` removes them.")]
 pub struct Build {
     /// The directory that COPY copies from
@@ -80,7 +81,27 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Build {
-    pub async fn run(&self, context: &Context, images: Images) -> Result<Exit> {
+    pub async fn run(
+        &self,
+        context: &Context,
+        images: Images,
+        recorder: &Recorder,
+    ) -> Result<Exit> {
+        let mut act = recorder.begin("build_image");
+        if let Some(tag) = &self.tag {
+            act = act.image(tag.to_string());
+        }
+        act = act.fact("context", self.context.to_string_lossy());
+        if !self.egress.is_empty() {
+            act = act.fact("egress", self.egress.join(","));
+        }
+        let built = self.build(context, images, recorder).await;
+        act.ended(&built);
+        output::print_line(&built?.digest.to_string())?;
+        Ok(Exit::SUCCESS)
+    }
+
+    async fn build(&self, context: &Context, images: Images, recorder: &Recorder) -> Result<Image> {
         let settings = Settings::load(None, &Overrides::default())?;
         let plan = Plan::read(Order {
             context: self.context.clone(),
@@ -94,7 +115,7 @@ impl Build {
         })?;
         let options = Options::from_settings(&settings.registries)?;
         for name in plan.images() {
-            self.fetch(&images, &name, &options).await?;
+            self.fetch(&images, &name, &options, recorder).await?;
         }
         let (tell, told) = channel(TOLD_WAITING_MAX);
         let paths = context.paths.clone();
@@ -104,11 +125,16 @@ impl Build {
         drop(means);
         // All that was said comes before how it has ended.
         let _ = writing.await;
-        output::print_line(&built?.digest.to_string())?;
-        Ok(Exit::SUCCESS)
+        Ok(built?)
     }
 
-    async fn fetch(&self, images: &Images, name: &str, options: &Options) -> Result<()> {
+    async fn fetch(
+        &self,
+        images: &Images,
+        name: &str,
+        options: &Options,
+        recorder: &Recorder,
+    ) -> Result<()> {
         let here = match images.find(name) {
             Ok(_) => true,
             Err(ImageError::NotFound { .. }) => false,
@@ -120,7 +146,11 @@ impl Build {
             image::Pull::Always => true,
         };
         if wanted {
-            pull::fetch(images, &name.parse()?, options, self.quiet).await?;
+            let act = recorder.begin("pull_image").image(name);
+            let pulled = pull::fetch(images, &name.parse()?, options, self.quiet).await;
+            let pulled = pulled.map_err(anyhow::Error::from);
+            act.ended(&pulled);
+            pulled?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use super::record::Recorder;
 use crate::cli::exit::Exit;
 use crate::cli::output;
 use crate::image::Images;
@@ -35,8 +36,23 @@ pub struct Import {
 }
 
 impl Import {
-    pub fn run(&self, images: &Images) -> Result<Exit> {
-        let imported = images.import(&self.path, self.name.as_ref())?;
+    pub fn run(&self, images: &Images, recorder: &Recorder) -> Result<Exit> {
+        let act = recorder.begin("import_image").fact("path", self.path.to_string_lossy());
+        let act = match &self.name {
+            Some(name) => act.image(name.to_string()),
+            None => act,
+        };
+        let imported = match images.import(&self.path, self.name.as_ref()) {
+            Ok(imported) => imported,
+            Err(error) => {
+                let error = error.into();
+                act.failed(&error);
+                return Err(error);
+            }
+        };
+        for image in &imported {
+            act.clone().digest(&image.digest).done();
+        }
         if self.json {
             output::print_json(&imported)?;
         } else {

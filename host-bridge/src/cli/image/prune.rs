@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
+use super::record::Recorder;
 use crate::cli::exit::Exit;
 use crate::cli::output;
 use crate::cli::values::human_bytes;
@@ -22,8 +23,18 @@ pub struct Prune {
 }
 
 impl Prune {
-    pub fn run(&self, images: &Images, paths: &Paths) -> Result<Exit> {
-        let pruned = images.prune(|| image_users(paths))?;
+    pub fn run(&self, images: &Images, paths: &Paths, recorder: &Recorder) -> Result<Exit> {
+        let act = recorder.begin("prune_images");
+        let pruned = match images.prune(|| image_users(paths)) {
+            Ok(pruned) => pruned,
+            Err(error) => {
+                let error = error.into();
+                act.failed(&error);
+                return Err(error);
+            }
+        };
+        let act = act.digests(&pruned.images).fact("layers", pruned.layers);
+        act.fact("blobs", pruned.blobs).fact("bytes", pruned.bytes).done();
         if self.json {
             output::print_json(&pruned)?;
             return Ok(Exit::SUCCESS);

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use tokio::sync::watch;
 
+use super::record::Recorder;
 use crate::cli::cp::progress::Progress as Line;
 use crate::cli::exit::Exit;
 use crate::cli::output;
@@ -40,12 +41,18 @@ pub struct Pull {
 }
 
 impl Pull {
-    pub async fn run(&self, images: Images) -> Result<Exit> {
+    pub async fn run(&self, images: Images, recorder: &Recorder) -> Result<Exit> {
+        let act = recorder.begin("pull_image").image(self.name.to_string());
+        let pulled = self.pull(&images).await;
+        act.ended(&pulled);
+        output::print_line(&pulled?.digest.to_string())?;
+        Ok(Exit::SUCCESS)
+    }
+
+    async fn pull(&self, images: &Images) -> Result<Image> {
         let settings = Settings::load(self.config.as_deref(), &Overrides::default())?;
         let options = Options::from_settings(&settings.registries)?;
-        let image = fetch(&images, &self.name, &options, self.quiet).await?;
-        output::print_line(&image.digest.to_string())?;
-        Ok(Exit::SUCCESS)
+        Ok(fetch(images, &self.name, &options, self.quiet).await?)
     }
 }
 

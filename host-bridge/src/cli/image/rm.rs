@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
+use super::record::Recorder;
 use crate::cli::exit::Exit;
 use crate::cli::{failure, output};
 use crate::config::Paths;
@@ -22,11 +23,14 @@ pub struct Rm {
 }
 
 impl Rm {
-    pub fn run(&self, images: &Images, paths: &Paths) -> Result<Exit> {
+    pub fn run(&self, images: &Images, paths: &Paths, recorder: &Recorder) -> Result<Exit> {
         let mut exit = Exit::SUCCESS;
         for image in &self.images {
+            let act = recorder.begin("remove_image").image(image);
             match images.remove(image, || image_users(paths)) {
                 Ok(removed) => {
+                    let act = act.digest(&removed.digest).fact("names", removed.names.join(","));
+                    act.fact("with_its_last_name", removed.image).done();
                     for name in &removed.names {
                         output::print_line(&output::printable(name))?;
                     }
@@ -35,7 +39,11 @@ impl Rm {
                     }
                 }
                 // What is refused for one may be fine for the next.
-                Err(error) => exit = failure::report(&error.into()),
+                Err(error) => {
+                    let error = error.into();
+                    act.failed(&error);
+                    exit = failure::report(&error);
+                }
             }
         }
         Ok(exit)

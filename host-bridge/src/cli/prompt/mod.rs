@@ -64,7 +64,7 @@ pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Ex
         return Err(TerminalError::NotATerminal.into());
     }
     let mut notices = Notices::watch()?;
-    guest.settle_user(&mut prompt.context).await?;
+    guest.settle(&mut prompt.context).await?;
     // An interpreter may take its time to start, and the person may lose patience with it.
     let opened = tokio::select! {
         opened = guest.open_context(&prompt.context) => opened.map_err(explain_missing)?,

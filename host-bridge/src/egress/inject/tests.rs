@@ -65,6 +65,8 @@ fn a_password_is_found_where_it_is_encoded() {
     let plain = STANDARD.encode("me:mine");
     let head = format!("GET / HTTP/1.1\r\nAuthorization: Basic {plain}\r\n\r\n");
     assert_eq!(filled("api.example.org", &head).0, head, "nobody else's is touched");
+    let head = format!("GET / HTTP/1.1\r\nAuthorization:basic {encoded}\t\r\n\r\n");
+    assert_eq!(filled("c.example.org", &head).0, head, "and for another host nothing is");
 }
 
 #[test]

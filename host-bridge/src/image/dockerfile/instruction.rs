@@ -1,7 +1,9 @@
 //! What one instruction says.
 
+use super::limits::CHARS_SHOWN_MAX;
 use super::lines::Lines;
 use super::{Fault, words};
+use crate::image::layer::limits::NAME_BYTES_MAX;
 
 /// A command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +22,21 @@ pub struct Copy {
     pub chown: Option<String>,
     pub chmod: Option<String>,
     pub sources: Vec<String>,
+    /// Files that are written here, in their lines.
+    pub texts: Vec<Text>,
     pub to: String,
-    /// Whether it is an `ADD`, of which more is expected than is done here.
+    /// Whether it is an `ADD`, which unpacks archives.
     pub adds: bool,
+}
+
+/// A file whose lines are those behind an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// The word that ends it, which is what it is called in a directory.
+    pub name: String,
+    pub content: String,
+    /// Whether variables are filled in; not behind a word in quotes.
+    pub expands: bool,
 }
 
 /// An instruction, its variables not filled in.
@@ -127,8 +141,8 @@ pub fn parse(
         "CMD" => Instruction::Cmd(command(rest)),
         "ENTRYPOINT" => Instruction::Entrypoint(command(rest)),
         "RUN" => return run(lines, rest),
-        "COPY" => Instruction::Copy(copy("COPY", rest, escape)?),
-        "ADD" => Instruction::Copy(copy("ADD", rest, escape)?),
+        "COPY" => return copy("COPY", lines, rest),
+        "ADD" => return copy("ADD", lines, rest),
         _ => return Err(unknown(keyword)),
     };
     Ok((what, String::new()))
@@ -142,8 +156,12 @@ fn unknown(keyword: &str) -> Fault {
         "HEALTHCHECK" => "nothing here asks an image for its health; leave it out",
         _ => "see `host-bridge image build --help` for what is",
     };
-    let shown = name.chars().take(32).filter(|c| !c.is_control()).collect();
-    Fault::Unknown { name: shown, hint }
+    Fault::Unknown { name: shown(&name), hint }
+}
+
+/// Of a text that may be anything, what an error says.
+fn shown(text: &str) -> String {
+    text.chars().take(CHARS_SHOWN_MAX).filter(|c| !c.is_control()).collect()
 }
 
 /// A list of texts as JSON has it; anything else is for the shell.
@@ -244,7 +262,12 @@ fn heredocs(text: &str) -> Vec<(String, bool)> {
     found
 }
 
-fn copy(name: &'static str, rest: &str, escape: char) -> Result<Copy, Fault> {
+fn copy(
+    name: &'static str,
+    lines: &mut Lines<'_>,
+    rest: &str,
+) -> Result<(Instruction, String), Fault> {
+    let escape = lines.escape;
     let (flags, mut words) = match rest.find('[').map(|at| (&rest[..at], &rest[at..])) {
         Some((before, list)) if before.split_whitespace().all(|word| word.starts_with("--")) => {
             let (flags, _) = flags(words::split(before, escape)?);
@@ -269,16 +292,42 @@ fn copy(name: &'static str, rest: &str, escape: char) -> Result<Copy, Fault> {
             }
         }
     }
-    if words.iter().any(|word| word.starts_with("<<")) {
-        let hint = "write the file into the context";
-        return Err(Fault::Unknown { name: format!("{name} with a text of its own"), hint });
-    }
     if copy.adds && words.iter().any(|word| word.contains("://") || word.starts_with("git@")) {
         let hint = "fetch it before, or in a RUN with --egress";
         return Err(Fault::Unknown { name: "ADD of what is elsewhere".to_owned(), hint });
     }
     let wanted = "files, and where they go";
     copy.to = words.pop().filter(|_| !words.is_empty()).ok_or(Fault::Arguments { name, wanted })?;
-    copy.sources = words;
-    Ok(copy)
+    let mut body = String::new();
+    for word in words {
+        let Some(begun) = word.strip_prefix("<<") else {
+            copy.sources.push(word);
+            continue;
+        };
+        let (begun, strips_tabs) =
+            begun.strip_prefix('-').map_or((begun, false), |rest| (rest, true));
+        let (end, expands) = end_word(begun).ok_or(Fault::TextName { name, word: shown(&word) })?;
+        let content = lines.until(end, strips_tabs)?;
+        body.extend(["\n", &content, end]);
+        copy.texts.push(Text { name: end.to_owned(), content, expands });
+    }
+    if copy.from.is_some() && !copy.texts.is_empty() {
+        let (flag, hint) = ("from".to_owned(), "a text is of the recipe itself");
+        return Err(Fault::Flag { name, flag, hint });
+    }
+    Ok((Instruction::Copy(copy), body))
+}
+
+/// The word that ends a text, and whether variables in that are filled in. It may become the name of
+/// a file.
+fn end_word(text: &str) -> Option<(&str, bool)> {
+    let quoted = |quote| text.strip_prefix(quote)?.strip_suffix(quote);
+    let (word, expands) = match quoted('"').or_else(|| quoted('\'')) {
+        Some(word) => (word, false),
+        None => (text, true),
+    };
+    let is_word = word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && word.len() <= NAME_BYTES_MAX
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    is_word.then_some((word, expands))
 }

@@ -6,6 +6,10 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 pub const STEPS_MAX: usize = 2048;
 /// What one word may become when its variables are filled in.
 pub const WORD_BYTES_MAX: usize = 64 << 10;
+/// What the lines of one file may become when theirs are.
+pub const TEXT_BYTES_MAX: usize = 4 << 20;
+/// What an error shows of a word.
+pub const CHARS_SHOWN_MAX: usize = 32;
 /// How deep `${a:-${b:-…}}` may go.
 pub const DEPTH_MAX: usize = 8;
 /// Rules of a `.dockerignore`.

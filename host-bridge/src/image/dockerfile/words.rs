@@ -1,7 +1,7 @@
 //! Words of a recipe: where one ends, what its quotes mean, and what its variables stand for. Pure.
 
 use super::Fault;
-use super::limits::{DEPTH_MAX, WORD_BYTES_MAX};
+use super::limits::{DEPTH_MAX, TEXT_BYTES_MAX, WORD_BYTES_MAX};
 
 /// Cuts a text into words at white space outside of quotes. Quotes and escapes stay for [`expand`].
 pub fn split(text: &str, escape: char) -> Result<Vec<String>, Fault> {
@@ -32,6 +32,33 @@ pub fn split(text: &str, escape: char) -> Result<Vec<String>, Fault> {
         words.push(word);
     }
     Ok(words)
+}
+
+/// Fills in the variables of a file's lines, as a shell does in such a text: quotes are none there, and an
+/// escape is one before a dollar sign and before another.
+pub fn expand_text(
+    text: &str,
+    escape: char,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, Fault> {
+    let mut out = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let next = rest.as_str().chars().next();
+        if c == '$' {
+            let (value, after) = variable_at(rest.as_str(), escape, variable, DEPTH_MAX)?;
+            out.push_str(&value);
+            rest = after.chars();
+        } else if c == escape && next.is_some_and(|next| next == '$' || next == escape) {
+            out.extend(rest.next());
+        } else {
+            out.push(c);
+        }
+        if out.len() > TEXT_BYTES_MAX {
+            return Err(Fault::TooLong { max: TEXT_BYTES_MAX });
+        }
+    }
+    Ok(out)
 }
 
 /// Takes quotes away and fills in variables. What is not set is empty.

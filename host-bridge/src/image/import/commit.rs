@@ -13,16 +13,18 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use super::{Import, archive, hash};
+use super::{Import, archive};
 use crate::image::digest::Digest;
-use crate::image::document::{self, Descriptor, DocumentError, Either};
+use crate::image::document::{DocumentError, Either};
 use crate::image::layer::limits::{BUFFER_BYTES, IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX, LAYERS_MAX};
 use crate::image::layer::{Bounds, hold, open_at, remove_tree, unpack_files};
 use crate::image::reference::Reference;
 use crate::image::store::{Image, ImageError, Images, Lease};
 
 /// What a machine puts over a root: it is not the image's.
-const MOUNTED: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
+const MOUNTED: [&str; 3] = ["dev", "proc", "sys"];
+/// What a machine makes in a root that has none. It is the image's as soon as there is something in it.
+const MADE: [&str; 2] = ["run", "tmp"];
 /// What a machine writes into a root to tell programs where they are.
 const TOLD: [&str; 4] =
     ["etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/ssl/burrow-authorities.pem"];
@@ -78,12 +80,12 @@ pub(super) fn layer_of(
 impl Import<'_> {
     /// The manifest of an image with one layer more.
     fn on_top(&self, base: &Image, layer: &Path) -> Result<Digest, ImageError> {
-        let failed = ImageError::files("read", layer);
         let blobs = self.images.blobs();
-        let (digest, size) = hash(File::open(layer).map_err(&failed)?).map_err(&failed)?;
-        self.copy(File::open(layer).map_err(&failed)?, digest, size)?;
+        let layer = self.layer_at(layer)?;
+        // What was made here is not compressed.
+        let digest = layer.digest;
         let mut layers = Either::parse(&blobs.read(&base.digest)?)?.layers;
-        layers.push(Descriptor::new(document::LAYER, digest, size));
+        layers.push(layer);
         if layers.len() > LAYERS_MAX {
             let (count, max) = (layers.len(), LAYERS_MAX);
             return Err(DocumentError::TooManyLayers { count, max }.into());
@@ -141,6 +143,13 @@ fn keep_difference(base: &Path, tree: &Path) -> Result<(), ImageError> {
             // It has no such directory, or a link in its place, which leads to nothing of ours.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(failed(errno.into())),
+        }
+    }
+    for made in MADE {
+        let path = tree.join(made);
+        // A directory that is not empty, or no directory, stays.
+        if fs::symlink_metadata(base.join(made)).is_err() {
+            fs::remove_dir(&path).ok();
         }
     }
     // What has been looked at last lies deepest.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{Import, commit, hash};
+use super::{Import, commit};
 use crate::image::digest::Digest;
-use crate::image::document::{self, Descriptor, DocumentError, Either};
+use crate::image::document::{DocumentError, Either};
 use crate::image::layer::limits::LAYERS_MAX;
 use crate::image::reference::Reference;
 use crate::image::store::{Draft, Image, ImageError, Images, Lease, Shared};
@@ -70,11 +70,9 @@ impl Images {
             None => (Vec::new(), Vec::new()),
         };
         if let Some(layer) = layer {
-            let failed = ImageError::files("read", layer);
-            let (digest, size) = hash(fs::File::open(layer).map_err(&failed)?).map_err(&failed)?;
-            import.copy(fs::File::open(layer).map_err(&failed)?, digest, size)?;
-            layers.push(Descriptor::new(document::LAYER, digest, size));
-            diff_ids.push(json!(digest));
+            let layer = import.layer_at(layer)?;
+            diff_ids.push(json!(layer.digest));
+            layers.push(layer);
         }
         if layers.len() > LAYERS_MAX {
             let (count, max) = (layers.len(), LAYERS_MAX);

@@ -8,7 +8,10 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use super::limits::BUFFER_BYTES;
+use super::LayerError;
+use super::limits::{BUFFER_BYTES, RATIO_FREE_BYTES, RATIO_MAX};
+use crate::image::digest::{Digest, Digester};
+use crate::image::document;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -17,13 +20,13 @@ const SKIPPED_MAGIC: u32 = 0x184d_2a50;
 const SKIPPED_MASK: u32 = 0xffff_fff0;
 
 /// Counts what is read through it, for somebody else to see.
-pub struct Counted<R> {
+struct Counted<R> {
     inner: R,
     count: Rc<Cell<u64>>,
 }
 
 impl<R> Counted<R> {
-    pub fn new(inner: R) -> (Self, Rc<Cell<u64>>) {
+    fn new(inner: R) -> (Self, Rc<Cell<u64>>) {
         let count = Rc::new(Cell::new(0));
         (Self { inner, count: Rc::clone(&count) }, count)
     }
@@ -57,6 +60,15 @@ impl<R: Read> Compressed<R> {
             Ok(Self::Plain(reader))
         }
     }
+
+    /// What a layer is called that is compressed so.
+    pub fn media_type(&self) -> &'static str {
+        match self {
+            Self::Plain(_) => document::LAYER,
+            Self::Gzip(_) => document::LAYER_GZIP,
+            Self::Zstd(_) => document::LAYER_ZSTD,
+        }
+    }
 }
 
 impl<R: Read> Read for Compressed<R> {
@@ -66,6 +78,50 @@ impl<R: Read> Read for Compressed<R> {
             Self::Gzip(reader) => reader.read(buffer),
             Self::Zstd(reader) => reader.read(buffer),
         }
+    }
+}
+
+/// An archive on its way out of its compressed form: hashed, and ended where it becomes more than it
+/// may.
+pub struct Bounded<R: Read> {
+    inner: Compressed<Counted<R>>,
+    /// How much of the compressed form was read.
+    read: Rc<Cell<u64>>,
+    digester: Digester,
+    bytes_max: u64,
+    exceeded: Option<LayerError>,
+}
+
+impl<R: Read> Bounded<R> {
+    pub fn open(inner: R, bytes_max: u64) -> io::Result<Self> {
+        let (counted, read) = Counted::new(inner);
+        let inner = Compressed::open(counted)?;
+        Ok(Self { inner, read, digester: Digester::default(), bytes_max, exceeded: None })
+    }
+
+    /// Why it was ended, if it was.
+    pub fn exceeded(&mut self) -> Option<LayerError> {
+        self.exceeded.take()
+    }
+
+    /// The digest of what has come out.
+    pub fn finish(self) -> Digest {
+        self.digester.finish()
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.digester.update(&buffer[..read]);
+        let bytes = self.digester.bytes();
+        let usual = self.read.get().saturating_mul(RATIO_MAX).max(RATIO_FREE_BYTES);
+        if bytes > self.bytes_max {
+            self.exceeded = Some(LayerError::TooLarge { max: self.bytes_max });
+        } else if bytes > usual {
+            self.exceeded = Some(LayerError::Ratio { max: RATIO_MAX });
+        }
+        if self.exceeded.is_some() { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(read) }
     }
 }
 

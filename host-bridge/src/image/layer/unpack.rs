@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use super::directory::{NOWHERE_ELSE, hold, open_at, shown};
 use super::limits::{BUFFER_BYTES, DEPTH_MAX, NAME_BYTES_MAX};
 use super::{LayerError, Marks};
+use crate::byte_path::{ends, join, split};
 
 /// What begins the names that take something away.
 const WHITEOUT_PREFIX: &[u8] = b".wh.";
@@ -364,9 +365,7 @@ impl Unpacker {
     }
 
     fn imply(&mut self, directory: &[u8]) -> Result<OwnedFd, LayerError> {
-        let ends = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        let ends: Vec<usize> = ends.map(|(at, _)| at).chain([directory.len()]).collect();
-        for end in ends {
+        for end in ends(directory) {
             let path = &directory[..end];
             let (above, name) = split(path);
             let made = open_at(&self.root, above).and_then(|above| {
@@ -515,18 +514,6 @@ fn kept_xattrs(path: &[u8], xattrs: Xattrs) -> Result<Xattrs, LayerError> {
     }
     let is_kept = |name: &[u8]| name == CAPABILITY || name.starts_with(USER_PREFIX);
     Ok(xattrs.into_iter().filter(|(name, _)| is_kept(name) && !name.contains(&0)).collect())
-}
-
-/// A path as its directory and its last component.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&path[..0], path),
-    }
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_vec() } else { [directory, name].join(&b'/') }
 }
 
 fn is_directory(parent: &OwnedFd, name: &OsStr) -> bool {

@@ -12,14 +12,12 @@ use super::{
 };
 use crate::config::{make_private_directory, write_durably};
 use crate::image::compose::{Layer, compose};
-use crate::image::digest::{Digest, Digester};
+use crate::image::digest::Digest;
 use crate::image::layer::limits::{
     IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX, LAYER_BYTES_MAX, LAYER_ENTRIES_MAX,
-    LAYER_OVERHEAD_BYTES_MAX, RATIO_FREE_BYTES, RATIO_MAX,
+    LAYER_OVERHEAD_BYTES_MAX,
 };
-use crate::image::layer::{
-    self, Bounds, Compressed, Counted, LayerError, Lost, Marks, Unpacked, unpack,
-};
+use crate::image::layer::{self, Bounded, Bounds, LayerError, Lost, Marks, Unpacked, unpack};
 
 const MARKS: &str = "marks";
 const LAYER: &str = "layer.json";
@@ -218,44 +216,11 @@ pub(in crate::image) fn unpack_compressed(
     into: &Path,
     bounds: Bounds,
 ) -> Result<(Unpacked, Digest), LayerError> {
-    let (counted, read) = Counted::new(file);
-    let inner = Compressed::open(counted).map_err(LayerError::Read)?;
     let bytes_max = bounds.bytes_max.saturating_add(LAYER_OVERHEAD_BYTES_MAX);
-    let mut archive = Hashed {
-        inner,
-        digester: Digester::default(),
-        exceeded: None,
-        bytes_max,
-        compressed: || read.get(),
-    };
+    let mut archive = Bounded::open(file, bytes_max).map_err(LayerError::Read)?;
     let unpacked = unpack(&mut archive, into, bounds);
-    if let Some(exceeded) = archive.exceeded {
+    if let Some(exceeded) = archive.exceeded() {
         return Err(exceeded);
     }
-    Ok((unpacked?, archive.digester.finish()))
-}
-
-/// Hashes an archive on its way, and ends it where it becomes more than it may.
-struct Hashed<R, F> {
-    inner: R,
-    digester: Digester,
-    exceeded: Option<LayerError>,
-    bytes_max: u64,
-    /// How much of the compressed form was read.
-    compressed: F,
-}
-
-impl<R: Read, F: Fn() -> u64> Read for Hashed<R, F> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.digester.update(&buffer[..read]);
-        let bytes = self.digester.bytes();
-        let usual = (self.compressed)().saturating_mul(RATIO_MAX).max(RATIO_FREE_BYTES);
-        if bytes > self.bytes_max {
-            self.exceeded = Some(LayerError::TooLarge { max: self.bytes_max });
-        } else if bytes > usual {
-            self.exceeded = Some(LayerError::Ratio { max: RATIO_MAX });
-        }
-        if self.exceeded.is_some() { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(read) }
-    }
+    Ok((unpacked?, archive.finish()))
 }

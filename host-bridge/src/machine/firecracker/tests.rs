@@ -21,6 +21,7 @@ pub fn plan(name: &str) -> (PathBuf, Plan) {
             Disk { path: directory.join("scratch.img"), read_only: false },
         ],
         layer: None,
+        bind: None,
         memory_bytes: 100_000_000,
         cpus: 2,
         words: vec!["burrow.root=/dev/vda".to_owned(), "burrow.ask".to_owned()],

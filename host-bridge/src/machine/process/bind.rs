@@ -3,12 +3,13 @@
 //! sandbox's mount namespace (and into its user namespace first, where it has one), and ends there.
 //!
 //! [`Bind::make`] is the bridge's side. [`Bind::carry`] is that process, which has one thread and is nothing
-//! else: entering namespaces changes who does it. What is below the directory is looked up through no link,
-//! and what is in the sandbox is looked up with the sandbox's root as the root.
+//! else: entering namespaces changes who does it. [`Bind::lay`] is the same for a process that stays where it
+//! is, and gives what it sees to a virtual machine. The directory, what is below it and where it goes are looked
+//! up through no link, and once: whoever writes in it may put another in the place meanwhile.
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,6 +20,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::limits::{BIND_DEADLINE, BIND_WORDS_MAX};
@@ -32,7 +34,7 @@ const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// What is to be seen where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bind {
     pub directory: PathBuf,
     /// Where it is in the sandbox: a directory that is there.
@@ -78,47 +80,77 @@ impl Bind {
             setns(&process, CloneFlags::CLONE_NEWUSER)
                 .map_err(failed("enter the sandbox's user namespace"))?;
         }
-        // Mounts of our own, which no change of the host's reaches and which reaches none.
-        unshare(CloneFlags::CLONE_NEWNS).map_err(failed("make a mount namespace"))?;
-        let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)
-            .map_err(failed("keep the mounts apart"))?;
+        keep_apart()?;
         let trees = self.take_along()?;
         setns(&process, CloneFlags::CLONE_NEWNS)
             .map_err(failed("enter the sandbox's mount namespace"))?;
         self.put_down(&trees)
     }
 
-    /// Copies of the mounts, which belong to no place.
-    fn take_along(&self) -> Result<Vec<OwnedFd>, BindError> {
-        let opened = |path: &str, errno: rustix::io::Errno| BindError::Directory {
-            path: path.to_owned(),
-            source: errno.into(),
-        };
+    /// Does it for this process alone, which has one thread, and for what it becomes: nobody else ever sees
+    /// these mounts, and they end with it.
+    pub(in crate::machine) fn lay(&self) -> Result<(), BindError> {
+        keep_apart()?;
+        self.put_down(&self.take_along()?)
+    }
+
+    /// Whether all of its directories are there, before anything is started for them.
+    pub fn check(&self) -> Result<(), BindError> {
+        self.open().map(drop)
+    }
+
+    /// The directory, and those in it that may be written to.
+    fn open(&self) -> Result<Vec<(&str, OwnedFd)>, BindError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let top = rustix::fs::open(&self.directory, flags, Mode::empty());
-        let top = top.map_err(|errno| opened(".", errno))?;
-        let mut trees = vec![copy(&top).map_err(|errno| opened(".", errno))?];
+        let top = rustix::fs::openat2(
+            rustix::fs::CWD,
+            &self.directory,
+            flags,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS,
+        );
+        let mut directories = vec![(".", top.map_err(|errno| unusable(".", errno))?)];
         for path in &self.write {
-            let directory = rustix::fs::openat2(&top, path.as_str(), flags, Mode::empty(), INSIDE);
-            let directory = directory.map_err(|errno| opened(path, errno))?;
-            trees.push(copy(&directory).map_err(|errno| opened(path, errno))?);
+            let top = &directories[0].1;
+            let found = rustix::fs::openat2(top, path.as_str(), flags, Mode::empty(), INSIDE);
+            directories.push((path, found.map_err(|errno| unusable(path, errno))?));
         }
-        Ok(trees)
+        Ok(directories)
+    }
+
+    /// Copies of the mounts, which belong to no place and are as they are to be seen.
+    fn take_along(&self) -> Result<Vec<OwnedFd>, BindError> {
+        let mut copies = Vec::new();
+        for (place, (path, directory)) in self.open()?.iter().enumerate() {
+            let read_only = self.read_only || (place == 0 && !self.write.is_empty());
+            let failed = |source| BindError::Directory { path: (*path).to_owned(), source };
+            copies.push(sealed(directory, read_only).map_err(failed)?);
+        }
+        Ok(copies)
     }
 
     fn put_down(&self, trees: &[OwnedFd]) -> Result<(), BindError> {
         let target = Path::new(&self.target);
-        let places = [(target.to_owned(), self.read_only || !self.write.is_empty())]
-            .into_iter()
-            .chain(self.write.iter().map(|path| (target.join(path), self.read_only)));
-        for (tree, (place, read_only)) in trees.iter().zip(places) {
-            let failed = |source| BindError::Place { place: place.clone(), source };
-            attach(tree, &place).map_err(failed)?;
-            seal(&place, read_only).map_err(failed)?;
+        let below = self.write.iter().map(|path| target.join(path));
+        for (tree, place) in trees.iter().zip([target.to_owned()].into_iter().chain(below)) {
+            attach(tree, &place).map_err(|source| BindError::Place { place, source })?;
         }
         Ok(())
     }
+}
+
+/// Mounts of our own, which no change of the host's reaches and which reaches none.
+fn keep_apart() -> Result<(), BindError> {
+    let failed =
+        |action| move |errno: nix::errno::Errno| BindError::Call { action, source: errno.into() };
+    unshare(CloneFlags::CLONE_NEWNS).map_err(failed("make a mount namespace"))?;
+    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)
+        .map_err(failed("keep the mounts apart"))
+}
+
+fn unusable(path: &str, errno: rustix::io::Errno) -> BindError {
+    BindError::Directory { path: path.to_owned(), source: errno.into() }
 }
 
 fn namespace(process: &str, kind: &str) -> Option<OsString> {
@@ -134,6 +166,20 @@ fn copy(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     open_tree(directory, "", flags)
 }
 
+/// A copy that has its flags before anybody sees it. Only a mount that is somewhere can be given them, so
+/// it is put over its own directory for that, in this process's namespace.
+fn sealed(directory: &OwnedFd, read_only: bool) -> io::Result<OwnedFd> {
+    let mounted = copy(directory)?;
+    put(&mounted, directory)?;
+    seal(&mounted, read_only)?;
+    Ok(copy(&mounted)?)
+}
+
+fn put(tree: &OwnedFd, place: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree.as_fd(), "", place.as_fd(), "", flags)
+}
+
 /// Puts a copy at a place that is reached through no link.
 fn attach(tree: &OwnedFd, place: &Path) -> io::Result<()> {
     let root =
@@ -142,14 +188,14 @@ fn attach(tree: &OwnedFd, place: &Path) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let target =
         rustix::fs::openat2(&root, inner.as_os_str().as_bytes(), flags, Mode::empty(), INSIDE)?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    Ok(move_mount(tree.as_fd(), "", target.as_fd(), "", flags)?)
+    Ok(put(tree, &target)?)
 }
 
 /// No set-id programs and no devices. The flags that the mount has already are kept, because in a user
 /// namespace the kernel refuses to drop those that came from outside.
-fn seal(place: &Path, read_only: bool) -> io::Result<()> {
-    let has = statvfs(place)?.flags();
+fn seal(mounted: &OwnedFd, read_only: bool) -> io::Result<()> {
+    let place = PathBuf::from(format!("/proc/self/fd/{}", mounted.as_raw_fd()));
+    let has = statvfs(&place)?.flags();
     let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     for (given, kept) in [
         (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY),
@@ -165,7 +211,7 @@ fn seal(place: &Path, read_only: bool) -> io::Result<()> {
     if read_only {
         flags |= MsFlags::MS_RDONLY;
     }
-    Ok(mount(None::<&str>, place, None::<&str>, flags, None::<&str>)?)
+    Ok(mount(None::<&str>, &place, None::<&str>, flags, None::<&str>)?)
 }
 
 /// Why a directory is not there.

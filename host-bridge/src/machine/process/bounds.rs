@@ -83,6 +83,18 @@ fn hold_now(name: &str, pid: u32, bounds: Bounds) -> Vec<String> {
     warnings
 }
 
+/// The controllers by which whole sandboxes can be bounded here, as far as that shows without making a
+/// group.
+pub fn holdable() -> Vec<&'static str> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let can = |controller: &&str| {
+        let parents = parents_of(&mounts, &memberships, controller);
+        parents.iter().any(|parent| parent.is_writable() && parent.offers(controller))
+    };
+    ["memory", "cpu"].into_iter().filter(can).collect()
+}
+
 /// A file of a group, the text for it, and whether a group may be without it.
 struct Setting {
     version: Version,
@@ -134,6 +146,10 @@ impl Parent {
                 has() || (fs::write(&switch, format!("+{controller}")).is_ok() && has())
             }
         }
+    }
+
+    fn is_writable(&self) -> bool {
+        nix::unistd::access(&self.path, nix::unistd::AccessFlags::W_OK).is_ok()
     }
 
     fn bind(&self, name: &str, pid: u32, settings: &[Setting]) -> Result<(), Unheld> {

@@ -19,6 +19,7 @@ fn spec() -> MachineSpec {
         directories: None,
         address: None,
         restore: None,
+        bind: None,
     }
 }
 

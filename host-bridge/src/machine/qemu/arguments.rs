@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::Accelerator;
 use super::board::{Board, Slots};
 use crate::machine::MachineError;
-use crate::machine::vmm::{GUEST_CID, ORDERS, Plan, Programs, Relay};
+use crate::machine::vmm::{Beside, GUEST_CID, ORDERS, Plan, Programs};
 
 /// The vsock device, and the connection to its relay. Its place on the bus is fixed, so that the
 /// machine that a snapshot of it becomes, which has it later, has all others where they were.
@@ -14,6 +14,10 @@ pub const VSOCK_DEVICE: &str = "vhost-user-vsock";
 pub const VSOCK: &str = "vsock";
 pub const VHOST: &str = "vhost";
 pub const VSOCK_ADDRESS: &str = "0x1e";
+
+/// The device by which a guest has a directory of the host, and the name by which the agent knows that.
+pub const SHARE_DEVICE: &str = "vhost-user-fs";
+const SHARE_TAG: &str = "virtiofs";
 
 /// The name by which the agent finds the serial port of a machine without a vsock.
 const PORT_NAME: &str = "burrow.0";
@@ -30,6 +34,7 @@ const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=off cryptom
 pub fn programs(
     program: PathBuf,
     relay: Option<PathBuf>,
+    sharer: Option<Beside>,
     accelerator: Accelerator,
     board: Board,
     plan: &Plan,
@@ -65,6 +70,14 @@ pub fn programs(
         word("-device".to_owned());
         word(format!("{},drive=disk{number}", slots.device("virtio-blk", None)));
     }
+    // Behind the disks, which the guest counts from the first.
+    if let Some(Beside { socket, .. }) = &sharer {
+        board.words_to_share().iter().for_each(|text| word((*text).to_owned()));
+        word("-chardev".to_owned());
+        word(format!("socket,id=share,path={}", escape(socket)));
+        word("-device".to_owned());
+        word(format!("{},chardev=share,tag={SHARE_TAG}", slots.device(SHARE_DEVICE, None)));
+    }
     word("-chardev".to_owned());
     word(format!("socket,id=monitor,path={},server=on,wait=off", escape(&plan.monitor())));
     word("-mon".to_owned());
@@ -84,11 +97,12 @@ pub fn programs(
     let mut warnings = warnings(accelerator);
     let Some(relay) = relay else {
         warnings.push(ALONE.to_owned());
-        let serial = Some(plan.serial());
-        return Ok(Programs { machine, serial, warnings, ..Programs::default() });
+        let (serial, beside) = (Some(plan.serial()), sharer.into_iter().collect());
+        return Ok(Programs { beside, machine, serial, warnings, ..Programs::default() });
     };
-    let relay = Relay { program: relay, option: "--vm", value: value.into(), socket: vhost };
-    Ok(Programs { relay: Some(relay), machine, warnings, ..Programs::default() })
+    let relay = Beside { program: relay, option: "--vm", value: value.into(), socket: vhost };
+    let beside = [relay].into_iter().chain(sharer).collect();
+    Ok(Programs { beside, machine, warnings, ..Programs::default() })
 }
 
 /// The same for a machine that comes from a snapshot: it has no vsock until it is there.

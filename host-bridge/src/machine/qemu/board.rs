@@ -52,6 +52,15 @@ impl Board {
         }
     }
 
+    /// What a machine with a directory of the host needs besides: the daemon speaks to no device that is
+    /// older than the first standard of these, and those of a board without PCI are, unless it is said.
+    pub fn words_to_share(self) -> &'static [&'static str] {
+        match self {
+            Self::Pc | Self::Q35 => &[],
+            Self::Microvm => &["-global", "virtio-mmio.force-legacy=false"],
+        }
+    }
+
     /// The kernel that this board starts soonest.
     pub fn kernel(self, kit: &Kit) -> Result<PathBuf, KitError> {
         match self {
@@ -64,10 +73,12 @@ impl Board {
     /// What the kernel is told besides.
     pub fn kernel_word(self, accelerator: Accelerator) -> Option<String> {
         match (self, accelerator) {
-            // There is no other timer against which an emulated guest could measure its clock.
+            // There is no other timer against which an emulated guest could measure its clock. Beside
+            // interrupts, which a busy host delivers late or never, it would take its clock for the
+            // one that is wrong, and count them instead.
             (Self::Microvm, Accelerator::Tcg) => {
                 let khz = processor_khz(&std::fs::read_to_string("/proc/cpuinfo").ok()?)?;
-                Some(format!("tsc_early_khz={khz}"))
+                Some(format!("tsc_early_khz={khz} tsc=reliable"))
             }
             _ => None,
         }

@@ -21,7 +21,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Qemu;
-use super::arguments::{self, VHOST, VSOCK, VSOCK_ADDRESS, VSOCK_DEVICE};
+use super::arguments::{self, SHARE_DEVICE, VHOST, VSOCK, VSOCK_ADDRESS, VSOCK_DEVICE};
 use super::qmp::Qmp;
 use crate::config::PRIVATE_FILE;
 use crate::limits::{
@@ -94,12 +94,14 @@ impl Halt for Qemu {
     }
 
     fn check(&self, directory: &Path) -> Result<(), MachineError> {
-        if has_vsock(directory) {
-            return Ok(());
-        }
         let (kind, what) = (MachineKind::Qemu, "be written down");
-        let reason =
-            "it has no vsock that could be taken away: a serial port, or a board other than pc";
+        let reason = if has_device(directory, SHARE_DEVICE) {
+            "it has a directory of the host mounted, whose open files stay behind"
+        } else if has_vsock(directory) {
+            return Ok(());
+        } else {
+            "it has no vsock that could be taken away: a serial port, or a board other than pc"
+        };
         Err(MachineError::CannotSuspend { kind, what, reason })
     }
 
@@ -171,8 +173,12 @@ async fn runs(qmp: &mut Qmp) -> io::Result<bool> {
 
 /// Whether the machine was started with a vsock that can be taken away and given back.
 fn has_vsock(directory: &Path) -> bool {
-    let place = format!("{VSOCK_DEVICE}-pci,addr={VSOCK_ADDRESS},");
-    Made::noted(directory).is_ok_and(|made| made.words.iter().any(|word| word.starts_with(&place)))
+    has_device(directory, &format!("{VSOCK_DEVICE}-pci,addr={VSOCK_ADDRESS},"))
+}
+
+/// Whether the machine was started with a device whose words begin so.
+fn has_device(directory: &Path, words: &str) -> bool {
+    Made::noted(directory).is_ok_and(|made| made.words.iter().any(|word| word.starts_with(words)))
 }
 
 async fn is_reachable(qmp: &mut Qmp, directory: &Path) -> bool {

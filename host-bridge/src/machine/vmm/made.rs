@@ -4,7 +4,6 @@
 //! digests of the files, and a restore holds it against what there is here.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -15,6 +14,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, Programs};
+use crate::hex;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::machine::{MachineError, MachineKind};
 
@@ -112,11 +112,7 @@ fn digest_of(path: &Path) -> io::Result<String> {
             count => context.update(&buffer[..count]),
         }
     }
-    let digest = context.finish();
-    Ok(digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hex::digits(context.finish().as_ref()))
 }
 
 impl Made {

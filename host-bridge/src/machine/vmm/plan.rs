@@ -14,7 +14,7 @@ use crate::limits::{
     VIRTUAL_SCRATCH_PART_OF_MEMORY,
 };
 use crate::machine::process::cgroup;
-use crate::machine::{BoxId, Directories, MachineError, MachineKind, MachineSpec};
+use crate::machine::{Bind, BoxId, Directories, MachineError, MachineKind, MachineSpec};
 
 /// The file that says which process the supervisor is.
 const NOTE: &str = "machine.json";
@@ -28,10 +28,16 @@ pub const SERIAL: &str = "serial";
 /// per socket.
 pub const MONITOR: &str = "monitor";
 pub const ORDERS: &str = "orders";
+/// Where the program that shows a directory of the host sees that, and nobody else; and its socket.
+pub const SHARED: &str = "shared";
+pub const SHARE: &str = "share";
 /// What a monitor sees that is kept from the rest.
 pub const JAIL: &str = "jail";
 /// A snapshot as one machine restores it.
 pub const RESTORED: &str = "restored";
+
+/// What has the agent mount it.
+const MOUNTED: &str = "burrow.workspace";
 
 /// A disk of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +58,8 @@ pub struct Plan {
     /// In the order in which the guest sees them.
     pub disks: Vec<Disk>,
     pub layer: Option<Layer>,
+    /// The directory of the host that its agent mounts.
+    pub bind: Option<Bind>,
     pub memory_bytes: u64,
     pub cpus: u32,
     /// What the agent is asked on the kernel command line.
@@ -72,6 +80,9 @@ impl Plan {
     pub fn make(kind: MachineKind, spec: &MachineSpec) -> Result<Self, MachineError> {
         if spec.address.is_some() {
             return Err(MachineError::UselessAddress { kind });
+        }
+        if spec.bind.is_some() && !kind.binds_at_boot() {
+            return Err(MachineError::NoMounts { kind });
         }
         let kit = Kit::find()?;
         let image = kit.image(spec.image.as_deref().unwrap_or(IMAGE_DEFAULT))?;
@@ -97,6 +108,9 @@ impl Plan {
             disks.push(Disk { path, read_only: false });
             words.push("burrow.scratch=/dev/vdb");
         }
+        if spec.bind.is_some() {
+            words.push(MOUNTED);
+        }
         Ok(Self {
             id: spec.id.clone(),
             directory,
@@ -104,6 +118,7 @@ impl Plan {
             kit,
             disks,
             layer,
+            bind: spec.bind.clone(),
             memory_bytes,
             cpus: cpus.clamp(1, VIRTUAL_CPUS_MAX),
             words: words.into_iter().map(str::to_owned).collect(),
@@ -115,6 +130,9 @@ impl Plan {
         let host = |action| move |source| MachineError::Host { action, source };
         if self.temporary {
             make_private_directory(&self.directory).map_err(host("make a directory"))?;
+        }
+        if self.bind.is_some() {
+            make_private_directory(&self.shared()).map_err(host("make a directory"))?;
         }
         let Some(Layer { path, bytes, from }) = &self.layer else { return Ok(()) };
         if let Some(from) = from {
@@ -149,6 +167,16 @@ impl Plan {
         self.directory.join(MONITOR)
     }
 
+    /// Where the directory of the host is for the program that shows it to the machine, and the socket of
+    /// that program.
+    pub fn shared(&self) -> PathBuf {
+        self.directory.join(SHARED)
+    }
+
+    pub fn share(&self) -> PathBuf {
+        self.directory.join(SHARE)
+    }
+
     /// Notes who the supervisor is, before anything can be lost: a bridge that comes after one that
     /// was cut off finds it by this.
     pub fn note(&self, supervisor: &Supervisor) -> io::Result<()> {
@@ -176,9 +204,11 @@ fn remove(directory: &Path, temporary: bool) {
         return;
     }
     fs::remove_file(calls(directory)).ok();
-    for name in ["vsock", "vhost", CONSOLE, SERIAL, MONITOR, ORDERS, MADE, NOTE] {
+    for name in ["vsock", "vhost", CONSOLE, SERIAL, MONITOR, ORDERS, SHARE, MADE, NOTE] {
         fs::remove_file(directory.join(name)).ok();
     }
+    // It is empty here; should it ever not be, what is in it is not ours.
+    fs::remove_dir(directory.join(SHARED)).ok();
     for name in [JAIL, RESTORED] {
         fs::remove_dir_all(directory.join(name)).ok();
     }

@@ -1,5 +1,5 @@
 //! The programs that are a machine, and the shell that keeps them together: when the machine's own
-//! process ends its relay goes with it, whatever has become of the bridge.
+//! process ends those beside it go with it, whatever has become of the bridge.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -20,10 +20,19 @@ use crate::machine::{MachineError, MachineExit, ProcessIdentity};
 /// The relay's name, by which distributions and its own installer know it.
 pub const RELAY: &str = "vhost-device-vsock";
 
-/// What has to run. The relay goes first, and the machine when the relay's socket is there.
+/// What shows a directory of the host to a machine, by its name.
+pub const SHARER: &str = "virtiofsd";
+
+/// What runs beside a machine that lives no longer than that, and what has ended when it has.
+pub const BESIDE: [(&str, &str); 2] = [
+    (RELAY, "the relay of its vsock has ended"),
+    (SHARER, "virtiofsd has ended, by which it had its workspace"),
+];
+
+/// What has to run. Those beside the machine go first, and the machine when their sockets are there.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
-    pub relay: Option<Relay>,
+    pub beside: Vec<Beside>,
     pub machine: Vec<OsString>,
     /// The socket of a virtio-serial port, by which the agent of a machine without a vsock is called.
     pub serial: Option<PathBuf>,
@@ -33,19 +42,20 @@ pub struct Programs {
     pub warnings: Vec<String>,
 }
 
-/// A program between the monitor's vsock device and our socket.
+/// A program behind a device of the monitor's: between its vsock and our socket, or between its files and
+/// the host's.
 #[derive(Clone, Debug)]
-pub struct Relay {
+pub struct Beside {
     pub program: PathBuf,
-    /// Its one option, and the value of that.
+    /// Its one option, or verb, and the value of that.
     pub option: &'static str,
     pub value: OsString,
     /// The socket that it makes for the monitor.
     pub socket: PathBuf,
 }
 
-/// The supervisor: relay, its option and value, its socket, a directory to remove at the end, and
-/// then the words of the machine. What there is not is empty.
+/// The supervisor: a directory to remove at the end, whether the machine is tied to us, then of each
+/// program beside it the option, the value and the socket, and behind a `--` the words of the machine.
 ///
 /// Nothing is started before the bridge says a word, which it does when it has put down who this is:
 /// one that is cut off before leaves nothing.
@@ -53,25 +63,28 @@ pub struct Relay {
 /// One that is tied ends when our end of the shell's stdin closes, which the kernel sees to whatever
 /// becomes of the bridge. It is killed then and not asked: nobody is left who would want an answer.
 const SUPERVISOR: &str = r#"
-relay=$1 option=$2 value=$3 socket=$4 directory=$5 tied=$6
-shift 6
+directory=$1 tied=$2
+shift 2
 exec 3<&0 </dev/null
 read -r _ <&3 || exit 1
 others=
-if [ -n "$relay" ]; then
-    "$relay" "$option" "$value" 3<&- >&2 &
-    others=$!
+until [ "$1" = -- ]; do
+    "$1" "$2" "$3" 3<&- >&2 &
+    other=$!
+    others="$others $other"
     tries=0
-    until [ -S "$socket" ] || [ "$tries" -ge 500 ] || ! kill -0 "$others" 2>/dev/null; do
+    until [ -S "$4" ] || [ "$tries" -ge 500 ] || ! kill -0 "$other" 2>/dev/null; do
         sleep 0.01
         tries=$((tries + 1))
     done
-    if ! [ -S "$socket" ] || ! kill -0 "$others" 2>/dev/null; then
-        echo "$relay does not come up" >&2
-        kill -KILL "$others" 2>/dev/null
+    if ! [ -S "$4" ] || ! kill -0 "$other" 2>/dev/null; then
+        echo "$1 does not come up" >&2
+        kill -KILL $others 2>/dev/null
         exit 1
     fi
-fi
+    shift 4
+done
+shift
 "$@" 3<&- &
 machine=$!
 exec >&2
@@ -116,23 +129,25 @@ pub fn from_shell(exit: MachineExit) -> MachineExit {
     }
 }
 
-/// Resolves when a process of this name that the supervisor has started is gone; never where there
-/// is none.
-pub async fn outlived(supervisor: Supervisor, name: &str) {
+/// Resolves when a process of this name that the supervisor has started is gone. Where there is none, it
+/// is so already if there should be one, and never otherwise.
+pub async fn outlived(supervisor: Supervisor, name: &str, is_needed: bool) {
     let found = supervisor.children().into_iter().find_map(|identity| {
         is_called(&identity, name).then(|| Supervisor::find(&identity).ok().flatten()).flatten()
     });
     match found {
         Some(process) => drop(process.exited().await),
+        None if is_needed => {}
         None => std::future::pending().await,
     }
 }
 
-/// Whether the machine itself is there: a child of the supervisor that is neither the relay nor the
+/// Whether the machine itself is there: a child of the supervisor that is neither beside it nor the
 /// shell that watches the tie.
 pub fn has_machine(supervisor: &Supervisor) -> bool {
+    let others = || BESIDE.map(|(name, _)| name).into_iter().chain(["sh"]);
     let children = supervisor.children();
-    children.iter().any(|child| !is_called(child, RELAY) && !is_called(child, "sh"))
+    children.iter().any(|child| !others().any(|name| is_called(child, name)))
 }
 
 fn is_called(process: &ProcessIdentity, name: &str) -> bool {
@@ -151,14 +166,12 @@ impl Programs {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(SUPERVISOR).arg("burrow-machine");
         let none = OsStr::new("");
-        match &self.relay {
-            Some(Relay { program, option, value, socket }) => {
-                command.arg(program).arg(option).arg(value).arg(socket)
-            }
-            None => command.args([none; 4]),
-        };
         command.arg(if plan.temporary { plan.directory.as_os_str() } else { none });
-        command.arg(if tied { "tied" } else { "" }).args(&self.machine);
+        command.arg(if tied { "tied" } else { "" });
+        for Beside { program, option, value, socket } in &self.beside {
+            command.arg(program).arg(option).arg(value).arg(socket);
+        }
+        command.arg("--").args(&self.machine);
         let also = log.try_clone().map_err(host("open the machine's log"))?;
         let (stdin, tie) = io::pipe().map_err(host("make a pipe"))?;
         command.stdin(stdin);

@@ -11,10 +11,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::programs::{RELAY, from_shell, has_machine, outlived};
+use super::plan::SHARED;
+use super::programs::{BESIDE, SHARER, from_shell, has_machine, outlived};
 use super::{MONITOR_LOG, Monitor, Tape};
 use crate::guest::Guest;
-use crate::limits::{CONSOLE_BYTES_MAX, MONITOR_LOG_LOOK_PAUSE, SET_RIGHT_MAX};
+use crate::limits::{CONSOLE_BYTES_MAX, KILL_DEADLINE, MONITOR_LOG_LOOK_PAUSE, SET_RIGHT_MAX};
 use crate::link::Address;
 use crate::machine::process::cgroup;
 use crate::machine::supervisor::Supervisor;
@@ -52,6 +53,10 @@ pub struct Virtual {
 /// How long the monitor's word for the end may come after it.
 const REASON_MAX: Duration = Duration::from_millis(100);
 
+/// How long it may take until the monitor is silent that has let go of the daemon of a directory: it does
+/// both at once, and this is for whoever reads it.
+const PARTING_MAX: Duration = Duration::from_millis(500);
+
 impl Virtual {
     pub(super) fn new(
         monitor: Arc<dyn Monitor>,
@@ -63,7 +68,9 @@ impl Virtual {
         follow: Option<BoxFuture<'static, Option<String>>>,
     ) -> Self {
         let log = place.directories.map(|kept| kept.state.join(MONITOR_LOG));
-        let reason = watch_over(&supervisor, follow, log, place.held);
+        let is_shared = place.directory.join(SHARED).is_dir();
+        let beside = one_ended(&supervisor, is_shared);
+        let reason = watch_over(&supervisor, beside, follow, log, place.held);
         let (warnings, tape) = (Vec::new(), Some(tape));
         let [paused, disturbed] = [(); 2].map(|()| AtomicBool::new(false));
         Self {
@@ -100,9 +107,11 @@ impl Virtual {
 }
 
 /// Learns from the monitor why the machine ends, ends one whose relay is gone, because nobody could
-/// reach it any more, and keeps what they say of themselves short.
+/// reach it any more, or whose directory of the host is, because its programs would wait for that for
+/// ever, and keeps what they say of themselves short.
 fn watch_over(
     supervisor: &Supervisor,
+    beside: impl Future<Output = Ended> + Send + 'static,
     follow: Option<BoxFuture<'static, Option<String>>>,
     log: Option<PathBuf>,
     held: Option<BoxId>,
@@ -112,8 +121,8 @@ fn watch_over(
     tokio::spawn(async move {
         let mut has_followed = follow.is_none();
         let mut followed = follow.unwrap_or_else(|| Box::pin(pending()));
-        let mut relay = Box::pin(outlived(supervisor.clone(), RELAY));
-        let mut has_relay = true;
+        let mut beside = Box::pin(beside);
+        let mut has_beside = true;
         let mut look = tokio::time::interval(MONITOR_LOG_LOOK_PAUSE);
         loop {
             tokio::select! {
@@ -122,12 +131,22 @@ fn watch_over(
                     told.send_replace(word);
                 }
                 // The shell ends it when the machine has ended, and then itself.
-                () = &mut relay, if has_relay => {
-                    has_relay = false;
+                (name, reason) = &mut beside, if has_beside => {
+                    has_beside = false;
+                    // This one goes itself when the machine lets go of it, which is before its end.
+                    if name == SHARER {
+                        if !has_followed && let Ok(word) = timeout(PARTING_MAX, &mut followed).await {
+                            has_followed = true;
+                            told.send_replace(word);
+                        }
+                        if has_followed && supervisor.exited_within(KILL_DEADLINE).await.is_some() {
+                            break;
+                        }
+                    }
                     if !has_machine(&supervisor) {
                         continue;
                     }
-                    told.send_replace(Some("the relay of its vsock has ended".to_owned()));
+                    told.send_replace(Some(reason.to_owned()));
                     supervisor.kill();
                     break;
                 }
@@ -149,6 +168,30 @@ fn watch_over(
         }
     });
     reason
+}
+
+/// What has ended beside a machine, and what that was to it.
+type Ended = (&'static str, &'static str);
+
+/// Resolves when the first of what runs beside the machine has ended. A machine whose relay has ended does
+/// not come up; one whose directory was never there does.
+fn one_ended(
+    supervisor: &Supervisor,
+    is_shared: bool,
+) -> impl Future<Output = Ended> + Send + use<> {
+    let [relay, sharer] = BESIDE.map(|(name, reason)| {
+        let ended = outlived(supervisor.clone(), name, is_shared && name == SHARER);
+        async move {
+            ended.await;
+            (name, reason)
+        }
+    });
+    async move {
+        tokio::select! {
+            ended = relay => ended,
+            ended = sharer => ended,
+        }
+    }
 }
 
 /// Empties a log that has grown beyond all use. Its writers append, so they go on at its beginning.
@@ -203,8 +246,13 @@ impl Running for Virtual {
                 Some(tape) => last_panic(&tape.settled().await),
                 None => None,
             };
+            let is_known = BESIDE.iter().any(|(_, reason)| Some(*reason) == told.as_deref());
             match (panic, exit) {
                 (Some(panic), _) => MachineExit::Panicked { console: panic },
+                // How it went is told its parent alone, which was another bridge; not what it went by.
+                (None, MachineExit::Gone) if is_known => {
+                    MachineExit::Unreachable { reason: told.unwrap_or_default() }
+                }
                 (None, MachineExit::Exited { code: 137 }) if told.is_some() => {
                     MachineExit::Unreachable { reason: told.unwrap_or_default() }
                 }

@@ -79,7 +79,7 @@ impl Owner {
         }
         pool::record::forget(&state);
         self.enliven(running, egress, None);
-        self.show(self.kept.record.which(), State::Running);
+        self.show(State::Running);
         Ok(())
     }
 
@@ -187,7 +187,10 @@ impl Owner {
         let id = self.kept.record.id.clone();
         let which = self.kept.record.which();
         match self.kept.record.state.clone() {
-            State::Stopped { .. } => self.expiry.stopped(&self.kept.record),
+            State::Stopped { .. } => {
+                self.expiry.stopped(&self.kept.record);
+                self.deliver();
+            }
             State::Creating => {
                 self.erase().await;
                 let why = format!("the creation of {which} was cut off");
@@ -207,7 +210,7 @@ impl Owner {
                         let egress = self.reopen_egress(&running);
                         let mirror = self.reopen_workspace(&running).await;
                         self.enliven(running, egress, mirror);
-                        (self.place.events)(&Event::Adopted { which });
+                        (self.place.events)(&Event::Adopted { of: self.kept.record.subject() });
                         self.resume(&before).await;
                     }
                     Adoption::Dead => {
@@ -295,8 +298,8 @@ impl Owner {
     }
 
     fn egress_sink(&self) -> EgressSink {
-        let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
-        Arc::new(move |event| events(&Event::Egress { which: which.clone(), event }))
+        let (of, events) = (self.kept.record.subject(), Arc::clone(&self.place.events));
+        Arc::new(move |event| events(&Event::Egress { of: Arc::clone(&of), event }))
     }
 
     /// Begins to watch and to record a machine that lives.
@@ -325,6 +328,7 @@ impl Owner {
             mirror,
             look: None,
             errand: None,
+            kept_back: Arc::default(),
         });
     }
 

@@ -23,7 +23,8 @@ impl Owner {
     ) -> Result<Option<Mirror>, SandboxError> {
         let Some(ends) = self.ends(running)? else { return Ok(None) };
         if self.kept.record.mounted {
-            let mounting = mounted::mount(&**running, &ends.workspace);
+            let machine = self.kept.record.machine;
+            let mounting = mounted::mount(machine, &**running, &ends.workspace);
             self.unless_ended(mounting, "workspace was being mounted").await??;
             return Ok(None);
         }
@@ -59,7 +60,8 @@ impl Owner {
         let Some(name) = &record.workspace else { return Ok(None) };
         let workspace = self.place.workspaces.find(record.namespace.as_str(), name)?;
         let (owner, ended) = (record.id.to_string(), self.place.presence.ended());
-        let ends = |guest| Ends { guest, workspace, owner, ended };
+        let carried = self.place.workspaces.carried().clone();
+        let ends = |guest| Ends { guest, workspace, owner, ended, carried };
         Ok(running.guest().map(ends))
     }
 
@@ -82,15 +84,20 @@ impl Owner {
         }
     }
 
-    pub(super) fn sync(&self, reply: SyncReply) {
+    pub(super) fn sync(&mut self, reply: SyncReply) {
+        if !self.delivery.as_ref().is_some_and(Mirror::takes) {
+            self.deliver();
+        }
         let record = &self.kept.record;
         if record.mounted && record.state == State::Running {
             // Everything is there already: nothing has to come back.
             return drop(reply.send(Ok(Report::default())));
         }
         let which = record.which();
-        let mirror = self.life.as_ref().map(|life| life.mirror.as_ref());
+        let delivery = self.delivery.as_ref().map(Some);
+        let mirror = self.life.as_ref().map(|life| life.mirror.as_ref()).or(delivery);
         let asked = match (mirror, &record.state) {
+            (Some(Some(delivery)), State::Stopped { .. }) => Ok(delivery.ask()),
             (Some(_), State::Paused { .. }) => Err(SandboxError::Paused { which }),
             (Some(Some(mirror)), State::Running) => Ok(mirror.ask()),
             (Some(None), State::Running) => Err(WorkspaceError::None.into()),
@@ -105,9 +112,27 @@ impl Owner {
         }
     }
 
+    /// Begins to bring the bucket of a stopped sandbox what it lacks.
+    pub(super) fn deliver(&mut self) {
+        let record = &self.kept.record;
+        let name =
+            record.workspace.as_ref().filter(|_| matches!(record.state, State::Stopped { .. }));
+        let found = name.map(|name| self.place.workspaces.find(record.namespace.as_str(), name));
+        match found {
+            Some(Ok(workspace)) if workspace.bucket.is_some() => {
+                let (owner, kept) = (record.id.to_string(), self.place.directories.state.clone());
+                self.delivery = Some(Mirror::deliver(workspace, owner, kept));
+            }
+            Some(Ok(_)) | None => {}
+            Some(Err(error)) => {
+                self.trouble(format!("the changes in its workspace wait where they are: {error}"));
+            }
+        }
+    }
+
     /// Puts down what has come of an exchange.
     pub(super) async fn hear(&mut self, said: Said) {
-        let (which, name) = (self.kept.record.which(), self.kept.record.workspace.clone());
+        let (of, name) = (self.kept.record.subject(), self.kept.record.workspace.clone());
         if self.warn(&said.report) {
             self.save().await;
             self.shown.send_replace(self.kept.record.clone());
@@ -115,7 +140,7 @@ impl Owner {
         if !said.report.is_empty() {
             let report = said.report.clone();
             let event = WorkspaceEvent { name: name.unwrap_or_default(), report };
-            (self.place.events)(&Event::Workspace { which, event });
+            (self.place.events)(&Event::Workspace { of, event });
         }
         // What was broken off has been so for a reason that is known.
         let failed = said.failed.as_ref();

@@ -86,8 +86,9 @@ impl Shape {
             directories: _,
             address: _,
             restore,
+            bind,
         } = machine;
-        if special || restore.is_some() {
+        if special || restore.is_some() || bind.is_some() {
             return None;
         }
         let is_virtual = spec.machine.is_virtual();

@@ -24,7 +24,9 @@ pub(super) struct Refused(Mutex<BTreeMap<&'static str, u64>>);
 
 impl Refused {
     fn count<T>(&self, outcome: Result<T, SandboxError>) -> Result<T, SandboxError> {
-        if let Err(SandboxError::CapExceeded { cap, .. }) = &outcome {
+        if let Err(SandboxError::CapExceeded { cap, .. } | SandboxError::DaySpent { cap, .. }) =
+            &outcome
+        {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(cap).or_default() += 1;
         }
         outcome

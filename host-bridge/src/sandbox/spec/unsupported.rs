@@ -20,8 +20,13 @@ const WORKSPACE_ELSEWHERE: Missing = Missing {
 };
 const MOUNT_ELSEWHERE: Missing = Missing {
     what: "mount",
-    why: "only a process machine mounts a directory of the host; the kernels of the others have no virtiofs here",
+    why: "only process and qemu machines mount a directory of the host; on the others virtiofs is not there or not tried",
     hint: "leave it out: the sandbox then has a copy, and its changes come back",
+};
+const MOUNT_IN_SNAPSHOT: Missing = Missing {
+    what: "mount",
+    why: "a machine that goes on from a snapshot has the devices that it had then, and no directory of the host",
+    hint: "leave it out: the sandbox then has a copy, or start it from its image",
 };
 const MOUNT_OF_NAME: Missing = Missing {
     what: "mount",
@@ -48,6 +53,21 @@ const EGRESS_ELSEWHERE: Missing = Missing {
     why: "the network of an external machine is up to whoever runs it",
     hint: "leave it out, and have it restricted there",
 };
+const IMAGE_ELSEWHERE: Missing = Missing {
+    what: "image",
+    why: "the root of an external machine is up to whoever runs it",
+    hint: "leave it out, and start the machine with the image",
+};
+const HOSTNAME_ELSEWHERE: Missing = Missing {
+    what: "hostname",
+    why: "the name of an external machine is up to whoever runs it",
+    hint: "leave it out, and name the machine there",
+};
+const ENV_ELSEWHERE: Missing = Missing {
+    what: "env",
+    why: "the environment of an external machine is up to whoever runs it",
+    hint: "leave it out, and give each program its own: `host-bridge exec -e`",
+};
 const MEMORY_ELSEWHERE: Missing = Missing {
     what: "memory_mib",
     why: "the memory of an external machine is up to whoever runs it",
@@ -72,6 +92,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
         (elsewhere && spec.workspace.is_some(), WORKSPACE_ELSEWHERE),
         (spec.mount && !spec.workspace.as_deref().is_some_and(is_path), MOUNT_OF_NAME),
         (spec.mount && !spec.machine.binds(), MOUNT_ELSEWHERE),
+        (spec.mount && spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT),
         (!spec.volumes.is_empty(), VOLUMES),
         (!spec.ports.is_empty(), PORTS),
         (
@@ -79,6 +100,9 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
             EGRESS_ELSEWHERE,
         ),
         (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
+        (elsewhere && spec.image.is_some(), IMAGE_ELSEWHERE),
+        (elsewhere && spec.hostname.is_some(), HOSTNAME_ELSEWHERE),
+        (elsewhere && !spec.env.is_empty(), ENV_ELSEWHERE),
         (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
         (elsewhere && spec.scratch_bytes.is_some(), SCRATCH_ELSEWHERE),
         (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
@@ -88,8 +112,11 @@ pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
 }
 
 /// Refuses a workspace that is mounted, where the machine cannot.
-pub(in crate::sandbox) fn check_mount(machine: MachineKind) -> Result<(), SandboxError> {
-    if machine.binds() { Ok(()) } else { Err(MOUNT_ELSEWHERE.into()) }
+pub(in crate::sandbox) fn check_mount(spec: &Spec) -> Result<(), SandboxError> {
+    if !spec.machine.binds() {
+        return Err(MOUNT_ELSEWHERE.into());
+    }
+    if spec.snapshot.is_some() { Err(MOUNT_IN_SNAPSHOT.into()) } else { Ok(()) }
 }
 
 impl From<Missing> for SandboxError {
@@ -106,13 +133,17 @@ mod tests {
     fn what_cannot_be_had_is_refused_by_name_and_never_forgotten() {
         for (json, field) in [
             (r#""machine":"external","workspace":"/src""#, "workspace"),
-            (r#""machine":"qemu","workspace":"/src","mount":true"#, "mount"),
+            (r#""machine":"firecracker","workspace":"/src","mount":true"#, "mount"),
+            (r#""machine":"qemu","workspace":"/src","mount":true,"snapshot":"s""#, "mount"),
             (r#""workspace":"named","mount":true"#, "mount"),
             (r#""mount":true"#, "mount"),
             (r#""volumes":["/a:/b"]"#, "volumes"),
             (r#""machine":"external","secrets":["TOKEN"]"#, "secrets"),
             (r#""ports":["80:80"]"#, "ports"),
             (r#""machine":"external","egress":["example.org"]"#, "egress"),
+            (r#""machine":"external","image":"/srv/root""#, "image"),
+            (r#""machine":"external","hostname":"other""#, "hostname"),
+            (r#""machine":"external","env":[["A","1"]]"#, "env"),
             (r#""machine":"external","memory_mib":512"#, "memory_mib"),
             (r#""machine":"external","cpu_millis":0"#, "cpus"),
             (r#""machine":"external","scratch_bytes":1048576"#, "scratch_bytes"),

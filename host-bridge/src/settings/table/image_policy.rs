@@ -36,6 +36,22 @@ pub const SECTION: Section = Section {
             show: |settings| settings.image_policy.require_digest.to_string(),
         },
         Choice {
+            key: "pins",
+            values: "a list of names, each with its tag and its digest; or `\"off\"`",
+            about: "Tags that mean one content alone: `\"python:3.12@sha256:…\"`. Asked for by such a \
+                    name, that content is allowed, also where a digest is required, and any other is \
+                    refused, whatever the tag means here by now.",
+            set: |settings, given| {
+                let texts = given.texts()?.into_iter().map(str::to_owned).collect();
+                settings.image_policy.pins = texts;
+                Ok(())
+            },
+            show: |settings| {
+                let pins = &settings.image_policy.pins;
+                if pins.is_empty() { quote(OFF) } else { quote_all(pins) }
+            },
+        },
+        Choice {
             key: "pull",
             values: "`\"never\"`, `\"missing\"` or `\"always\"`",
             about: "Whether an image is pulled from its registry because a sandbox asks for it: not at \

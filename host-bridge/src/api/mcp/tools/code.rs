@@ -216,7 +216,7 @@ async fn ask(
             language.parse().map_err(|_| Problem::new(Code::Internal, "a language's name"))?;
         let mut context = open(name, language);
         context.cwd = workdir();
-        inside.guest.settle_user(&mut context).await?;
+        inside.guest.settle(&mut context).await?;
         return Ok(RunCode::new(context, code));
     };
     let contexts = inside.guest.contexts().await?;
@@ -227,7 +227,7 @@ async fn ask(
         (None, wanted) => {
             let mut context = open(name, wanted.unwrap_or(language::DEFAULT));
             context.cwd = workdir();
-            inside.guest.settle_user(&mut context).await?;
+            inside.guest.settle(&mut context).await?;
             context
         }
     };

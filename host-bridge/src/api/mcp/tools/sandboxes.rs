@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::api::mcp::limits::{SANDBOXES_LABELS_BYTES_MAX, SANDBOXES_SHOWN_MAX};
 use crate::api::mcp::tool::{Answer, Effect, Entry, Work, tool};
 use crate::api::problem::{Code, Problem};
-use crate::api::v1::{CreateSandbox, PullPolicy, Sandbox, spec_of};
+use crate::api::v1::{CPUS_MAX, CreateSandbox, PullPolicy, Sandbox, spec_of};
 use crate::image::Pull;
 use crate::keys::Access;
-use crate::limits::STOP_GRACE_DEFAULT;
+use crate::limits::{MEMORY_MIB_MAX, MEMORY_MIB_MIN, STOP_GRACE_DEFAULT, WORKDIR_BYTES_MAX};
 use crate::sandbox::{Name, Record, SandboxError, SandboxRef};
 
 pub fn entries() -> Vec<Entry> {
@@ -72,11 +72,11 @@ struct Create {
     pull: Option<Pull>,
     /// The most memory of all its processes together.
     #[serde(default)]
-    #[schemars(range(min = 16, max = 16_777_216))]
+    #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
     memory_mib: Option<u64>,
     /// Processors, in parts if need be.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1024))]
+    #[schemars(range(min = 0, max = CPUS_MAX))]
     cpus: Option<f64>,
     /// Environment of every program in it.
     #[serde(default)]
@@ -90,9 +90,14 @@ struct Create {
     #[serde(default)]
     #[schemars(length(max = 256))]
     egress: Option<Vec<String>>,
+    /// A workspace of the server's configuration, which is at `/workspace`: what is changed there comes
+    /// back to the host.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 255))]
+    workspace: Option<String>,
     /// Where programs begin that name no directory.
     #[serde(default)]
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = WORKDIR_BYTES_MAX))]
     workdir: Option<String>,
     /// Who programs and interpreters run as, as `name`, `name:group`, `uid` or `uid:gid`; the image's
     /// user when left out.
@@ -140,6 +145,7 @@ async fn create(work: Work, asked: Create) -> Result<Answer<Made>, Problem> {
             env: asked.env,
             secrets: asked.secrets,
             egress: asked.egress,
+            workspace: asked.workspace,
             workdir: asked.workdir,
             user: asked.user,
             labels: asked.labels,

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::api::problem::Problem;
-use crate::api::v1::sandboxes::cpu_millis;
+use crate::api::v1::sandboxes::{CPUS_MAX, cpu_millis};
+use crate::limits::MEMORY_MIB_MAX;
 
 pub use super::limits::TIMEOUT_MS_MAX;
 
@@ -17,6 +18,8 @@ pub const SESSION_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$";
 
 /// Bytes of a mebibyte.
 const MIB: u64 = 1024 * 1024;
+/// As many as a kernel has numbers for.
+const PROCESSES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Bounds of what a program may use, together with all that it starts. Where the host cannot
 /// enforce one, a warning says so.
@@ -24,14 +27,14 @@ const MIB: u64 = 1024 * 1024;
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     #[serde(default)]
-    #[schemars(range(min = 1, max = 16_777_216))]
+    #[schemars(range(min = 1, max = MEMORY_MIB_MAX))]
     pub memory_mib: Option<u64>,
     /// Processors, in parts if need be.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1024))]
+    #[schemars(range(min = 0, max = CPUS_MAX))]
     pub cpus: Option<f64>,
     #[serde(default)]
-    #[schemars(range(min = 1, max = 4_194_304))]
+    #[schemars(range(min = 1, max = PROCESSES_MAX))]
     pub processes: Option<u64>,
 }
 
@@ -83,8 +86,8 @@ impl Described {
 
 impl Bounds {
     fn group_limits(self) -> Result<GroupLimits, Problem> {
-        check_range("limits.memory_mib", self.memory_mib, 1, 16_777_216)?;
-        check_range("limits.processes", self.processes, 1, 4_194_304)?;
+        check_range("limits.memory_mib", self.memory_mib, 1, MEMORY_MIB_MAX)?;
+        check_range("limits.processes", self.processes, 1, PROCESSES_MAX)?;
         let cpu_millis = self.cpus.map(cpu_millis).transpose()?;
         Ok(GroupLimits {
             memory_bytes: self.memory_mib.map(|mib| mib * MIB),

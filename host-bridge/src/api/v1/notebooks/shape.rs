@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::v1::sandboxes::{CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME};
-use crate::limits::LABELS_MAX;
+use crate::api::v1::files::PATH;
+use crate::api::v1::sandboxes::{
+    CPUS_MAX, CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME,
+};
+use crate::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use crate::notebook::limits::ID_BYTES_MAX;
 use crate::notebook::{self, Reopened as BroughtBack, manifest};
 use crate::sandbox::Name;
@@ -45,13 +48,13 @@ pub struct OwnSandbox {
     #[serde(default)]
     pub image: Option<String>,
     #[serde(default)]
-    #[schemars(range(min = 16, max = 16_777_216))]
+    #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
     pub memory_mib: Option<u64>,
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1024))]
+    #[schemars(range(min = 0, max = CPUS_MAX))]
     pub cpus: Option<f64>,
     #[serde(default)]
-    #[schemars(regex(pattern = r"^/[^\u0000]*$"), length(max = 4096))]
+    #[schemars(regex(pattern = PATH), length(max = WORKDIR_BYTES_MAX))]
     pub workdir: Option<String>,
     #[serde(default)]
     #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]

@@ -181,7 +181,7 @@ impl RunRequest {
         let named = self.language.clone();
         if let (Some(language), None) = (named.clone().or_else(implied), &workdir) {
             let mut asked = open(context, language);
-            inside.guest.settle_user(&mut asked).await?;
+            inside.guest.settle(&mut asked).await?;
             return Ok(asked);
         }
         match (find(inside, &context).await?, named) {

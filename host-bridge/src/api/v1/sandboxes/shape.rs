@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::v1::files::PATH;
 use crate::image::Pull;
-use crate::limits::{LABELS_MAX, LIFETIME_MAX, PAGE_RECORDS_MAX, SCRATCH_BYTES_MIN};
+use crate::limits::{
+    CPU_MILLIS_MAX, LABELS_MAX, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, PAGE_RECORDS_MAX,
+    SCRATCH_BYTES_MIN, WORKDIR_BYTES_MAX,
+};
 use crate::machine::MachineKind;
 use crate::sandbox::{Name, Phase, Record, SandboxRef, State};
 
@@ -39,18 +43,18 @@ pub struct CreateSandbox {
     #[serde(default)]
     pub machine: Option<Machine>,
     #[serde(default)]
-    #[schemars(range(min = 16, max = 16_777_216))]
+    #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
     pub memory_mib: Option<u64>,
     /// Processors, in parts if need be; 0 asks for the smallest share.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1024))]
+    #[schemars(range(min = 0, max = CPUS_MAX))]
     pub cpus: Option<f64>,
     /// Environment of every program in it. Values are shown nowhere.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Where programs begin that name no directory.
     #[serde(default)]
-    #[schemars(regex(pattern = r"^/[^\u0000]*$"), length(max = 4096))]
+    #[schemars(regex(pattern = PATH), length(max = WORKDIR_BYTES_MAX))]
     pub workdir: Option<String>,
     /// Who programs and interpreters run as that name nobody, as `name`, `name:group`, `uid` or
     /// `uid:gid`: the image's user without it.
@@ -155,6 +159,8 @@ pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
 pub const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
 /// [`LIFETIME_MAX`] as the schema says it.
 pub const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;
+/// [`CPU_MILLIS_MAX`] in whole processors, as clients say them.
+pub const CPUS_MAX: u32 = CPU_MILLIS_MAX / 1000;
 /// A label's key, and what its value must be if that is said too.
 const SELECTOR: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[^\\x00-\\x1f\\x7f-\\x9f]{0,255})?$";
 

@@ -1,0 +1,74 @@
+//! Why a host is not reached whose requests are read on their way: a sentence for the sandbox, which would
+//! otherwise see a connection that breaks off and no reason. It says what is wrong with the host, in words
+//! of our own: nothing that the host has sent, and nothing of what was to be sent to it.
+
+use std::io;
+
+use tokio_rustls::rustls::{CertificateError, Error as TlsError};
+
+use super::host::Host;
+
+/// A host that is out of reach, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{host} is not reached: {why}")]
+pub struct Unreached<'a> {
+    pub host: &'a Host,
+    pub why: String,
+    /// It is this side that does not want it, and trying again changes nothing.
+    pub by_rule: bool,
+}
+
+impl<'a> Unreached<'a> {
+    /// A host with which there is a connection, but no TLS.
+    pub fn by_tls(host: &'a Host, error: &io::Error) -> Self {
+        let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+        let why = match refused {
+            Some(TlsError::InvalidCertificate(wrong)) => said_of(wrong).to_owned(),
+            Some(TlsError::AlertReceived(_)) => "it has refused the greeting of TLS".to_owned(),
+            Some(TlsError::PeerIncompatible(_)) => {
+                "it speaks no version of TLS that is in use".to_owned()
+            }
+            Some(_) => "what it answers is no good TLS".to_owned(),
+            // These are the kernel's words, or ours.
+            None => format!("its connection broke off in the greeting of TLS: {error}"),
+        };
+        Self { host, why, by_rule: false }
+    }
+}
+
+fn said_of(wrong: &CertificateError) -> &'static str {
+    use CertificateError as Wrong;
+    match wrong {
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
+            "its certificate is for another name"
+        }
+        Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired",
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "its certificate is not valid yet",
+        Wrong::UnknownIssuer => "its certificate is of an authority that this host does not know",
+        Wrong::Revoked => "its certificate was revoked",
+        _ => "its certificate is not a good one",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_ours_and_not_what_the_host_has_sent() {
+        let host: Host = "a.org".parse().unwrap();
+        let evil = "\r\nx: y\u{1b}[31m".to_owned();
+        for (error, words) in [
+            (TlsError::InvalidCertificate(CertificateError::Expired), "has expired"),
+            (TlsError::InvalidCertificate(CertificateError::UnknownIssuer), "does not know"),
+            (TlsError::General(evil), "no good TLS"),
+        ] {
+            let error = io::Error::new(io::ErrorKind::InvalidData, error);
+            let said = Unreached::by_tls(&host, &error).to_string();
+            assert!(said.starts_with("a.org is not reached: ") && said.contains(words), "{said}");
+            assert!(!said.contains(char::is_control), "{said:?}");
+        }
+        let broken = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert!(Unreached::by_tls(&host, &broken).why.contains("broke off"));
+    }
+}

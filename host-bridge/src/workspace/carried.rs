@@ -1,0 +1,35 @@
+//! How many bytes of files workspaces have carried since this bridge began, both ways: for whoever keeps
+//! figures. A mount carries none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Carried(Arc<Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    sent: AtomicU64,
+    taken: AtomicU64,
+}
+
+impl Carried {
+    /// Into a sandbox.
+    pub(super) fn send(&self, bytes: u64) {
+        self.0.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Back from one, also of a file that then was the same, or was not kept.
+    pub(super) fn take(&self, bytes: u64) {
+        self.0.taken.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn sent_bytes(&self) -> u64 {
+        self.0.sent.load(Ordering::Relaxed)
+    }
+
+    pub fn taken_bytes(&self) -> u64 {
+        self.0.taken.load(Ordering::Relaxed)
+    }
+}

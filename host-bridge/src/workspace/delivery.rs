@@ -1,0 +1,80 @@
+//! What the bucket of a sandbox without a machine still lacks: it is brought with ever longer pauses, and at
+//! once when somebody asks. It ends when all is there, or nobody wants it any more.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::end::End;
+use super::mirror::{Answer, Said};
+use super::s3::limits::{AGAIN_FIRST, AGAIN_MAX};
+use super::{Report, Staging, Workspace, WorkspaceError};
+
+/// See the module's description.
+pub(super) struct Delivering {
+    pub workspace: Workspace,
+    pub owner: String,
+    pub kept: PathBuf,
+    pub end: End,
+    pub asked: mpsc::Receiver<Answer>,
+    pub say: mpsc::Sender<Said>,
+}
+
+impl Delivering {
+    pub async fn run(mut self) {
+        let Some(mut staging) = self.find().await else { return };
+        let mut answer = None;
+        loop {
+            let (report, pushed) = staging.push_until(&self.end, answer.is_some()).await;
+            self.tell(report, pushed, answer.take()).await;
+            let again = staging.again();
+            if again.is_none() {
+                // Whoever asks from now on asks another; those who have are answered.
+                self.asked.close();
+            }
+            answer = tokio::select! {
+                () = self.end.said() => return,
+                answer = self.asked.recv() => match (answer, again) {
+                    (None, None) => return,
+                    (answer, _) => answer,
+                },
+                () = pause(again) => None,
+            };
+        }
+    }
+
+    /// The files; None when there are none, or nobody wants them any more.
+    async fn find(&mut self) -> Option<Staging> {
+        let (mut wait, mut is_told) = (AGAIN_FIRST, false);
+        loop {
+            match Staging::find(&self.workspace, &self.owner, &self.kept).await {
+                Ok(found) => return found,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        self.tell(Report::default(), Err(error), None).await;
+                    }
+                }
+            }
+            tokio::select! {
+                () = self.end.said() => return None,
+                () = sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
+            }
+        }
+    }
+
+    async fn tell(&self, report: Report, done: Result<(), WorkspaceError>, answer: Option<Answer>) {
+        if let Some(said) = Said::of(report, done, answer) {
+            // Whoever is to put it down and does not is gone.
+            let _ = self.say.send(said).await;
+        }
+    }
+}
+
+async fn pause(again: Option<Duration>) {
+    match again {
+        Some(pause) => sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}

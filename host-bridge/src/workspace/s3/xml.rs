@@ -1,0 +1,167 @@
+//! As much XML as S3 speaks: elements and text. No document type is read, so that there are no entities
+//! but the five that XML has by itself, and nothing can grow. Pure.
+
+use super::limits::{XML_DEPTH_MAX, XML_NAME_BYTES_MAX};
+
+/// Why a document is none of S3's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum XmlError {
+    #[error("it is no text")]
+    NotText,
+    #[error("it ends too early")]
+    Short,
+    #[error("it has a document type, or something else that S3 does not send")]
+    Foreign,
+    #[error("an element ends that has not begun")]
+    Unpaired,
+    #[error("it is nested deeper than {XML_DEPTH_MAX}")]
+    Deep,
+    #[error("it has an entity that is none of the five")]
+    Entity,
+}
+
+/// What is told of a document. A path is the names of the elements around, and its own.
+pub enum Told<'a> {
+    /// An element without others in it, and its text.
+    Leaf(&'a str, String),
+    /// The end of one with others in it.
+    End(&'a str),
+}
+
+/// Tells what there is, in its order.
+pub fn read(bytes: &[u8], mut tell: impl FnMut(Told<'_>)) -> Result<(), XmlError> {
+    let mut rest = std::str::from_utf8(bytes).map_err(|_| XmlError::NotText)?;
+    rest = rest.strip_prefix('\u{feff}').unwrap_or(rest);
+    let (mut open, mut text, mut is_leaf) = (Vec::<&str>::new(), String::new(), false);
+    let mut has_root = false;
+    while let Some(at) = rest.find('<') {
+        text.push_str(&unescape(&rest[..at])?);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('?') {
+            rest = after.split_once("?>").ok_or(XmlError::Short)?.1;
+            continue;
+        }
+        if let Some(after) = rest.strip_prefix("!--") {
+            rest = after.split_once("-->").ok_or(XmlError::Short)?.1;
+            continue;
+        }
+        if rest.starts_with('!') {
+            return Err(XmlError::Foreign);
+        }
+        let (tag, after) = rest.split_once('>').ok_or(XmlError::Short)?;
+        rest = after;
+        if let Some(name) = tag.strip_prefix('/') {
+            if open.last() != Some(&local(name.trim_end())) {
+                return Err(XmlError::Unpaired);
+            }
+            let path = open.join("/");
+            if is_leaf {
+                tell(Told::Leaf(&path, std::mem::take(&mut text)));
+            } else {
+                tell(Told::End(&path));
+            }
+            open.pop();
+            is_leaf = false;
+            continue;
+        }
+        has_root = true;
+        text.clear();
+        let is_empty = tag.ends_with('/');
+        let name = tag.trim_end_matches('/').split([' ', '\t', '\r', '\n']).next().unwrap_or("");
+        open.push(local(name));
+        if name.len() > XML_NAME_BYTES_MAX {
+            return Err(XmlError::Foreign);
+        }
+        if open.len() > XML_DEPTH_MAX {
+            return Err(XmlError::Deep);
+        }
+        is_leaf = !is_empty;
+        if is_empty {
+            tell(Told::Leaf(&open.join("/"), String::new()));
+            open.pop();
+        }
+    }
+    if open.is_empty() && has_root { Ok(()) } else { Err(XmlError::Short) }
+}
+
+/// A name without the prefix of its name space.
+fn local(name: &str) -> &str {
+    name.rsplit_once(':').map_or(name, |(_, local)| local)
+}
+
+fn unescape(text: &str) -> Result<String, XmlError> {
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once('&') {
+        plain.push_str(before);
+        let (name, behind) = after.split_once(';').ok_or(XmlError::Entity)?;
+        plain.push(match name {
+            "lt" => '<',
+            "gt" => '>',
+            "amp" => '&',
+            "quot" => '"',
+            "apos" => '\'',
+            _ => {
+                let number = name.strip_prefix('#').ok_or(XmlError::Entity)?;
+                let code = match number.strip_prefix(['x', 'X']) {
+                    Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+                    None => number.parse(),
+                };
+                code.ok().and_then(char::from_u32).ok_or(XmlError::Entity)?
+            }
+        });
+        rest = behind;
+    }
+    plain.push_str(rest);
+    Ok(plain)
+}
+
+/// The same for what must hold no element: text for a document of ours.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(text: &str) -> Result<Vec<(String, String)>, XmlError> {
+        let mut leaves = Vec::new();
+        read(text.as_bytes(), |told| {
+            if let Told::Leaf(path, text) = told {
+                leaves.push((path.to_owned(), text));
+            }
+        })?;
+        Ok(leaves)
+    }
+
+    #[test]
+    fn elements_are_read_with_what_is_escaped_in_them() {
+        let text = "<?xml version=\"1.0\"?>\n<!-- hm --><R xmlns=\"x\">\n <a>1 &lt;&amp;&#x41;&#66;</a>\n\
+                    <b><c> </c><d/></b></R>";
+        let told: Vec<_> = leaves(text).unwrap();
+        let want = [("R/a", "1 <&AB"), ("R/b/c", " "), ("R/b/d", "")];
+        assert_eq!(told, want.map(|(path, text)| (path.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn nothing_grows_and_nothing_hangs() {
+        for (text, wrong) in [
+            ("", XmlError::Short),
+            ("plain", XmlError::Short),
+            ("<a>", XmlError::Short),
+            ("<a", XmlError::Short),
+            ("<a></b>", XmlError::Unpaired),
+            ("</a>", XmlError::Unpaired),
+            ("<!DOCTYPE x [<!ENTITY a \"b\">]><x>&a;</x>", XmlError::Foreign),
+            ("<x><![CDATA[y]]></x>", XmlError::Foreign),
+            ("<x>&a;</x>", XmlError::Entity),
+            ("<x>&#xD800;</x>", XmlError::Entity),
+            ("<x>&amp</x>", XmlError::Entity),
+        ] {
+            assert_eq!(leaves(text), Err(wrong), "{text}");
+        }
+        assert_eq!(leaves(&format!("<{}>", "a".repeat(65))), Err(XmlError::Foreign));
+        assert_eq!(leaves(&"<a>".repeat(100)), Err(XmlError::Deep));
+        assert_eq!(read(b"\xff<a/>", |_| ()), Err(XmlError::NotText));
+    }
+}

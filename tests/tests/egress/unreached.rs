@@ -1,0 +1,139 @@
+//! Hosts of a secret that are not what they should be, or not there: a program is told so in an answer,
+//! and not by a connection that breaks off.
+
+use serde_json::json;
+use tests::eventually;
+use tests::internet::names::Answer;
+
+use super::secrets::{VALUE, empty_for_or_skip, empty_with_or_skip};
+use super::{NAME, PROXY, Scene};
+
+/// Hosts of the secret, and what is said of each while the web is there.
+const HOSTS: [(&str, &str); 3] = [
+    ("api.example.edu", "its certificate is for another name"),
+    ("expired.example.org", "its certificate has expired"),
+    ("strange.example.org", "its certificate is of an authority that this host does not know"),
+];
+/// The same of those whose names change while the sandbox remembers what they meant.
+const CHANGED: [(&str, &str); 2] = [
+    ("nowhere.example.org", "there is no such name"),
+    ("private.example.org", "it has the address 10.1.2.3, which is private"),
+];
+/// One that is reached.
+const GOOD: &str = "api.example.org";
+
+fn scene_or_skip() -> Option<Scene> {
+    let hosts: Vec<_> = HOSTS.iter().chain(&CHANGED).map(|(host, _)| *host).chain([GOOD]).collect();
+    let scene = empty_for_or_skip(&hosts)?;
+    let asked = json!({ "name": NAME, "egress": hosts, "secrets": ["github"] });
+    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    Some(scene)
+}
+
+/// What curl is answered, and with which status; nothing when it is not.
+fn curl(scene: &Scene, host: &str, more: &str) -> String {
+    let script = format!(
+        "{more} curl -sS -m 60 -w '%{{http_code}}' -H \"token: $GITHUB\" https://{host}/unreached"
+    );
+    scene.plainly(&script).stdout
+}
+
+#[track_caller]
+fn is_told(said: &str, host: &str, why: &str) {
+    let sentence =
+        format!("The sandbox's host does not carry this: {host} is not reached: {why}.\n");
+    assert_eq!(said, format!("{sentence}502"));
+}
+
+#[test]
+fn a_host_that_is_not_what_it_should_be_is_an_answer_that_says_so() {
+    let Some(mut scene) = scene_or_skip() else { return };
+    for (host, why) in HOSTS {
+        is_told(&curl(&scene, host, ""), host, why);
+        scene.is_audited(&format!("{host}: {why}"), |record| {
+            record["facts"]["host"] == host
+                && record["facts"]["why"].as_str().is_some_and(|why| !why.is_empty())
+                && !record.to_string().contains(VALUE)
+        });
+    }
+    // A proxy's tunnel is answered within, where there is a tunnel.
+    let proxied = PROXY.map(|(name, value)| format!("{name}={value}"));
+    let (host, why) = HOSTS[1];
+    is_told(&curl(&scene, host, &proxied.join(" ")), host, why);
+    // Python's client reads the whole of it, to the last word of TLS.
+    let python = format!(
+        r#"
+import os, urllib.error, urllib.request
+for host, why in {HOSTS:?}:
+    for body in [None, b"x" * 100000]:
+        request = urllib.request.Request(f"https://{{host}}/unreached", data=body, headers={{"token": os.environ["GITHUB"]}})
+        try: raise SystemExit(urllib.request.urlopen(request, timeout=60).read())
+        except urllib.error.HTTPError as error: code, said = error.code, error.read().decode()
+        assert code == 502 and f"{{host}} is not reached: {{why}}.\n" in said, (host, said)
+print("fine")"#
+    );
+    let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "fine\n", "{said:?}");
+    assert_eq!(curl(&scene, GOOD, ""), "no such page\n404", "others are as they were");
+    assert_eq!(scene.internet.asked().len(), 1, "nothing else was asked of anybody");
+    assert_eq!(scene.told("/unreached"), [VALUE]);
+
+    scene.internet.close_web();
+    let said = curl(&scene, GOOD, "");
+    assert!(
+        said.starts_with(
+            "The sandbox's host does not carry this: api.example.org is not reached: "
+        )
+    );
+    assert!(said.contains("Connection refused") && said.ends_with("502"), "{said}");
+    scene.is_refused(GOOD, "Connection refused");
+}
+
+#[test]
+fn a_name_that_has_come_to_mean_nobody_is_an_answer_that_says_so() {
+    let Some(mut scene) = scene_or_skip() else { return };
+    let addresses = CHANGED.map(|(host, _)| {
+        let known = scene.plainly(&format!("getent ahostsv4 {host}")).ok();
+        known.split(' ').next().unwrap().to_owned()
+    });
+    scene.internet.names.set(CHANGED[0].0, &[Answer::Missing]);
+    scene.internet.names.set(CHANGED[1].0, &[Answer::addresses(&["10.1.2.3"])]);
+    // Another bridge has forgotten what they meant, and not which address is whose.
+    scene.server.kill_and_serve_again();
+    eventually("hosts are reached again", || curl(&scene, GOOD, "").ends_with("404"));
+    for ((host, why), address) in CHANGED.into_iter().zip(addresses) {
+        let said = scene.plainly(&format!(
+            "curl -sS -m 60 -w '%{{http_code}}' --resolve {host}:443:{address} https://{host}/"
+        ));
+        is_told(&said.ok(), host, why);
+        scene.is_refused(host, why);
+    }
+    scene.only_the_internet_was_reached();
+}
+
+#[test]
+fn one_who_has_carried_what_it_may_is_told_so_and_nobody_hears_of_it() {
+    let options = ["--set", "egress.bytes_max=64KiB"];
+    let Some(scene) = empty_with_or_skip(&[GOOD], &options) else { return };
+    let asked = json!({ "name": NAME, "egress": [GOOD], "secrets": ["github"] });
+    scene.client().post("/v1/sandboxes", &asked).expect(201);
+    scene.plainly(&format!("curl -sS -m 60 -o /dev/null 'https://{GOOD}/bytes?n=1000000'")).fails();
+    let asked = scene.internet.asked().len();
+    let said = curl(&scene, GOOD, "");
+    let why = format!("{GOOD} is not reached: the sandbox has carried the 65536 bytes that it may");
+    assert!(said.contains(&why) && said.ends_with("403"), "{said}");
+    scene.is_refused(GOOD, "the 65536 bytes that it may");
+    assert_eq!(scene.internet.asked().len(), asked);
+}
+
+#[test]
+fn a_request_that_would_be_refused_is_told_that_first() {
+    let Some(scene) = scene_or_skip() else { return };
+    let script = "curl -sS -m 60 -w '%{http_code}' -X TRACE https://expired.example.org/ \
+                  -H 'host: api.example.org'";
+    let said = scene.plainly(script).ok();
+    assert!(said.contains("it is for the host") && said.ends_with("403"), "{said}");
+    // Whoever believes its own authorities alone gets no answer, and learns nothing else.
+    scene.plainly("curl -sS -m 60 --cacert /dev/null https://expired.example.org/").fails();
+    assert!(scene.internet.asked().is_empty());
+}
