@@ -2,17 +2,17 @@
 //! works on them, and a bridge that has them as workspaces.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::own_port::OwnPort;
 use crate::server::Server;
 use crate::{Burrow, eventually, have_or_skip, workspaces};
 
@@ -28,28 +28,11 @@ pub fn is_here() -> bool {
     [PROGRAM, "curl"].iter().all(|program| have_or_skip(program))
 }
 
-/// Where ports begin that the kernel gives to nobody who does not name them, and how many there are.
-const PORTS: (u16, u16) = (20_000, 10_000);
-
-/// A port that nobody else gets while the server is away: none of those that the kernel gives, and by this
-/// process's id another than those of tests that run beside it.
-fn own_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let (first, count) = PORTS;
-    let own = (std::process::id() % u32::from(count)) as u16;
-    let ports = (0..count).map(|_| {
-        let next = NEXT.fetch_add(97, Ordering::SeqCst) % count;
-        first + (own + next) % count
-    });
-    let mut free = ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.next().expect("a port")
-}
-
 /// The server. It ends with this.
 pub struct Store {
     dir: TempDir,
     child: Option<Child>,
-    pub port: u16,
+    port: OwnPort,
 }
 
 impl Drop for Store {
@@ -66,7 +49,7 @@ impl Store {
     pub fn start() -> Self {
         let dir = TempDir::with_prefix("burrow-store-").expect("a directory");
         fs::create_dir(dir.path().join(BUCKET)).expect("a bucket");
-        let mut store = Self { dir, child: None, port: own_port() };
+        let mut store = Self { dir, child: None, port: OwnPort::claim() };
         store.start_again();
         store
     }
@@ -85,14 +68,22 @@ impl Store {
     /// When it does not come up.
     pub fn start_again(&mut self) {
         assert!(self.child.is_none(), "it runs already");
-        let port = self.port;
+        let port = self.port();
         let mut command = Command::new(PROGRAM);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
         command.args(["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]);
         command.arg(self.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.child = Some(command.spawn().expect("it starts"));
-        eventually("the store answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let child = self.child.insert(command.spawn().expect("it starts"));
+        eventually("the store answers", || {
+            let ended = child.try_wait().expect("it is ours");
+            assert!(ended.is_none(), "the store ended at once: {ended:?}");
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
     }
 
     /// Where an object is, as a file.
@@ -163,7 +154,7 @@ impl Store {
     /// Whether bytes wait for it that it has not read.
     pub fn has_unanswered(&self) -> bool {
         let connections = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-        let here = format!("0100007F:{:04X}", self.port);
+        let here = format!("0100007F:{:04X}", self.port());
         connections.lines().any(|line| {
             let words: Vec<_> = line.split_whitespace().collect();
             let waiting = words.get(4).and_then(|queues| queues.split(':').nth(1));
@@ -198,7 +189,7 @@ impl Store {
             .args(["--user", &format!("{ACCESS_KEY}:{SECRET_KEY}")])
             .args(["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])
             .args(arguments)
-            .arg(format!("http://127.0.0.1:{}/{BUCKET}/{key}", self.port))
+            .arg(format!("http://127.0.0.1:{}/{BUCKET}/{key}", self.port()))
             .output()
             .expect("curl runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -220,7 +211,7 @@ impl Scene {
     /// With more keys for the workspace `b`.
     pub fn with(store: Store, keys: &str) -> Self {
         let burrow = Burrow::new();
-        let config = Self::configure(burrow.scratch(), store.port, keys);
+        let config = Self::configure(burrow.scratch(), store.port(), keys);
         let options = ["--dev", "--config", config.to_str().expect("text")];
         Self { server: Server::start_in(burrow, &options), store }
     }

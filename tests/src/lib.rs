@@ -13,6 +13,7 @@ pub mod internet;
 pub mod libraries;
 pub mod machines;
 pub mod mcp;
+pub mod own_port;
 pub mod registry;
 pub mod sandbox;
 pub mod served;

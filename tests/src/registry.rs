@@ -14,6 +14,7 @@ use host_bridge::image::digest::Digest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::own_port::OwnPort;
 use crate::{eventually, have_or_skip};
 
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
@@ -30,7 +31,7 @@ pub fn is_here() -> bool {
 pub struct Registry {
     dir: TempDir,
     child: Child,
-    pub port: u16,
+    port: OwnPort,
 }
 
 impl Registry {
@@ -40,7 +41,8 @@ impl Registry {
     /// When it does not come up.
     pub fn start(more: &str) -> Self {
         let dir = TempDir::with_prefix("burrow-registry-").expect("a directory");
-        let port = free_port();
+        let own = OwnPort::claim();
+        let port = own.number();
         let config = format!(
             "version: 0.1\nlog: {{ level: error }}\n\
              storage: {{ filesystem: {{ rootdirectory: {} }} }}\n\
@@ -55,13 +57,21 @@ impl Registry {
         let mut command = Command::new("docker-registry");
         command.arg("serve").arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().expect("it starts");
-        let registry = Self { dir, child, port };
-        eventually("the registry answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let mut registry = Self { dir, child, port: own };
+        eventually("the registry answers", || {
+            let ended = registry.child.try_wait().expect("it is ours");
+            assert!(ended.is_none(), "the registry ended at once: {ended:?}");
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         registry
     }
 
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
     pub fn host(&self) -> String {
-        format!("localhost:{}", self.port)
+        format!("localhost:{}", self.port())
     }
 
     /// Copies an image in, with `arguments` for `skopeo copy`.
@@ -74,7 +84,7 @@ impl Registry {
             .arg("--dest-tls-verify=false")
             .args(arguments)
             .arg(format!("oci:{}:latest", image.path().display()))
-            .arg(format!("docker://localhost:{}/{name}", self.port))
+            .arg(format!("docker://localhost:{}/{name}", self.port()))
             .output()
             .expect("skopeo runs");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -94,15 +104,6 @@ impl Drop for Registry {
         self.child.kill().ok();
         self.child.wait().ok();
     }
-}
-
-/// A port that nobody had a moment ago.
-///
-/// # Panics
-/// When there is none.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    listener.local_addr().expect("bound").port()
 }
 
 /// An OCI layout on disk, which goes away with it.

@@ -10,11 +10,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use serde_json::Value;
 use tests::deaths::{self, Watched};
-use tests::{Burrow, buckets, eventually, registry, skip};
+use tests::{Burrow, PATIENCE, buckets, eventually, registry, skip};
 
 /// Steps of an operation at which it dies, unless somebody wants more.
 const SEEDS_DEFAULT: u64 = 8;
@@ -93,8 +94,8 @@ fn digits(value: &Value) -> String {
 fn look_at_store(burrow: &Burrow, when: &str) -> BTreeMap<String, String> {
     let store = burrow.state().join("images");
     let listed: Value = serde_json::from_str(&burrow.ok(&["image", "ls", "--json"])).unwrap();
-    let half_made = half_made(burrow);
-    assert!(half_made.is_empty(), "{when}: {half_made:?} is left");
+    // A record may be written at this moment; what was left stays.
+    eventually(&format!("nothing half-made is left ({when})"), || half_made(burrow).is_empty());
     for name in file_names(&store.join("sha256")) {
         let output = Command::new("sha256sum").arg(store.join("sha256").join(&name)).output();
         let output = String::from_utf8(output.unwrap().stdout).unwrap();
@@ -239,35 +240,57 @@ fn a_build_that_dies_is_gone_on_with_by_the_next() {
     die_in_store("build", &prepare, &["image", "build", "-q", "-t", "made:1", context]);
 }
 
-/// What of a bridge's sandboxes is left on this host besides their records.
+/// What of a bridge's sandboxes is left on this host besides their records. One that was ending goes on
+/// with that under the next bridge, so this waits until nothing is on its way.
 fn look_at_boxes(burrow: &Burrow, seen: &BTreeSet<String>, when: &str) -> BTreeMap<String, Value> {
+    let mut unsettled = String::new();
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        match settled_boxes(burrow, seen) {
+            Ok(found) => return found,
+            Err(why) => unsettled = why,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{when}: {unsettled}");
+}
+
+/// The records, or what does not agree with them now.
+fn settled_boxes(
+    burrow: &Burrow,
+    seen: &BTreeSet<String>,
+) -> Result<BTreeMap<String, Value>, String> {
+    let agree = |holds: bool, why: &dyn Fn() -> String| if holds { Ok(()) } else { Err(why()) };
     let listed = burrow.ok(&["ps", "--all", "--quiet"]);
     let mut records = BTreeMap::new();
     for name in listed.lines() {
-        let shown = burrow.ok(&["inspect", "--json", name]);
-        let shown: Value = serde_json::from_str(&shown).unwrap();
-        assert_ne!(shown["state"], "creating", "{when}");
+        let shown = burrow.run(&["inspect", "--json", name]);
+        agree(shown.status.success(), &|| format!("{name} is listed and cannot be shown"))?;
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        agree(shown["state"] != "creating", &|| format!("{name} is being made"))?;
         records.insert(shown["id"].as_str().unwrap().to_owned(), shown);
     }
     let ids: BTreeSet<_> = records.keys().cloned().collect();
     let half_made = half_made(burrow);
-    assert!(half_made.is_empty(), "{when}: {half_made:?} is left");
-    assert_eq!(file_names(&burrow.state().join("boxes")), ids, "{when}: records and directories");
+    agree(half_made.is_empty(), &|| format!("{half_made:?} is left"))?;
+    let kept = file_names(&burrow.state().join("boxes"));
+    agree(kept == ids, &|| format!("records of {ids:?}, directories of {kept:?}"))?;
     let living: BTreeSet<_> =
         records.iter().filter(|(_, one)| !one["pid"].is_null()).map(|(id, _)| id.clone()).collect();
-    assert_eq!(file_names(&burrow.runtime().join("boxes")), living, "{when}: runtime directories");
+    let running = file_names(&burrow.runtime().join("boxes"));
+    agree(running == living, &|| format!("{living:?} live, runtime directories of {running:?}"))?;
     let pids: BTreeSet<_> = records.values().filter_map(|one| one["pid"].as_i64()).collect();
     // What has lost its parent is this process's.
-    eventually(&format!("no process is left ({when})"), || {
-        reap();
-        let own = tests::children(Pid::this());
-        own.iter().all(|pid| *pid == burrow.daemon_pid() || pids.contains(&pid.as_raw().into()))
-    });
+    reap();
+    let is_known = |pid: &Pid| *pid == burrow.daemon_pid() || pids.contains(&pid.as_raw().into());
+    let mut own = tests::children(Pid::this());
+    own.retain(|pid| !is_known(pid));
+    agree(own.is_empty(), &|| format!("processes are left: {own:?}"))?;
     for id in seen.difference(&ids) {
         let left = groups(id);
-        assert!(left.is_empty(), "{when}: groups are left: {left:?}");
+        agree(left.is_empty(), &|| format!("groups are left: {left:?}"))?;
     }
-    records
+    Ok(records)
 }
 
 /// The sandboxes of which there is anything.

@@ -124,7 +124,7 @@ fn only_what_the_policy_lets_through_is_pulled() {
 #[test]
 fn several_sandboxes_of_one_image_have_it_pulled_once() {
     let Some((registry, name)) = registry_with_app() else { return };
-    let line = registry::Line::to(registry.port);
+    let line = registry::Line::to(registry.port());
     let own = format!("localhost:{}/team/app:1", line.port);
     let server = pulling("missing");
     let names = ["a", "b", "c", "d"];

@@ -185,7 +185,7 @@ fn keys_that_do_not_fit_and_buckets_that_are_not_there_make_no_sandbox() {
     scene.store.kill();
     let said = refused(&scene, "b");
     assert!(said.contains("cannot be reached"), "{said}");
-    assert!(!said.contains(&scene.store.port.to_string()), "{said}");
+    assert!(!said.contains(&scene.store.port().to_string()), "{said}");
     // The name of the bucket's own secret is no name for sandboxes.
     let refused = scene.server.run(&["start", "--name", "a", "--secret", "key"]);
     assert!(!refused.status.success());
@@ -226,7 +226,7 @@ fn an_object_that_breaks_off_on_its_way_is_gone_on_with() {
     let store = Store::start();
     let content = tests::lines("a line of some length of the number ", 0..200_000);
     store.put("big", &content);
-    let line = Line::to(store.port);
+    let line = Line::to(store.port());
     let burrow = Burrow::new();
     let config = Scene::configure(burrow.scratch(), line.port, "");
     let options = ["--dev", "--config", config.to_str().unwrap()];

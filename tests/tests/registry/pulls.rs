@@ -4,7 +4,8 @@ use host_bridge::image::digest::Digest;
 use host_bridge::image::registry::{
     Compression, Mirror, PullError, Registry as Particular, Unusable,
 };
-use tests::registry::{Layout, Registry, free_port, is_here};
+use tests::own_port::OwnPort;
+use tests::registry::{Layout, Registry, is_here};
 
 use super::scene::Scene;
 
@@ -101,7 +102,8 @@ async fn a_mirror_is_asked_first_and_done_without_when_it_fails() {
     let image = Layout::image(&[1000]);
     registry.push(&image, "team/app", &[]);
     mirror.push(&image, "hub/team/app", &[]);
-    let dead = format!("http://localhost:{}", free_port());
+    let nobodys = OwnPort::claim();
+    let dead = format!("http://localhost:{}", nobodys.number());
     let with = |mirrors: &[&str]| {
         let mut scene = Scene::new();
         let mirrors = mirrors.iter().map(|mirror| Mirror::parse(mirror).unwrap()).collect();

@@ -71,7 +71,7 @@ async fn a_digest_that_is_not_there_and_a_manifest_that_is_another_are_told_apar
 #[tokio::test]
 async fn a_pull_over_a_line_that_is_cut_once_goes_on_where_it_was() {
     let Some((registry, image)) = with_image(8 * MIB) else { return };
-    let (scene, line) = (Scene::new(), Line::to(registry.port));
+    let (scene, line) = (Scene::new(), Line::to(registry.port()));
     line.cut_after(5 * MIB);
     let name = format!("localhost:{}/app", line.port);
     let pulling = scene.pull(&name);
@@ -96,7 +96,7 @@ async fn a_pull_over_a_line_that_is_cut_once_goes_on_where_it_was() {
 #[tokio::test]
 async fn a_pull_that_failed_is_resumed_with_fewer_bytes() {
     let Some((registry, image)) = with_image(8 * MIB) else { return };
-    let (scene, line) = (Scene::new(), Line::to(registry.port));
+    let (scene, line) = (Scene::new(), Line::to(registry.port()));
     line.cut_after(6 * MIB);
     let name = format!("localhost:{}/app", line.port);
     let error = scene.pull(&name).await.unwrap_err();
