@@ -89,6 +89,7 @@ _skips:
 
 # The suites of programs, terminals, files and languages as they are, in virtual machines: a real
 # kernel, with the agent as its init, over vsock. Each test boots one.
+# Of the whole workspace, as `test` does it: its dependencies would else be built a second time.
 test-vm: build _kit
     #!/usr/bin/env bash
     set -euo pipefail
@@ -96,16 +97,16 @@ test-vm: build _kit
     if ! [ -e target/images/full.erofs ] || ! command -v qemu-system-x86_64 >/dev/null || ! command -v vhost-device-vsock >/dev/null; then
         echo "test-vm: the suites in virtual machines: no image, no QEMU or no relay" | tee -a target/skips.log
     else
-        BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run -p tests {{vm_suites}} -E 'not test(/{{not_in_vms}}/)'
+        BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace {{vm_suites}} -E 'not test(/{{not_in_vms}}/)'
         # The published SDK's documented examples, against a server whose boxes are machines.
-        BURROW_DEFAULTS_MACHINE=qemu cargo nextest run -p tests --test sdk -E 'test(/^documented::/)'
+        BURROW_DEFAULTS_MACHINE=qemu cargo nextest run --workspace --test sdk -E 'test(/^documented::/)'
     fi
     just _skips
 
 # A hundred boots and stops in a row, and thousands of runs in a machine. Some minutes.
 soak-vm: build _kit
-    cargo nextest run -p tests --run-ignored only --test vm --no-capture
-    BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run -p tests --test nothing_lost
+    cargo nextest run --workspace --run-ignored only --test vm --no-capture
+    BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace --test nothing_lost
 
 # The kernel and images as they are; without them tests of virtual machines are skipped.
 _kit:
@@ -141,11 +142,11 @@ soak-server RUNS="1000": build _sdk
 
 # The bridge dies at every step of what it does with images and sandboxes. Some minutes.
 soak-crashes SEEDS="100000": build
-    BURROW_CRASH_SEEDS={{SEEDS}} cargo nextest run -p tests --test crashes --no-capture
+    BURROW_CRASH_SEEDS={{SEEDS}} cargo nextest run --workspace --test crashes --no-capture
 
 # The server against its own document, with many random calls. Some minutes.
 contract EXAMPLES="60" SEED="1": build
-    BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run -p tests --test api_contract --no-capture
+    BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run --workspace --test api_contract --no-capture
 
 # What others test MCP with: the conformance suites over HTTP, against the bridge and one with what they
 # ask for (tests/mcp/scenarios.json), and the inspector, which calls every tool over lines and HTTP

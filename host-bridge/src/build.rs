@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc::Sender;
 
 pub use error::{BuildError, StepError};
-pub use plan::Plan;
+pub use plan::{Plan, STDIN};
 
 use crate::config::Paths;
 use crate::egress::Settings;
@@ -33,7 +33,9 @@ pub struct Order {
     pub context: PathBuf,
     /// The recipe, where it is not `Dockerfile` in the context.
     pub file: Option<PathBuf>,
-    pub name: Option<Reference>,
+    /// What the recipe says, where it is no file at all.
+    pub text: Option<String>,
+    pub names: Vec<Reference>,
     pub args: Vec<(String, String)>,
     pub labels: Vec<(String, String)>,
     pub target: Option<String>,

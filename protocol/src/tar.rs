@@ -28,6 +28,8 @@ mod xattr;
 mod tests;
 
 pub use decode::{Decoder, Event};
+#[cfg(feature = "xattrs")]
+pub use encode::encode_entry_with;
 pub use encode::{END_OF_ARCHIVE, encode_entry, padding};
 pub use path::safe_relative;
 

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tests::{Burrow, skip};
@@ -184,6 +185,38 @@ fn a_recipe_is_a_file_of_its_context() {
 }
 
 #[test]
+fn a_recipe_may_come_from_stdin_and_an_image_have_several_names() {
+    let Some(place) = place() else { return };
+    place.write("Dockerfile", "FROM nobody/knows\n");
+    place.write(".dockerignore", "left\n");
+    place.write("left", "out");
+    let context = place.context.to_str().unwrap().to_owned();
+    let build = |recipe: &str, more: &[&str]| {
+        let arguments = [&["image", "build", "-f", "-"], more, &[&context]].concat();
+        let mut command = place.burrow.command(&arguments);
+        command.env("BUILD_WORD", "of the host").env_remove("BUILD_NOBODYS");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(recipe.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let recipe = "FROM base\nARG BUILD_WORD=none\nARG BUILD_NOBODYS=own\nARG GIVEN\n\
+                  ENV SAID=\"$BUILD_WORD/$BUILD_NOBODYS/$GIVEN\"\nCOPY . /in\n";
+    let given =
+        ["--build-arg", "BUILD_WORD", "--build-arg", "BUILD_NOBODYS", "--build-arg", "GIVEN=a=b"];
+    let output = build(recipe, &[&["-t", "made", "-t", "team/made:2"], &given[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(place.sh("echo $SAID; ls /in"), "of the host/own/a=b\nDockerfile\n");
+    let said = place.burrow.ok(&["run", "--image", "team/made:2", "--", "sh", "-c", "echo $SAID"]);
+    assert_eq!(said, "of the host/own/a=b\n");
+    let output = build("FROM base\nFLY\n", &["-t", "made"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("-:2"), "{said}");
+    let output = build("FROM base\n", &["--build-arg", "=x"]);
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
 fn what_a_recipe_says_is_what_runs() {
     let Some(place) = place() else { return };
     place.write("app/main.sh", "echo main $0 $1; id -u; pwd; echo $GREETING\n");
@@ -322,7 +355,7 @@ fn files_come_as_the_recipe_says() {
     );
     // The link of the image is one still.
     assert_eq!(place.sh("test -L /lib && echo link"), "link\n");
-    let devices = std::process::Command::new("tar")
+    let devices = Command::new("tar")
         .args(["--transform=s,^dev/,,", "-cf"])
         .arg(place.context.join("bad.tar"))
         .args(["-C", "/", "dev/null"])
@@ -352,7 +385,7 @@ fn archives_are_unpacked_by_add_and_files_of_the_recipe_are_written() {
     fs::set_permissions(place.context.join("tree/own"), fs::Permissions::from_mode(0o4750))
         .unwrap();
     let tar = |more: &[&str], name: &str| {
-        let mut tar = std::process::Command::new("tar");
+        let mut tar = Command::new("tar");
         tar.args(["--owner=7", "--group=9", "--numeric-owner"]).args(more).arg("-cf");
         tar.arg(place.context.join(name)).arg("-C").arg(place.context.join("tree")).arg(".");
         assert!(tar.status().unwrap().success());
@@ -458,7 +491,7 @@ fn a_build_that_is_ended_takes_its_command_along_and_the_next_goes_on() {
         place.write("Dockerfile", &recipe);
         let context = place.context.to_str().unwrap();
         let mut command = place.burrow.command(&["image", "build", "-t", "made", context]);
-        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let sleeps = || {
             let all = fs::read_dir("/proc").unwrap().flatten();
             let mut lines = all.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
@@ -492,4 +525,63 @@ fn texts_for_a_shell_and_other_shells_are_taken() {
     place.built(recipe, &[]);
     assert_eq!(place.run(&[]), "one\ntwo $x\nthree # kept\nmore\n");
     assert_eq!(place.config()["config"]["Cmd"][1], "-e");
+}
+
+/// Gives files attributes, or tells those of files, by the host's own Python.
+fn attributes(arguments: &[&str]) -> String {
+    const SCRIPT: &str = "import os, sys
+capability = bytes.fromhex('0100000200200000' + '0' * 24)
+for path in sys.argv[2:]:
+    if sys.argv[1] == 'set':
+        os.setxattr(path, 'user.note', b'said\\n=so')
+        os.path.isdir(path) or os.setxattr(path, 'security.capability', capability)
+    else:
+        for name in sorted(os.listxattr(path)):
+            value = os.getxattr(path, name)
+            print(name, value == capability or value)
+";
+    let output = Command::new("python3").args(["-c", SCRIPT]).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("Not supported") || said.contains("not permitted") {
+        return String::new();
+    }
+    assert!(output.status.success(), "{said}");
+    format!("{}.", String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn attributes_of_files_come_with_them_and_rights_not_for_others() {
+    let Some(place) = place() else { return };
+    let base = place.burrow.scratch().join("base");
+    place.write("in/ping", "ping");
+    place.write("in/sub/x", "x");
+    let files = [
+        base.join("bin/busybox"),
+        base.join("etc"),
+        place.context.join("in/ping"),
+        place.context.join("in/sub"),
+    ];
+    let files = files.iter().map(|path| path.to_str().unwrap());
+    if attributes(&[&["set"], files.collect::<Vec<_>>().as_slice()].concat()).is_empty() {
+        return skip("files have no attributes here, or nobody may give them such");
+    }
+    let mut tar = Command::new("tar");
+    tar.args(["--xattrs", "--xattrs-include=*", "-cf"]).arg(place.context.join("packed.tar"));
+    assert!(tar.arg("-C").arg(place.context.join("in")).arg("ping").status().unwrap().success());
+    place.burrow.ok(&["image", "import", base.to_str().unwrap(), "--name", "base"]);
+    let recipe = "FROM base AS one\nCOPY in /in\nADD packed.tar /added/\n\
+                  COPY --chown=7:8 in/ping /given\nRUN touch /in/new\n\
+                  FROM base\nCOPY --from=one /in /in\nCOPY --from=one /added/ping /given /\n";
+    let (_, digest) = place.built(recipe, &[]);
+    let digest = digest.trim_start_matches("sha256:");
+    let tree = place.burrow.state().join("images/roots").join(digest).join("tree");
+    let of = |path: &str| attributes(&["get", tree.join(path).to_str().unwrap()]);
+    let (note, capability) = ("user.note b'said\\n=so'\n", "security.capability True\n");
+    for file in ["bin/busybox", "in/ping", "ping"] {
+        assert_eq!(of(file), format!("{capability}{note}."), "{file}");
+    }
+    for file in ["etc", "in/sub", "given"] {
+        assert_eq!(of(file), format!("{note}."), "{file}");
+    }
+    assert_eq!(of("in/new") + &of("in/sub/x"), "..");
 }

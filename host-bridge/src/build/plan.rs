@@ -20,6 +20,9 @@ const DOCKERFILE: &str = "Dockerfile";
 /// The image that has nothing in it.
 const SCRATCH: &str = "scratch";
 
+/// What a recipe is called that is no file.
+pub const STDIN: &str = "-";
+
 /// What a stage, or a copy, begins from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
@@ -50,8 +53,10 @@ impl Plan {
             Some(file) => (file, None),
             None => (order.context.join(DOCKERFILE), Some(order.context.as_path())),
         };
-        let file = path.display().to_string();
-        let text = read(&path, within)?;
+        let (file, text) = match &order.text {
+            Some(text) => (STDIN.to_owned(), text.clone()),
+            None => (path.display().to_string(), read(&path, within)?),
+        };
         let recipe = Dockerfile::parse(&text);
         let recipe = recipe.map_err(|wrong| BuildError::Recipe { file: file.clone(), wrong })?;
         let ignore = ignored(&order, &path, within)?;
@@ -211,8 +216,9 @@ fn ignored(order: &Order, recipe: &Path, within: Option<&Path>) -> Result<Ignore
     // A recipe may have one of its own.
     let mut own = recipe.as_os_str().to_owned();
     own.push(IGNORE);
+    let own = order.text.is_none().then(|| (PathBuf::from(own), within));
     let usual = (order.context.join(IGNORE), Some(order.context.as_path()));
-    for (path, within) in [(PathBuf::from(own), within), usual] {
+    for (path, within) in own.into_iter().chain([usual]) {
         match read(&path, within) {
             Ok(text) => {
                 return Ignore::parse(&text).map_err(|source| BuildError::Ignore { path, source });

@@ -124,7 +124,7 @@ async fn take_up(
     let (bench, file, base) = taking.await??;
     let images = means.images.clone();
     block(move || {
-        let lease = images.put_on(&bench, Some(&base.image), Some(&file), document, None, &text)?;
+        let lease = images.put_on(&bench, Some(&base.image), Some(&file), document, &[], &text)?;
         images.step_is(&key, &lease.image)?;
         Ok(lease)
     })

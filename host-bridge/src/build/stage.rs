@@ -105,12 +105,12 @@ async fn finish(plan: &Plan, means: &Means, mut state: State) -> Result<Image, S
     for (name, value) in &plan.order.labels {
         state.words.insert("Labels", name, json!(value));
     }
-    let (images, name) = (means.images.clone(), plan.order.name.clone());
+    let (images, names) = (means.images.clone(), plan.order.names.clone());
     let source = format!("build of {}", plan.order.context.display());
     block(move || {
         let base = state.base.as_ref().map(|lease| &lease.image);
         let (bench, document) = (images.workbench()?, state.words.0);
-        let lease = images.put_on(&bench, base, None, document, name.as_ref(), &source)?;
+        let lease = images.put_on(&bench, base, None, document, &names, &source)?;
         Ok(lease.image.clone())
     })
     .await
@@ -327,7 +327,7 @@ impl Work<'_> {
         let (images, base) = (self.means.images.clone(), state.base.clone());
         let put = block(move || {
             let base = base.as_ref().map(|lease| &lease.image);
-            let lease = images.put_on(&bench, base, Some(&file), words.0.clone(), None, &text)?;
+            let lease = images.put_on(&bench, base, Some(&file), words.0.clone(), &[], &text)?;
             images.step_is(&key, &lease.image)?;
             Ok(lease)
         });

@@ -15,15 +15,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
+use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry_with, padding};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::compose::names;
+use super::compose::{Xattrs, names, xattrs};
 use super::digest::{Digest, Digester};
 use super::dockerfile::pattern::{self, Ignore};
 use super::layer::limits::{BUFFER_BYTES, DEPTH_MAX, LAYER_BYTES_MAX, LAYER_ENTRIES_MAX};
-use super::layer::{LayerError, hold, open_at, shown};
+use super::layer::{CAPABILITY, LayerError, hold, open_at, shown};
 use crate::byte_path::{climbs, components, ends, join, split};
 
 /// Mode of a directory that is made on the way.
@@ -343,7 +343,8 @@ impl<'a> Layer<'a> {
         let (uid, gid) = task.owner();
         let (path, size) = (place.to_vec(), content.len() as u64);
         let (kind, mode) = (Kind::File { size }, task.mode.unwrap_or(TEXT_MODE));
-        self.begin(Entry { path, kind, mode, uid, gid, mtime_s: 0, mtime_ns: 0 })?;
+        let entry = Entry { path, kind, mode, uid, gid, mtime_s: 0, mtime_ns: 0 };
+        self.begin(entry, &Vec::new())?;
         self.content(content)?;
         self.end(size)
     }
@@ -419,7 +420,8 @@ impl<'a> Layer<'a> {
             let (uid, gid) = owner;
             let (mode, kind) = (IMPLIED_DIRECTORY, Kind::Directory);
             let path = directory.to_vec();
-            self.put(Entry { path, kind, mode, uid, gid, mtime_s: 0, mtime_ns: 0 }, None)?;
+            let entry = Entry { path, kind, mode, uid, gid, mtime_s: 0, mtime_ns: 0 };
+            self.begin(entry, &Vec::new())?;
         }
         Ok(())
     }
@@ -442,8 +444,10 @@ impl<'a> Layer<'a> {
         if last.starts_with(WHITEOUT) {
             return Err(CopyError::Whiteout { path: shown(source) });
         }
-        let mut content = None;
+        let (mut content, mut attributes) = (None, Vec::new());
         let kind = if found.is_dir() {
+            let opened = open_at(held, name);
+            attributes = opened.and_then(xattrs).map_err(|errno| failed(errno.into()))?;
             Kind::Directory
         } else if found.is_symlink() {
             let target = rustix::fs::readlinkat(held, own, Vec::new());
@@ -455,6 +459,7 @@ impl<'a> Layer<'a> {
             match self.linked.get(&inode) {
                 Some(first) if first != place => Kind::HardLink { target: first.clone() },
                 _ => {
+                    attributes = xattrs(&file).map_err(|errno| failed(errno.into()))?;
                     content = Some((file, size));
                     Kind::File { size }
                 }
@@ -476,7 +481,11 @@ impl<'a> Layer<'a> {
             self.firsts.insert(place.to_vec(), inode);
         }
         let entry = Self::looks(task, &stat, place, kind);
-        self.put(entry, content)
+        if (entry.uid, entry.gid) != (stat.st_uid, stat.st_gid) {
+            // As with the bits of its mode that say the like.
+            attributes.retain(|(name, _)| name != CAPABILITY);
+        }
+        self.put(entry, &attributes, content)
     }
 
     /// A file does not take the place of a directory.
@@ -503,9 +512,14 @@ impl<'a> Layer<'a> {
         Entry { path: place.to_vec(), kind, mode, uid, gid, mtime_s: stat.st_mtime, mtime_ns }
     }
 
-    fn put(&mut self, entry: Entry, content: Option<(File, u64)>) -> Result<(), CopyError> {
+    fn put(
+        &mut self,
+        entry: Entry,
+        attributes: &Xattrs,
+        content: Option<(File, u64)>,
+    ) -> Result<(), CopyError> {
         let path = shown(&entry.path);
-        self.begin(entry)?;
+        self.begin(entry, attributes)?;
         let Some((mut file, size)) = content else { return Ok(()) };
         let failed = |source| CopyError::Read { path: path.clone(), source };
         let (mut left, mut buffer) = (size, vec![0; BUFFER_BYTES]);
@@ -522,7 +536,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Begins an entry, whose content comes then.
-    fn begin(&mut self, entry: Entry) -> Result<(), CopyError> {
+    fn begin(&mut self, entry: Entry, attributes: &Xattrs) -> Result<(), CopyError> {
         self.entries += 1;
         if self.entries > LAYER_ENTRIES_MAX {
             return Err(CopyError::TooMany { max: LAYER_ENTRIES_MAX });
@@ -536,7 +550,8 @@ impl<'a> Layer<'a> {
         }
         let encoded = |entry: &Entry| {
             let mut header = Vec::new();
-            let encoded = encode_entry(entry, &mut header).map_err(io::Error::other);
+            let encoded =
+                encode_entry_with(entry, attributes, &mut header).map_err(io::Error::other);
             encoded.map(|()| header).map_err(CopyError::Write)
         };
         self.out.write_all(&encoded(&entry)?).map_err(CopyError::Write)?;

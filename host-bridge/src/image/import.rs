@@ -9,11 +9,12 @@ mod commit;
 mod step;
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use protocol::tar::TarError;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use tokio::runtime::Handle;
 
@@ -64,6 +65,7 @@ impl Images {
         let import = Import { images: self, path };
         let metadata = fs::metadata(path).map_err(ImageError::files("read", path))?;
         let draft = self.draft_import()?;
+        let copy = draft.path().join("archive");
         let found = if metadata.is_dir() {
             if let Some(found) = import.look(&held(path)?)? {
                 found
@@ -76,9 +78,14 @@ impl Images {
             let tree = draft.path().join("tree");
             fs::create_dir(&tree).map_err(ImageError::files("make", &tree))?;
             let bounds = Bounds { bytes_max: IMPORT_BYTES_MAX, entries_max: LAYER_ENTRIES_MAX };
-            let file = File::open(path).map_err(ImageError::files("read", path))?;
+            let mut file = File::open(path).map_err(ImageError::files("read", path))?;
+            // What can be read once, and it is read twice.
+            let is_once = !metadata.is_file();
+            if is_once {
+                file = spool(path, file, &copy)?;
+            }
             let (_, diff_id) = match unpack_compressed(file, &tree, bounds) {
-                Err(LayerError::Archive(_)) => {
+                Err(LayerError::Archive(error)) if is_no_archive(&error) => {
                     return Err(ImageError::NoForm { path: path.to_owned() });
                 }
                 unpacked => unpacked
@@ -86,7 +93,7 @@ impl Images {
             };
             match import.look(&held(&tree)?)? {
                 Some(found) => found,
-                None => vec![import.root_of(path, diff_id)?],
+                None => vec![import.root_of(if is_once { &copy } else { path }, diff_id)?],
             }
         };
         let found = import.named(found, name)?;
@@ -112,6 +119,40 @@ fn getrandom(bytes: &mut [u8]) -> Result<(), ImageError> {
     let path = Path::new("/dev/urandom");
     let drawn = File::open(path).and_then(|mut file| file.read_exact(bytes));
     drawn.map_err(ImageError::files("read", path))
+}
+
+/// Copies what can be read only once.
+fn spool(path: &Path, from: File, to: &Path) -> Result<File, ImageError> {
+    let failed = ImageError::files("write", to);
+    let mut options = File::options();
+    let mut copy = options.read(true).write(true).create_new(true).open(to).map_err(&failed)?;
+    let mut bounded = from.take(IMPORT_BYTES_MAX + 1);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let read = bounded.read(&mut buffer).map_err(ImageError::files("read", path))?;
+        if read == 0 {
+            break;
+        }
+        copy.write_all(&buffer[..read]).map_err(&failed)?;
+    }
+    if bounded.limit() == 0 {
+        let (path, source) = (path.to_owned(), LayerError::TooLarge { max: IMPORT_BYTES_MAX });
+        return Err(ImageError::Archive { path, source });
+    }
+    copy.rewind().map_err(failed)?;
+    Ok(copy)
+}
+
+/// The first thing in an archive.
+const HEADER_BYTES: u64 = 512;
+
+/// Whether the very beginning is none of an archive.
+fn is_no_archive(error: &TarError) -> bool {
+    match error {
+        TarError::Checksum { offset, .. } => *offset == 0,
+        TarError::Truncated { offset } => *offset < HEADER_BYTES,
+        _ => false,
+    }
 }
 
 struct Import<'a> {

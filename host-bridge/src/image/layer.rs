@@ -19,6 +19,7 @@ pub use decompress::{Bounded, Compressed};
 pub(super) use directory::{hold, open_at, remove_tree, shown};
 pub use marks::Marks;
 pub use unpack::{Bounds, Lost, Unpacked, unpack, unpack_files};
+pub(in crate::image) use unpack::{CAPABILITY, kept_xattrs};
 
 /// Why a layer was refused or could not be unpacked. Paths are the layer's own.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tokio_vsock::{VsockAddr, VsockStream};
 
-use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, HANDSHAKE_LINE_BYTES_MAX};
+use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, HANDSHAKE_LINE_BYTES_MAX, WELCOME_FIRST};
 use super::{Address, LinkError, Socket, serial};
 
 /// Connects once. Waits as long as the other side lets it; callers set a deadline.
@@ -107,6 +107,30 @@ impl BackOff {
         self.next = Some((nominal * 2).min(BACK_OFF_MAX));
         let half = nominal / 2;
         half + half.mul_f64((random() % 1024) as f64 / 1024.0)
+    }
+}
+
+/// How long a try waits for its welcome: little at first where there will be others, because what a try
+/// is stuck in may be over with the next.
+#[derive(Debug)]
+pub struct Patience {
+    next: Duration,
+    max: Duration,
+}
+
+impl Patience {
+    pub fn of_one_try(max: Duration) -> Self {
+        Self { next: max, max }
+    }
+
+    pub fn of_many_tries(max: Duration) -> Self {
+        Self { next: WELCOME_FIRST.min(max), max }
+    }
+
+    /// That of the next try.
+    pub fn take(&mut self) -> Duration {
+        let doubled = (self.next * 2).min(self.max);
+        std::mem::replace(&mut self.next, doubled)
     }
 }
 

@@ -9,13 +9,14 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use protocol::codec::{FrameBuffer, encode_message};
 use protocol::frame::Kind;
 use protocol::hello::{Goodbye, GoodbyeReason};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use super::dial::{Absence, BackOff};
+use super::dial::{Absence, BackOff, Patience};
 use super::handshake::{Caller, Met, meet};
 use super::limits::{
     GONE_AFTER, GOODBYE_FLUSH_MAX, GOODBYE_HEARD_MAX, HUNG_UP_READ_BYTES, LAST_READS_MAX,
@@ -310,6 +311,7 @@ impl Driver {
         let mut deadline = Instant::now() + self.caller.options.dial_deadline;
         let mut error = cut;
         let mut absence = Absence::of_at_most(GONE_AFTER);
+        let mut patience = Patience::of_many_tries(self.caller.options.welcome_deadline);
         loop {
             if self.shared.with(|state| state.held) {
                 poll_fn(|cx| self.shared.with(|state| state.poll_released(cx))).await;
@@ -320,7 +322,8 @@ impl Driver {
                 return Err(error);
             }
             sleep_until(next).await;
-            error = match timeout_at(deadline, self.try_restore(address)).await {
+            let trying = self.try_restore(address, patience.take());
+            error = match timeout_at(deadline, trying).await {
                 Ok(Ok(socket)) => return Ok(socket),
                 Ok(Err(error)) => error,
                 Err(_) => LinkError::NoWelcome { waited: self.caller.options.dial_deadline },
@@ -328,10 +331,13 @@ impl Driver {
         }
     }
 
-    async fn try_restore(&mut self, address: &Address) -> Result<Socket, LinkError> {
+    async fn try_restore(
+        &mut self,
+        address: &Address,
+        deadline: Duration,
+    ) -> Result<Socket, LinkError> {
         let resume = self.shared.with(|state| state.resume());
         let hello = self.caller.hello(Some(resume));
-        let deadline = self.caller.options.welcome_deadline;
         let Met { socket, frames, welcome } = meet(address, &hello, deadline).await?;
         self.frames = frames;
         self.shared.with(|state| state.begin(&welcome));

@@ -31,6 +31,11 @@ pub const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 /// The longest pause between two tries.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 
+/// How long the first try waits for an agent that is known to be up; each further one waits twice as
+/// long. QEMU's monitor may keep back for good what the agent says over a serial port, when the
+/// connection before was cut in the midst of a flood: only another connection frees it.
+pub const WELCOME_FIRST: Duration = Duration::from_secs(3);
+
 /// A socket that was there and that nobody holds for so long is gone for good, and with it the
 /// machine: monitors and agents hold theirs for as long as they live. Long enough for a relay to
 /// come back to its place.

@@ -38,7 +38,7 @@ pub use error::{Failure, LinkError};
 pub use state::{Begins, Opening, RequestError};
 pub use stream::Piece;
 
-use dial::{Absence, BackOff};
+use dial::{Absence, BackOff, Patience};
 use driver::Driver;
 use handshake::{Caller, Met, greet, meet};
 use socket::Socket;
@@ -122,13 +122,18 @@ impl Link {
     pub async fn connect(address: Address, options: Options) -> Result<Self, LinkError> {
         let (connect, welcome) = (options.connect_deadline, options.welcome_deadline);
         let mut absence = Absence::of_at_most(options.absence_max);
+        let mut patience = if connect.is_zero() {
+            Patience::of_one_try(welcome)
+        } else {
+            Patience::of_many_tries(welcome)
+        };
         let mut caller = Caller::new(options);
         let deadline = Instant::now() + connect;
         let mut back_off = BackOff::default();
         let mut next = Instant::now() + back_off.pause();
         loop {
             sleep_until(next).await;
-            let error = match meet(&address, &caller.hello(None), welcome).await {
+            let error = match meet(&address, &caller.hello(None), patience.take()).await {
                 Ok(met) => return Ok(Self::start(met, Some(address), caller)),
                 Err(error) => error,
             };

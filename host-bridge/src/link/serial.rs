@@ -8,11 +8,13 @@ use std::io;
 use std::path::Path;
 
 use protocol::serial::{Answer, LinkNumber};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::sleep;
 
 use super::dial::random;
+use super::limits::GOODBYE_FLUSH_MAX;
 
 /// What is carried at once.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -63,8 +65,19 @@ async fn wrap(
         }
         records.clear();
         number.wrap(&buffer[..count], &mut records);
-        to.write_all(&records).await?;
+        tokio::select! {
+            written = to.write_all(&records) => written?,
+            // Nobody else is taken on this line as long as this one is open.
+            () = given_up(&from) => return Ok(()),
+        }
     }
+}
+
+/// Resolves some time after the other end was closed, in which what it has said last can go out.
+async fn given_up(from: &OwnedReadHalf) {
+    // Where there is no urgent data, that is readiness for the end alone.
+    let _ = from.ready(Interest::PRIORITY).await;
+    sleep(GOODBYE_FLUSH_MAX).await;
 }
 
 /// Carries the agent's bytes to us.
@@ -76,5 +89,69 @@ async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> io::Result<
             return Ok(());
         }
         to.write_all(&buffer[..count]).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::net::UnixListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// A monitor's line that takes nothing any more, and whoever has called over it.
+    async fn stuck() -> (UnixStream, UnixStream) {
+        let path = std::env::temp_dir().join(format!("burrow-line-{:x}.sock", random()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let answering = async {
+            let (mut monitor, _) = listener.accept().await.unwrap();
+            let mut called = Vec::new();
+            while called.last() != Some(&b'\n') {
+                monitor.read_buf(&mut called).await.unwrap();
+            }
+            let digits = called.len() - 17;
+            let number = String::from_utf8_lossy(&called[digits..]).into_owned();
+            monitor.write_all(format!("OK {number}").as_bytes()).await.unwrap();
+            monitor
+        };
+        let (monitor, called) = tokio::join!(answering, call(&path));
+        std::fs::remove_file(path).unwrap();
+        (monitor, called.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_line_is_let_go_of_although_it_takes_nothing_any_more() {
+        let (monitor, mut ours) = timeout(SOON, stuck()).await.unwrap();
+        // Until nothing is taken any more.
+        let flood = vec![7; 1 << 20];
+        while timeout(Duration::from_millis(200), ours.write_all(&flood)).await.is_ok() {}
+        drop(ours);
+        // Looked at alone: what is read makes room, and what is written ends it for another reason.
+        let closed = monitor.ready(Interest::PRIORITY);
+        timeout(SOON, closed).await.expect("the line is closed").unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_said_last_goes_out_before_the_end() {
+        let (mut monitor, mut ours) = timeout(SOON, stuck()).await.unwrap();
+        let last = vec![9; 3 << 20];
+        let reading = async {
+            let mut all = Vec::new();
+            // It is slow to begin, as a busy machine is.
+            sleep(Duration::from_millis(100)).await;
+            monitor.read_to_end(&mut all).await.unwrap();
+            all.retain(|byte| *byte == 9);
+            all.len()
+        };
+        let saying = async {
+            ours.write_all(&last).await.unwrap();
+            drop(ours);
+        };
+        let (count, ()) = timeout(SOON, async { tokio::join!(reading, saying) }).await.unwrap();
+        assert!(count >= last.len(), "{count}");
     }
 }

@@ -37,6 +37,23 @@ pub fn encode_entry(entry: &Entry, out: &mut Vec<u8>) -> Result<(), TarError> {
     Ok(())
 }
 
+/// The same with extended attributes, for readers who want them.
+#[cfg(feature = "xattrs")]
+pub fn encode_entry_with(
+    entry: &Entry,
+    xattrs: &[(Vec<u8>, Vec<u8>)],
+    out: &mut Vec<u8>,
+) -> Result<(), TarError> {
+    let fields = EntryFields::of(entry)?;
+    let mut records = fields.pax_records();
+    super::xattr::write(xattrs, &mut records)?;
+    if !records.is_empty() {
+        write_pax_header(&records, out);
+    }
+    fields.ustar().write(out);
+    Ok(())
+}
+
 /// The zeros that follow a file of `size` bytes: up to the next full block.
 pub fn padding(size: u64) -> &'static [u8] {
     let beyond = (size % BLOCK_BYTES as u64) as usize;

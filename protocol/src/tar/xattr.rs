@@ -9,7 +9,24 @@ use super::TarError;
 
 /// Keys of extended attributes begin with this, as all writers that keep any spell it.
 #[cfg(feature = "xattrs")]
-const PREFIX: &[u8] = b"SCHILY.xattr.";
+const PREFIX: &str = "SCHILY.xattr.";
+
+/// Appends what an entry has, in records that can be read again.
+#[cfg(feature = "xattrs")]
+pub(super) fn write(pairs: &[(Vec<u8>, Vec<u8>)], records: &mut Vec<u8>) -> Result<(), TarError> {
+    let field = "extended attributes";
+    for (name, value) in pairs {
+        // A record begins with its key, up to the first sign of equality.
+        let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('='));
+        let name = name.ok_or(TarError::OutOfRange { field })?;
+        super::pax::write_record(records, &format!("{PREFIX}{name}"), value);
+    }
+    if records.len() > PAX_BYTES_MAX {
+        let bytes = records.len() as u64;
+        return Err(TarError::TooLong { field, bytes, limit: PAX_BYTES_MAX });
+    }
+    Ok(())
+}
 
 /// Names and values of one entry, in the order in which they were said.
 #[derive(Default)]
@@ -50,7 +67,7 @@ impl Xattrs {
     /// Keeps what a record says, if it is about an attribute; a second word on one replaces the
     /// first. Headers may follow each other without end, so the bound is on what they say together.
     pub(super) fn read(&mut self, key: &[u8], value: &[u8]) -> Result<(), TarError> {
-        let Some(name) = key.strip_prefix(PREFIX).filter(|_| self.are_wanted) else {
+        let Some(name) = key.strip_prefix(PREFIX.as_bytes()).filter(|_| self.are_wanted) else {
             return Ok(());
         };
         self.pairs.retain(|(known, _)| known != name);

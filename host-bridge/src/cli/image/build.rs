@@ -1,8 +1,9 @@
 //! `image build`: an image by a recipe.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use tokio::sync::mpsc::{Receiver, channel};
 
@@ -13,6 +14,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::output::{self, Sink};
 use crate::control::egress_settings;
+use crate::image::dockerfile::limits::FILE_BYTES_MAX;
 use crate::image::reference::Reference;
 use crate::image::registry::Options;
 use crate::image::{self, Image, ImageError, Images};
@@ -28,6 +30,7 @@ const TOLD_WAITING_MAX: usize = 64;
   host-bridge image build -t team/app:1 -f build/Dockerfile --build-arg VERSION=2 .
   host-bridge image build -t app --pull missing --egress pypi.org --egress files.pythonhosted.org .
   host-bridge image build --target tests --no-cache .
+  host-bridge image build -t team/app:1 -t team/app:latest -f - . <Dockerfile
 
 Prints the image's digest; all else goes to stderr. FROM, ARG, ENV, LABEL, WORKDIR, USER, EXPOSE, VOLUME,
 STOPSIGNAL, SHELL, CMD, ENTRYPOINT, COPY, ADD of what is in the context, and RUN are known; whatever else is
@@ -37,17 +40,17 @@ pub struct Build {
     #[arg(value_name = "CONTEXT")]
     context: PathBuf,
 
-    /// What to call the image
+    /// What to call the image; may be given several times
     #[arg(short, long = "tag", value_name = "NAME")]
-    tag: Option<Reference>,
+    tags: Vec<Reference>,
 
-    /// The recipe (default: Dockerfile in the context)
+    /// The recipe (default: Dockerfile in the context); - reads it from stdin
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Give an ARG a value; may be given several times
-    #[arg(long = "build-arg", value_name = "NAME=VALUE", value_parser = pair)]
-    args: Vec<(String, String)>,
+    /// Give an ARG a value, or that of a variable of its name; may be given several times
+    #[arg(long = "build-arg", value_name = "NAME[=VALUE]", value_parser = argument)]
+    args: Vec<(String, Option<String>)>,
 
     /// Write a label on the image; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
@@ -80,6 +83,25 @@ fn pair(text: &str) -> Result<(String, String), String> {
     pair.ok_or_else(|| "it is NAME=VALUE".to_owned())
 }
 
+/// What somebody says there, within the bound of recipes.
+fn recipe_of_stdin() -> Result<String> {
+    let mut text = String::new();
+    let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    read.context("the recipe on stdin")?;
+    anyhow::ensure!(
+        text.len() as u64 <= FILE_BYTES_MAX,
+        "the recipe on stdin has more than {FILE_BYTES_MAX} bytes"
+    );
+    Ok(text)
+}
+
+fn argument(text: &str) -> Result<(String, Option<String>), String> {
+    if text.is_empty() || text.contains('=') {
+        return pair(text).map(|(name, value)| (name, Some(value)));
+    }
+    Ok((text.to_owned(), None))
+}
+
 impl Build {
     pub async fn run(
         &self,
@@ -88,8 +110,9 @@ impl Build {
         recorder: &Recorder,
     ) -> Result<Exit> {
         let mut act = recorder.begin("build_image");
-        if let Some(tag) = &self.tag {
-            act = act.image(tag.to_string());
+        if !self.tags.is_empty() {
+            let tags: Vec<_> = self.tags.iter().map(ToString::to_string).collect();
+            act = act.image(tags.join(","));
         }
         act = act.fact("context", self.context.to_string_lossy());
         if !self.egress.is_empty() {
@@ -103,11 +126,20 @@ impl Build {
 
     async fn build(&self, context: &Context, images: Images, recorder: &Recorder) -> Result<Image> {
         let settings = Settings::load(None, &Overrides::default())?;
+        let (file, text) = match &self.file {
+            Some(file) if file.as_os_str() == build::STDIN => (None, Some(recipe_of_stdin()?)),
+            file => (file.clone(), None),
+        };
+        // A variable that is not set gives nothing, as with docker.
+        let value = |(name, value): &(String, Option<String>)| {
+            Some((name.clone(), value.clone().or_else(|| std::env::var(name).ok())?))
+        };
         let plan = Plan::read(Order {
             context: self.context.clone(),
-            file: self.file.clone(),
-            name: self.tag.clone(),
-            args: self.args.clone(),
+            file,
+            text,
+            names: self.tags.clone(),
+            args: self.args.iter().filter_map(value).collect(),
             labels: self.label.clone(),
             target: self.target.clone(),
             anew: self.no_cache,

@@ -1,6 +1,6 @@
 //! `image import`: images from files of this host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
@@ -18,11 +18,12 @@ use crate::image::reference::Reference;
   host-bridge image import saved.tar
   host-bridge image import rootfs.tar.gz --name base
   host-bridge image import ./rootfs --name base
+  docker export work | host-bridge image import - --name work
 
 Prints the digest of each image. Archives may be compressed with gzip or zstd. Layers are checked
 against their digests; devices, paths out of the image and bombs are refused, and leave nothing.")]
 pub struct Import {
-    /// The archive or directory
+    /// The archive or directory; - reads an archive from stdin
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
@@ -42,7 +43,9 @@ impl Import {
             Some(name) => act.image(name.to_string()),
             None => act,
         };
-        let imported = match images.import(&self.path, self.name.as_ref()) {
+        let is_stdin = self.path.as_os_str() == "-";
+        let path = if is_stdin { Path::new("/dev/stdin") } else { &self.path };
+        let imported = match images.import(path, self.name.as_ref()) {
             Ok(imported) => imported,
             Err(error) => {
                 let error = error.into();

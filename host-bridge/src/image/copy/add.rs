@@ -12,7 +12,7 @@ use crate::byte_path::{ends, join, split};
 use crate::image::layer::limits::{
     BUFFER_BYTES, DEPTH_MAX, LAYER_BYTES_MAX, LAYER_OVERHEAD_BYTES_MAX, NOTE_BYTES, NOTED_BYTES_MAX,
 };
-use crate::image::layer::{Bounded, Compressed, LayerError, shown};
+use crate::image::layer::{Bounded, CAPABILITY, Compressed, LayerError, kept_xattrs, shown};
 
 /// The block that an archive begins with.
 const HEADER_BYTES: u64 = 512;
@@ -97,7 +97,7 @@ impl Layer<'_> {
             Bounded::open(file, max).map_err(|error| archive(LayerError::Read(error)))?;
         self.imply(to, task.owner())?;
         let mut above = Above { place: to.to_vec(), ..Above::default() };
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::with_xattrs();
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut size = 0;
         loop {
@@ -116,11 +116,17 @@ impl Layer<'_> {
                 match event {
                     Event::Entry(entry) => {
                         size = entry.kind.content_bytes();
+                        let attributes = kept_xattrs(&entry.path, decoder.take_xattrs());
+                        let mut attributes = attributes.map_err(archive)?;
+                        if task.owner.is_some_and(|owner| owner != (entry.uid, entry.gid)) {
+                            attributes.retain(|(name, _)| name != CAPABILITY);
+                        }
                         let entry = self.judge(task, to, &mut above, entry);
-                        self.begin(entry.map_err(|error| match error {
+                        let entry = entry.map_err(|error| match error {
                             Judged::Entry(error) => archive(error),
                             Judged::Place(error) => error,
-                        })?)?;
+                        })?;
+                        self.begin(entry, &attributes)?;
                     }
                     Event::Content(bytes) => self.content(bytes)?,
                     Event::EndOfEntry => self.end(size)?,

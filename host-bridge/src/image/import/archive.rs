@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
+use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry_with, padding};
 
+use crate::image::compose::{Xattrs, xattrs};
 use crate::image::layer::limits::LAYER_ENTRIES_MAX;
 use crate::image::store::ImageError;
 
@@ -56,11 +57,12 @@ impl Writer {
     fn entry(&mut self, path: &Path, name: &[u8], metadata: &Metadata) -> io::Result<()> {
         let kind = metadata.file_type();
         if kind.is_dir() {
-            return self.header(name, metadata, Kind::Directory);
+            let attributes = xattrs(File::open(path)?)?;
+            return self.header(name, metadata, Kind::Directory, &attributes);
         }
         if kind.is_symlink() {
             let target = fs::read_link(path)?.as_os_str().as_bytes().to_vec();
-            return self.header(name, metadata, Kind::Symlink { target });
+            return self.header(name, metadata, Kind::Symlink { target }, &Vec::new());
         }
         if !kind.is_file() {
             return Ok(());
@@ -69,13 +71,13 @@ impl Writer {
             let inode = (metadata.dev(), metadata.ino());
             if let Some(first) = self.linked.get(&inode) {
                 let target = first.clone();
-                return self.header(name, metadata, Kind::HardLink { target });
+                return self.header(name, metadata, Kind::HardLink { target }, &Vec::new());
             }
             self.linked.insert(inode, name.to_vec());
         }
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        self.header(name, metadata, Kind::File { size })?;
+        self.header(name, metadata, Kind::File { size }, &xattrs(&file)?)?;
         if io::copy(&mut file.take(size), &mut self.out)? < size {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
@@ -85,7 +87,13 @@ impl Writer {
         self.out.write_all(padding(size))
     }
 
-    fn header(&mut self, name: &[u8], metadata: &Metadata, kind: Kind) -> io::Result<()> {
+    fn header(
+        &mut self,
+        name: &[u8],
+        metadata: &Metadata,
+        kind: Kind,
+        attributes: &Xattrs,
+    ) -> io::Result<()> {
         let entry = Entry {
             path: name.to_vec(),
             kind,
@@ -96,7 +104,7 @@ impl Writer {
             mtime_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
         };
         let mut header = Vec::new();
-        encode_entry(&entry, &mut header).map_err(io::Error::other)?;
+        encode_entry_with(&entry, attributes, &mut header).map_err(io::Error::other)?;
         self.out.write_all(&header)
     }
 }

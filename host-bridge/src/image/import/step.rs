@@ -58,7 +58,7 @@ impl Images {
         base: Option<&Image>,
         layer: Option<&Path>,
         mut document: Value,
-        name: Option<&Reference>,
+        names: &[Reference],
         source: &str,
     ) -> Result<Lease, ImageError> {
         let import = Import { images: self, path: Path::new(source) };
@@ -81,7 +81,10 @@ impl Images {
         document["rootfs"] = json!({ "type": "layers", "diff_ids": diff_ids });
         let broken = |source| DocumentError::Json { what: "configuration", source };
         let digest = import.describe(&serde_json::to_vec(&document).map_err(broken)?, &layers)?;
-        let image = self.add(&bench.shared, digest, name, source)?;
+        let image = self.add(&bench.shared, digest, None, source)?;
+        for name in names {
+            self.add(&bench.shared, digest, Some(name), source)?;
+        }
         self.lease(&image)
     }
 

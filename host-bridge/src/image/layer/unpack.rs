@@ -44,7 +44,7 @@ const IMPLIED_DIRECTORY: u32 = 0o755;
 const NOBODY_AT_ALL: u32 = u32::MAX;
 
 /// The attribute that lets a program do more than its user.
-const CAPABILITY: &[u8] = b"security.capability";
+pub(in crate::image) const CAPABILITY: &[u8] = b"security.capability";
 const USER_PREFIX: &[u8] = b"user.";
 /// Attributes that overlays read: a stranger who writes them decides what is seen where.
 const OVERLAY_PREFIXES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
@@ -507,7 +507,7 @@ fn components(path: &[u8]) -> Result<Vec<&[u8]>, LayerError> {
 }
 
 /// The attributes that are kept. Others belong to the host that the image was made on.
-fn kept_xattrs(path: &[u8], xattrs: Xattrs) -> Result<Xattrs, LayerError> {
+pub(in crate::image) fn kept_xattrs(path: &[u8], xattrs: Xattrs) -> Result<Xattrs, LayerError> {
     let of_overlay = |name: &[u8]| OVERLAY_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if let Some((name, _)) = xattrs.iter().find(|(name, _)| of_overlay(name)) {
         return Err(LayerError::OverlayAttribute { path: shown(path), name: shown(name) });

@@ -98,6 +98,27 @@ async fn a_root_comes_as_a_directory_and_as_an_archive() {
     assert!(matches!(place.import("root", None).await, Err(ImageError::Nameless { .. })));
     fs::write(place.file("text"), "no image").unwrap();
     assert!(matches!(place.import("text", Some("x")).await, Err(ImageError::NoForm { .. })));
+    // What comes from somewhere else may have been cut off on its way.
+    let whole = layer().blob;
+    fs::write(place.file("cut.tar"), &whole[..whole.len() / 2]).unwrap();
+    let error = place.import("cut.tar", Some("x")).await.unwrap_err();
+    assert!(matches!(&error, ImageError::Archive { .. }), "{error}");
+    assert!(error.to_string().contains("cut off"), "{error}");
+}
+
+#[tokio::test]
+async fn what_can_be_read_only_once_is_taken_too() {
+    let place = Place::new("once");
+    let pipe = place.file("pipe");
+    for (name, bytes) in [("plain", layer().blob), ("packed", gzip(&layer().blob))] {
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let to = pipe.clone();
+        let writing = std::thread::spawn(move || fs::write(to, bytes));
+        place.import("pipe", Some(name)).await.expect("an archive");
+        writing.join().unwrap().unwrap();
+        fs::remove_file(&pipe).unwrap();
+        assert_eq!(tool(&place, name), "tool");
+    }
 }
 
 #[tokio::test]

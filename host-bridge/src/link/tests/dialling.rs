@@ -12,6 +12,7 @@ use protocol::hello::{Goodbye, GoodbyeReason};
 use super::agent::{Agent, welcome};
 use super::{quick, soon};
 use crate::guest::Guest;
+use crate::link::dial::Patience;
 use crate::link::{Address, LinkError, Options};
 
 #[test]
@@ -141,6 +142,45 @@ async fn a_first_dial_waits_for_an_agent_that_comes_late() {
     let options = Options { connect_deadline: Duration::from_secs(5), ..quick() };
     soon(Guest::connect(Address::Unix { path }, options)).await.unwrap();
     drop(server.join().unwrap());
+}
+
+#[tokio::test]
+async fn a_try_that_is_stuck_is_not_waited_for_while_the_next_may_not_be() {
+    let path = std::env::temp_dir().join(format!("burrow-stuck-{}.sock", std::process::id()));
+    std::fs::remove_file(&path).ok();
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        encode_message(Kind::Welcome, 0, &welcome(1), &mut bytes);
+        let greeted = || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            stream
+        };
+        // The first is cut, and the second takes everything and never says anything.
+        greeted().write_all(&bytes).unwrap();
+        let began = std::time::Instant::now();
+        let stuck = greeted();
+        let mut third = greeted();
+        third.write_all(&bytes).unwrap();
+        (began.elapsed(), stuck, third)
+    });
+    let long = Duration::from_secs(300);
+    let options = Options { dial_deadline: long, welcome_deadline: long, ..quick() };
+    let guest = soon(Guest::connect(Address::Unix { path: path.clone() }, options)).await.unwrap();
+    let (waited, ..) = tokio::task::spawn_blocking(|| server.join().unwrap()).await.unwrap();
+    assert!(waited < Duration::from_secs(60), "{waited:?}");
+    drop(guest);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn each_try_is_given_more_time_up_to_the_whole() {
+    let seconds = |patience: &mut Patience| patience.take().as_secs();
+    let mut many = Patience::of_many_tries(Duration::from_secs(20));
+    assert_eq!([(); 5].map(|()| seconds(&mut many)), [3, 6, 12, 20, 20]);
+    assert_eq!(seconds(&mut Patience::of_many_tries(Duration::from_secs(1))), 1);
+    assert_eq!(seconds(&mut Patience::of_one_try(Duration::from_secs(20))), 20);
 }
 
 #[tokio::test]
