@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::{Burrow, skip};
 
 const TOOLS: [&str; 14] = [
@@ -214,6 +214,35 @@ fn a_recipe_may_come_from_stdin_and_an_image_have_several_names() {
     assert!(!output.status.success() && said.contains("-:2"), "{said}");
     let output = build("FROM base\n", &["--build-arg", "=x"]);
     assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn what_an_image_wants_of_builds_is_told_and_not_passed_on() {
+    let Some(place) = place() else { return };
+    let saved = place.burrow.scratch().join("saved");
+    fs::create_dir(&saved).unwrap();
+    let base = place.burrow.scratch().join("base");
+    let mut tar = Command::new("tar");
+    tar.arg("-cf").arg(saved.join("layer.tar")).arg("-C").arg(base).arg(".");
+    assert!(tar.status().unwrap().success());
+    let sum = Command::new("sha256sum").arg(saved.join("layer.tar")).output().unwrap().stdout;
+    let digest = String::from_utf8(sum).unwrap();
+    let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let config = json!({
+        "architecture": machine, "os": "linux", "config": { "OnBuild": ["COPY . /app", "RUN make"] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", &digest[..64])] },
+    });
+    fs::write(saved.join("config.json"), config.to_string()).unwrap();
+    let list =
+        json!([{ "Config": "config.json", "RepoTags": ["wanting:1"], "Layers": ["layer.tar"] }]);
+    fs::write(saved.join("manifest.json"), list.to_string()).unwrap();
+    place.burrow.ok(&["image", "import", saved.to_str().unwrap()]);
+    let (said, _) = place.built("FROM wanting:1\nENV X=1\n", &[]);
+    assert!(said.contains("wanting:1") && said.contains("COPY . /app"), "{said}");
+    assert!(said.contains("RUN make"), "{said}");
+    let config = place.config();
+    assert!(config["config"]["OnBuild"].is_null(), "{config}");
+    assert_eq!(config["config"]["Env"], json!(["X=1"]));
 }
 
 #[test]

@@ -80,7 +80,12 @@ async fn begin(
             State { base: None, words, args, is_cmd_own: false }
         }
         From::Image(name) => {
-            let (lease, words) = find(&means.images, name).await?;
+            let (lease, mut words) = find(&means.images, name).await?;
+            for trigger in words.take_triggers() {
+                let text =
+                    format!("{name} wants builds on it to do `{trigger}`, which is not done");
+                let _ = means.tell.send(Told::Warning(text)).await;
+            }
             State { base: Some(Arc::new(lease)), words, args, is_cmd_own: false }
         }
     })

@@ -9,6 +9,8 @@ use crate::image::dockerfile::Command;
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 /// The path of who names none, as other builders have it.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where a configuration has instructions of `ONBUILD`.
+const TRIGGERS: &str = "OnBuild";
 /// What is kept of an instruction in the history.
 const HISTORY_CHARS_MAX: usize = 4096;
 
@@ -50,6 +52,13 @@ impl Words {
     fn texts(&self, name: &str) -> Vec<String> {
         let all = self.0["config"][name].as_array().into_iter().flatten();
         all.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// What whoever builds on this image was to do first; who builds on that one is not.
+    pub fn take_triggers(&mut self) -> Vec<String> {
+        let triggers = self.texts(TRIGGERS);
+        self.config().remove(TRIGGERS);
+        triggers
     }
 
     pub fn env(&self) -> Vec<(String, String)> {
