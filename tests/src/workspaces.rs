@@ -65,6 +65,26 @@ impl Scene {
         warnings(&self.server, name)
     }
 
+    /// A sandbox that may write to this directory is refused without it, and behind a link; then it is made.
+    ///
+    /// # Panics
+    /// When it is not refused, or something of it is left.
+    pub fn wants_its_directory(&self, asked: &Value, name: &str) {
+        let client = Client::new(self.server.url());
+        let path = self.project.join(name);
+        for is_link in [false, true] {
+            if is_link {
+                symlink("/tmp", &path).expect("a link");
+            }
+            let refused = client.post("/v1/sandboxes", asked).expect(422);
+            assert_eq!(refused.code(), "workspace_failed");
+            assert!(refused.text().contains(name), "{}", refused.text());
+            assert_eq!(self.server.ok(&["ps", "--all", "--quiet"]), "");
+        }
+        fs::remove_file(&path).expect("it is a link");
+        fs::create_dir(path).expect("a directory");
+    }
+
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.project.join(path)).expect("it is there")
     }

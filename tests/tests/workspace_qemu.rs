@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tests::http::Client;
 use tests::machines::{kit, machines_or_skip, process_of};
 use tests::workspaces::Scene;
 use tests::{Burrow, agent_path, bridge_path, children, eventually, have_or_skip, skip};
@@ -66,6 +65,24 @@ fn is_later(supervisor: u32) -> bool {
 fn is_alive(pid: Pid) -> bool {
     let state = fs::read_to_string(format!("/proc/{pid}/stat"));
     state.is_ok_and(|state| !state.contains(") Z "))
+}
+
+/// What is shown of the sandbox when it has stopped.
+fn stopped(scene: &Scene) -> String {
+    let mut shown = String::new();
+    eventually("the sandbox has stopped", || {
+        shown = scene.server.ok(&["inspect", "a"]);
+        shown.contains("stopped")
+    });
+    shown
+}
+
+/// The sandbox says why it has stopped, and nothing is left of it once it is removed.
+fn assert_ended_with_its_daemon(scene: &Scene, processes: &[Pid]) {
+    let shown = stopped(scene);
+    assert!(shown.contains("virtiofsd has ended"), "{shown}");
+    scene.server.ok(&["rm", "a"]);
+    assert_gone(scene, processes);
 }
 
 /// Nothing of it is left: no process, and nothing in the directory of its sockets.
@@ -156,19 +173,8 @@ fn only_what_may_be_written_can_be_written_also_by_a_root_that_mounts_again() {
         return;
     }
     let scene = Scene::with("mount = true\nwrite = [\"out/\", \"src/deep\"]");
-    let client = Client::new(scene.server.url());
     let asked = json!({ "name": "a", "workspace": "p", "machine": "qemu", "image": IMAGE });
-    for is_link in [false, true] {
-        if is_link {
-            symlink("/tmp", scene.project.join("out")).unwrap();
-        }
-        let refused = client.post("/v1/sandboxes", &asked).expect(422);
-        assert_eq!(refused.code(), "workspace_failed");
-        assert!(refused.text().contains("out"), "{}", refused.text());
-        assert_eq!(scene.server.ok(&["ps", "--all", "--quiet"]), "");
-    }
-    fs::remove_file(scene.project.join("out")).unwrap();
-    fs::create_dir(scene.project.join("out")).unwrap();
+    scene.wants_its_directory(&asked, "out");
     start(&scene, "a", &["--workspace", "p"]);
     // The guest's own mount is of no weight: its root changes it, and makes others.
     scene
@@ -280,14 +286,7 @@ fn a_machine_whose_daemon_has_ended_ends_and_says_so_and_nobody_hangs() {
         kill(processes[victim], Signal::SIGKILL).unwrap();
         eventually("the program ends", || busy.try_wait().unwrap().is_some());
         assert!(!busy.wait().unwrap().success());
-        let mut shown = String::new();
-        eventually("the sandbox has stopped", || {
-            shown = scene.server.ok(&["inspect", "a"]);
-            shown.contains("stopped")
-        });
-        assert!(shown.contains("virtiofsd has ended"), "{shown}");
-        scene.server.ok(&["rm", "a"]);
-        assert_gone(&scene, &processes);
+        assert_ended_with_its_daemon(&scene, &processes);
     }
     // Nor where nobody was there to see it: the next bridge does.
     let supervisor = start(&scene, "a", &["--workspace", "p"]);
@@ -296,23 +295,13 @@ fn a_machine_whose_daemon_has_ended_ends_and_says_so_and_nobody_hangs() {
         kill(processes[1], Signal::SIGKILL).unwrap();
         eventually("the daemon has ended", || !processes.iter().copied().any(is_alive));
     });
-    let mut shown = String::new();
-    eventually("the sandbox has stopped", || {
-        shown = scene.server.ok(&["inspect", "a"]);
-        shown.contains("stopped")
-    });
-    assert!(shown.contains("virtiofsd has ended"), "{shown}");
-    scene.server.ok(&["rm", "a"]);
-    assert_gone(&scene, &processes);
+    assert_ended_with_its_daemon(&scene, &processes);
     // Nor is it said of a machine that was switched off from within, which lets go of it first.
     for script in ["echo o > /proc/sysrq-trigger", "sync; kill 1"] {
         start(&scene, "a", &["--workspace", "p"]);
         let script = format!("echo x > /workspace/x; {script}; sleep 100");
         scene.server.run(&["exec", "a", "--", "sh", "-c", &script]);
-        eventually("the sandbox has stopped", || {
-            shown = scene.server.ok(&["inspect", "a"]);
-            shown.contains("stopped")
-        });
+        let shown = stopped(&scene);
         assert!(!shown.contains("virtiofsd"), "{shown}");
         scene.server.ok(&["rm", "a"]);
     }

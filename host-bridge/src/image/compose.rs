@@ -281,8 +281,9 @@ fn look_like(held: &OwnedFd, other: &OwnedFd) -> Result<(), Errno> {
     rustix::fs::futimens(held, &Timestamps { last_access: time, last_modification: time })
 }
 
-/// Names and values of extended attributes.
-pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+/// Name and value of an extended attribute.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+pub type Xattrs = Vec<Xattr>;
 
 /// The attributes that an image has given something. Others are the host's own labels.
 pub fn xattrs(held: impl AsFd) -> Result<Xattrs, Errno> {

@@ -19,7 +19,7 @@ use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry_with, padding};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::compose::{Xattrs, names, xattrs};
+use super::compose::{Xattr, names, xattrs};
 use super::digest::{Digest, Digester};
 use super::dockerfile::pattern::{self, Ignore};
 use super::layer::limits::{BUFFER_BYTES, DEPTH_MAX, LAYER_BYTES_MAX, LAYER_ENTRIES_MAX};
@@ -344,7 +344,7 @@ impl<'a> Layer<'a> {
         let (path, size) = (place.to_vec(), content.len() as u64);
         let (kind, mode) = (Kind::File { size }, task.mode.unwrap_or(TEXT_MODE));
         let entry = Entry { path, kind, mode, uid, gid, mtime_s: 0, mtime_ns: 0 };
-        self.begin(entry, &Vec::new())?;
+        self.begin(entry, &[])?;
         self.content(content)?;
         self.end(size)
     }
@@ -421,7 +421,7 @@ impl<'a> Layer<'a> {
             let (mode, kind) = (IMPLIED_DIRECTORY, Kind::Directory);
             let path = directory.to_vec();
             let entry = Entry { path, kind, mode, uid, gid, mtime_s: 0, mtime_ns: 0 };
-            self.begin(entry, &Vec::new())?;
+            self.begin(entry, &[])?;
         }
         Ok(())
     }
@@ -515,7 +515,7 @@ impl<'a> Layer<'a> {
     fn put(
         &mut self,
         entry: Entry,
-        attributes: &Xattrs,
+        attributes: &[Xattr],
         content: Option<(File, u64)>,
     ) -> Result<(), CopyError> {
         let path = shown(&entry.path);
@@ -536,7 +536,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Begins an entry, whose content comes then.
-    fn begin(&mut self, entry: Entry, attributes: &Xattrs) -> Result<(), CopyError> {
+    fn begin(&mut self, entry: Entry, attributes: &[Xattr]) -> Result<(), CopyError> {
         self.entries += 1;
         if self.entries > LAYER_ENTRIES_MAX {
             return Err(CopyError::TooMany { max: LAYER_ENTRIES_MAX });

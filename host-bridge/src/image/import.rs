@@ -9,7 +9,7 @@ mod commit;
 mod step;
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,7 +24,7 @@ use super::document::{
     self, Config, Descriptor, DocumentError, Either, Manifest, NAME_ANNOTATIONS, Platform, RootFs,
     Saved, choose,
 };
-use super::layer::limits::{BUFFER_BYTES, LAYER_ENTRIES_MAX, LAYERS_MAX};
+use super::layer::limits::{BUFFER_BYTES, HEADER_BYTES, LAYER_ENTRIES_MAX, LAYERS_MAX};
 use super::layer::{Bounds, Compressed, LayerError, hold};
 use super::reference::Reference;
 use super::store::limits::{
@@ -99,10 +99,7 @@ impl Images {
         let found = import.named(found, name)?;
         let mut images = Vec::new();
         for Found { digest, names } in found {
-            for name in &names {
-                self.add(shared, digest, Some(name), &source)?;
-            }
-            images.push(self.add(shared, digest, None, &source)?);
+            images.push(self.add_named(shared, digest, &names, &source)?);
         }
         Ok(images)
     }
@@ -127,14 +124,7 @@ fn spool(path: &Path, from: File, to: &Path) -> Result<File, ImageError> {
     let mut options = File::options();
     let mut copy = options.read(true).write(true).create_new(true).open(to).map_err(&failed)?;
     let mut bounded = from.take(IMPORT_BYTES_MAX + 1);
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let read = bounded.read(&mut buffer).map_err(ImageError::files("read", path))?;
-        if read == 0 {
-            break;
-        }
-        copy.write_all(&buffer[..read]).map_err(&failed)?;
-    }
+    io::copy(&mut bounded, &mut copy).map_err(&failed)?;
     if bounded.limit() == 0 {
         let (path, source) = (path.to_owned(), LayerError::TooLarge { max: IMPORT_BYTES_MAX });
         return Err(ImageError::Archive { path, source });
@@ -142,9 +132,6 @@ fn spool(path: &Path, from: File, to: &Path) -> Result<File, ImageError> {
     copy.rewind().map_err(failed)?;
     Ok(copy)
 }
-
-/// The first thing in an archive.
-const HEADER_BYTES: u64 = 512;
 
 /// Whether the very beginning is none of an archive.
 fn is_no_archive(error: &TarError) -> bool {

@@ -186,6 +186,21 @@ impl Images {
         Ok(image)
     }
 
+    /// The same under any number of names.
+    pub fn add_named(
+        &self,
+        shared: &Shared,
+        digest: Digest,
+        names: &[Reference],
+        source: &str,
+    ) -> Result<Image, ImageError> {
+        let mut image = self.add(shared, digest, names.first(), source)?;
+        for name in names.iter().skip(1) {
+            image = self.add(shared, digest, Some(name), source)?;
+        }
+        Ok(image)
+    }
+
     /// The image of a digest, if it is here.
     pub fn get(&self, digest: &Digest) -> Result<Option<Image>, ImageError> {
         let path = self.path(KNOWN, format!("{}.json", digest.hex()));

@@ -2,15 +2,14 @@
 //! once when somebody asks. It ends when all is there, or nobody wants it any more.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::end::End;
-use super::mirror::{Answer, Said};
+use super::mirror::{Answer, Said, due};
 use super::s3::limits::{AGAIN_FIRST, AGAIN_MAX};
-use super::{Report, Staging, Workspace, WorkspaceError};
+use super::{Report, Staging, Workspace};
 
 /// See the module's description.
 pub(super) struct Delivering {
@@ -28,8 +27,8 @@ impl Delivering {
         let mut answer = None;
         loop {
             let (report, pushed) = staging.push_until(&self.end, answer.is_some()).await;
-            self.tell(report, pushed, answer.take()).await;
-            let again = staging.again();
+            Said::tell(&self.say, report, pushed, answer.take()).await;
+            let again = staging.again().map(|pause| Instant::now() + pause);
             if again.is_none() {
                 // Whoever asks from now on asks another; those who have are answered.
                 self.asked.close();
@@ -40,7 +39,7 @@ impl Delivering {
                     (None, None) => return,
                     (answer, _) => answer,
                 },
-                () = pause(again) => None,
+                () = due(again) => None,
             };
         }
     }
@@ -53,7 +52,7 @@ impl Delivering {
                 Ok(found) => return found,
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        self.tell(Report::default(), Err(error), None).await;
+                        Said::tell(&self.say, Report::default(), Err(error), None).await;
                     }
                 }
             }
@@ -62,19 +61,5 @@ impl Delivering {
                 () = sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
             }
         }
-    }
-
-    async fn tell(&self, report: Report, done: Result<(), WorkspaceError>, answer: Option<Answer>) {
-        if let Some(said) = Said::of(report, done, answer) {
-            // Whoever is to put it down and does not is gone.
-            let _ = self.say.send(said).await;
-        }
-    }
-}
-
-async fn pause(again: Option<Duration>) {
-    match again {
-        Some(pause) => sleep(pause).await,
-        None => std::future::pending().await,
     }
 }

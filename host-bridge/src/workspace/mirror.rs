@@ -35,15 +35,18 @@ pub struct Said {
 pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
 
 impl Said {
-    /// What is worth to be said: nothing, where nothing has happened and nobody has asked.
-    pub(super) fn of(
+    /// Says what has come of an exchange, unless nothing has happened and nobody has asked.
+    pub(super) async fn tell(
+        say: &mpsc::Sender<Self>,
         report: Report,
         done: Result<(), WorkspaceError>,
         answer: Option<Answer>,
-    ) -> Option<Self> {
+    ) {
         let failed = done.err();
-        let is_worth = !report.is_empty() || failed.is_some() || answer.is_some();
-        is_worth.then_some(Self { report, failed, answer })
+        if !report.is_empty() || failed.is_some() || answer.is_some() {
+            // Whoever is to put it down and does not is gone.
+            let _ = say.send(Self { report, failed, answer }).await;
+        }
     }
 
     /// Tells whoever has asked for it.
@@ -275,13 +278,13 @@ impl Mirroring {
             report.extend(pushed);
             done = done.and(brought);
         }
-        self.tell(report, done, answer).await;
+        Said::tell(&self.say, report, done, answer).await;
     }
 
     /// Brings the bucket what it did not take before.
     async fn push_again(&mut self) {
         let (report, done) = self.push(false).await;
-        self.tell(report, done, None).await;
+        Said::tell(&self.say, report, done, None).await;
     }
 
     async fn push(&mut self, is_asked: bool) -> (Report, Result<(), WorkspaceError>) {
@@ -289,18 +292,6 @@ impl Mirroring {
         let pushed = staging.push_until(&self.end, is_asked).await;
         self.again = staging.again().map(|pause| Instant::now() + pause);
         pushed
-    }
-
-    async fn tell(
-        &mut self,
-        report: Report,
-        done: Result<(), WorkspaceError>,
-        answer: Option<Answer>,
-    ) {
-        if let Some(said) = Said::of(report, done, answer) {
-            // Whoever is to put it down and does not is gone.
-            let _ = self.say.send(said).await;
-        }
     }
 
     async fn try_exchange(&mut self) -> (Report, Result<(), WorkspaceError>) {
@@ -351,7 +342,8 @@ impl Mirroring {
     }
 }
 
-async fn due(at: Option<Instant>) {
+/// Resolves when it is time; never without one.
+pub(super) async fn due(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,

@@ -45,14 +45,7 @@ impl Import {
         };
         let is_stdin = self.path.as_os_str() == "-";
         let path = if is_stdin { Path::new("/dev/stdin") } else { &self.path };
-        let imported = match images.import(path, self.name.as_ref()) {
-            Ok(imported) => imported,
-            Err(error) => {
-                let error = error.into();
-                act.failed(&error);
-                return Err(error);
-            }
-        };
+        let imported = act.tried(images.import(path, self.name.as_ref()))?;
         for image in &imported {
             act.clone().digest(&image.digest).done();
         }

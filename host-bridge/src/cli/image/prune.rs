@@ -25,14 +25,7 @@ pub struct Prune {
 impl Prune {
     pub fn run(&self, images: &Images, paths: &Paths, recorder: &Recorder) -> Result<Exit> {
         let act = recorder.begin("prune_images");
-        let pruned = match images.prune(|| image_users(paths)) {
-            Ok(pruned) => pruned,
-            Err(error) => {
-                let error = error.into();
-                act.failed(&error);
-                return Err(error);
-            }
-        };
+        let pruned = act.tried(images.prune(|| image_users(paths)))?;
         let act = act.digests(&pruned.images).fact("layers", pruned.layers);
         act.fact("blobs", pruned.blobs).fact("bytes", pruned.bytes).done();
         if self.json {

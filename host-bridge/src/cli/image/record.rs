@@ -85,6 +85,15 @@ impl Act {
         }
     }
 
+    /// What has come of it, with a record if that is nothing.
+    pub fn tried<T>(&self, result: Result<T, ImageError>) -> Result<T> {
+        result.map_err(|error| {
+            let error = error.into();
+            self.clone().failed(&error);
+            error
+        })
+    }
+
     pub fn failed(self, error: &Error) {
         let outcome = outcome(error);
         self.fact("why", format!("{error:#}")).write(outcome);

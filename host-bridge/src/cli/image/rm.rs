@@ -27,7 +27,7 @@ impl Rm {
         let mut exit = Exit::SUCCESS;
         for image in &self.images {
             let act = recorder.begin("remove_image").image(image);
-            match images.remove(image, || image_users(paths)) {
+            match act.tried(images.remove(image, || image_users(paths))) {
                 Ok(removed) => {
                     let act = act.digest(&removed.digest).fact("names", removed.names.join(","));
                     act.fact("with_its_last_name", removed.image).done();
@@ -39,11 +39,7 @@ impl Rm {
                     }
                 }
                 // What is refused for one may be fine for the next.
-                Err(error) => {
-                    let error = error.into();
-                    act.failed(&error);
-                    exit = failure::report(&error);
-                }
+                Err(error) => exit = failure::report(&error),
             }
         }
         Ok(exit)

@@ -25,7 +25,7 @@ use target::Target;
   host-bridge image save team/app:4 -o app.tar
   host-bridge image save team/app:4 team/db:1 | zstd > both.tar.zst
   host-bridge image save --format docker team/app:4 | docker load
-  host-bridge image save team/app:4 | ssh other host-bridge image import /dev/stdin
+  host-bridge image save team/app:4 | ssh other host-bridge image import -
 
 An OCI layout has contents as they are kept, and so images have the same digests elsewhere; two
 archives of the same images are the same bytes. An image has the names that it is asked for by. A file

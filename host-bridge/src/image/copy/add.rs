@@ -10,12 +10,11 @@ use protocol::tar::{Decoder, Entry, Event, Kind, safe_relative};
 use super::{CopyError, Found, Layer, Root, Task, WHITEOUT};
 use crate::byte_path::{ends, join, split};
 use crate::image::layer::limits::{
-    BUFFER_BYTES, DEPTH_MAX, LAYER_BYTES_MAX, LAYER_OVERHEAD_BYTES_MAX, NOTE_BYTES, NOTED_BYTES_MAX,
+    BUFFER_BYTES, DEPTH_MAX, HEADER_BYTES, LAYER_BYTES_MAX, LAYER_OVERHEAD_BYTES_MAX, NOTE_BYTES,
+    NOTED_BYTES_MAX,
 };
 use crate::image::layer::{Bounded, CAPABILITY, Compressed, LayerError, kept_xattrs, shown};
 
-/// The block that an archive begins with.
-const HEADER_BYTES: u64 = 512;
 /// How files begin that others unpack and that are not known here, so that nobody can tell whether they
 /// are to be copied. Behind the first of bzip2 is a digit.
 const XZ: &[u8] = b"\xfd7zXZ\0";

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry_with, padding};
 
-use crate::image::compose::{Xattrs, xattrs};
+use crate::image::compose::{Xattr, xattrs};
 use crate::image::layer::limits::LAYER_ENTRIES_MAX;
 use crate::image::store::ImageError;
 
@@ -62,7 +62,7 @@ impl Writer {
         }
         if kind.is_symlink() {
             let target = fs::read_link(path)?.as_os_str().as_bytes().to_vec();
-            return self.header(name, metadata, Kind::Symlink { target }, &Vec::new());
+            return self.header(name, metadata, Kind::Symlink { target }, &[]);
         }
         if !kind.is_file() {
             return Ok(());
@@ -71,7 +71,7 @@ impl Writer {
             let inode = (metadata.dev(), metadata.ino());
             if let Some(first) = self.linked.get(&inode) {
                 let target = first.clone();
-                return self.header(name, metadata, Kind::HardLink { target }, &Vec::new());
+                return self.header(name, metadata, Kind::HardLink { target }, &[]);
             }
             self.linked.insert(inode, name.to_vec());
         }
@@ -92,7 +92,7 @@ impl Writer {
         name: &[u8],
         metadata: &Metadata,
         kind: Kind,
-        attributes: &Xattrs,
+        attributes: &[Xattr],
     ) -> io::Result<()> {
         let entry = Entry {
             path: name.to_vec(),

@@ -81,10 +81,7 @@ impl Images {
         document["rootfs"] = json!({ "type": "layers", "diff_ids": diff_ids });
         let broken = |source| DocumentError::Json { what: "configuration", source };
         let digest = import.describe(&serde_json::to_vec(&document).map_err(broken)?, &layers)?;
-        let image = self.add(&bench.shared, digest, None, source)?;
-        for name in names {
-            self.add(&bench.shared, digest, Some(name), source)?;
-        }
+        let image = self.add_named(&bench.shared, digest, names, source)?;
         self.lease(&image)
     }
 

@@ -33,3 +33,5 @@ pub const RATIO_FREE_BYTES: u64 = 256 << 20;
 /// How much is read, hashed and written at once.
 pub const BUFFER_BYTES: usize = 128 * 1024;
 const _: () = assert!(LAYER_BYTES_MAX <= IMAGE_BYTES_MAX, "an image is at least its layers");
+/// The block that an archive begins with.
+pub const HEADER_BYTES: u64 = 512;

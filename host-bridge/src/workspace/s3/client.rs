@@ -325,7 +325,7 @@ struct Page {
 }
 
 fn parse_list(body: &[u8]) -> Result<Page, S3Error> {
-    let (what, mut page) = ("listing its objects", Page::default());
+    let (what, mut page) = (LISTING, Page::default());
     let (mut now, mut is_list, mut is_long) = (Listed::default(), false, false);
     let read = xml::read(body, |told| match told {
         Told::Leaf("ListBucketResult/Contents/Key", text) => {
