@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use protocol::tar::{Decoder, Event, safe_relative};
+use archive::{Decoder, Event, safe_relative};
 
 fuzz_target!(|data: &[u8]| {
     let Some((slice, archive)) = data.split_first() else { return };

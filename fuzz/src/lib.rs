@@ -9,8 +9,11 @@ use protocol::mux::{Direction, Fetched, Incoming, Mux, Side, Source};
 use protocol::sorted::SortedSet;
 use protocol::{StreamId, boot::BootConfig};
 
+/// What the parsers name `host` is, of that crate, [`secret`] alone.
+extern crate self as host;
+
 /// The parsers of egress as they are in the bridge, of which they need nothing else.
-#[path = "../../host-bridge/src/egress"]
+#[path = "../../crates/egress/src"]
 pub mod egress {
     pub mod dns;
     pub mod hello;
@@ -21,7 +24,7 @@ pub mod egress {
 }
 
 /// What egress puts into requests.
-#[path = "../../host-bridge/src/secret"]
+#[path = "../../crates/host/src/secret"]
 pub mod secret {
     pub mod error;
     pub mod limits;

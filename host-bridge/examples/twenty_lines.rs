@@ -2,9 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it has got")]
 
-use host_bridge::bridge::{Bridge, BridgeError};
-use host_bridge::config::Paths;
-use host_bridge::sandbox::Spec;
+use host_bridge::{Bridge, BridgeError, Paths, Spec};
 
 #[tokio::main]
 async fn main() -> Result<(), BridgeError> {

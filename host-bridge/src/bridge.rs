@@ -1,9 +1,7 @@
 //! Sandboxes for programs that have the bridge as a library: in this process, without a daemon.
 //!
 //! ```no_run
-//! use host_bridge::bridge::{Bridge, BridgeError};
-//! use host_bridge::config::Paths;
-//! use host_bridge::sandbox::Spec;
+//! use host_bridge::{Bridge, BridgeError, Paths, Spec};
 //!
 //! # async fn example() -> Result<(), BridgeError> {
 //! let bridge = Bridge::open(Paths::from_environment()?).await?;
@@ -27,14 +25,14 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-pub use inside::{Inside, Output};
+pub use inside::{Inside, Output, WHOLE_OUTPUT_BYTES_MAX};
 
-use crate::config::{Paths, PathsError};
-use crate::control::{LockError, Locks};
-use crate::guest::GuestError;
-use crate::limits::STOP_GRACE_DEFAULT;
-use crate::machine::{MachineExit, Machines};
-use crate::sandbox::{
+use agent_client::guest::GuestError;
+use host::lock::{LockError, Locks};
+use host::paths::{Paths, PathsError};
+use machine::{MachineExit, Machines};
+use sandbox::limits::STOP_GRACE_DEFAULT;
+use sandbox::{
     InvalidName, OneShot, Record, Registry, SandboxError, SandboxRef, Spec, event, one_shot,
 };
 

@@ -11,13 +11,13 @@ mod place;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use host_bridge::api;
-use host_bridge::control::{Client, Server};
-use host_bridge::guest::contexts::open;
-use host_bridge::guest::exec::collect;
-use host_bridge::guest::{Guest, Options, RunCode};
-use host_bridge::sandbox::{ExpiryKind, Registry, SandboxError, Spec, State, Until, Why, one_shot};
+use agent_client::guest::contexts::open;
+use agent_client::guest::exec::collect;
+use agent_client::guest::{Guest, Options, RunCode};
+use control::Client;
+use daemon::Server;
 use protocol::Cause;
+use sandbox::{ExpiryKind, Registry, SandboxError, Spec, State, Until, Why, one_shot};
 
 use self::place::{Place, groups_named, script, which};
 

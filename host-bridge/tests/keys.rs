@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use host_bridge::keys::{Access, Denied, Keyring};
+use access::keys::{Access, Denied, Keyring};
 
 /// A bridge's directories, gone with the test.
 struct Place(PathBuf);

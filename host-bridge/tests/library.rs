@@ -9,11 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use host_bridge::bridge::{Bridge, BridgeError};
-use host_bridge::config::{Paths, find_agent};
-use host_bridge::limits::WHOLE_OUTPUT_BYTES_MAX;
-use host_bridge::sandbox::{Spec, State};
+use host::paths::{Paths, find_agent};
+use host_bridge::WHOLE_OUTPUT_BYTES_MAX;
+use host_bridge::{Bridge, BridgeError};
 use protocol::Cause;
+use sandbox::{Spec, State};
 
 /// The example in the README.
 const EXAMPLE: &str = "twenty_lines";

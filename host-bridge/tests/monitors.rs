@@ -16,9 +16,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use host_bridge::machine::MachineError;
-use host_bridge::machine::cloud_hypervisor::CloudHypervisor;
-use host_bridge::machine::firecracker::Firecracker;
+use machine::MachineError;
+use machine::cloud_hypervisor::CloudHypervisor;
+use machine::firecracker::Firecracker;
 use tokio::net::UnixListener;
 
 use self::scene::{KINDS, Scene, text};

@@ -14,22 +14,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use host_bridge::config::Paths;
-use host_bridge::control::{Client, ClientError, Code, List, Purpose, ServeOptions, serve};
-use host_bridge::guest::exec::collect;
-use host_bridge::guest::{Guest, Options};
-use host_bridge::machine::{MachineError, Machines};
-use host_bridge::sandbox::log::{Entry, Event, From, Reader};
-use host_bridge::sandbox::record::Kept;
-use host_bridge::sandbox::{
-    EventSink, RECORDED_HOLDER, Registry, SandboxError, Spec, State, Why, event, find_log, one_shot,
-};
-use host_bridge::settings::Settings;
+use agent_client::guest::exec::collect;
+use agent_client::guest::{Guest, Options};
+use control::{Client, ClientError, Code, List, Purpose};
+use daemon::{ServeOptions, serve};
+use host::paths::Paths;
+use machine::{MachineError, Machines};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::message::Channel;
 use protocol::requests::Start;
 use protocol::{Cause, SessionId};
+use sandbox::log::{Entry, Event, From, Reader};
+use sandbox::record::Kept;
+use sandbox::{
+    EventSink, RECORDED_HOLDER, Registry, SandboxError, Spec, State, Why, event, find_log, one_shot,
+};
+use settings::Settings;
 
 use self::place::{Place, groups_named, script, which};
 
@@ -375,7 +376,7 @@ async fn a_one_shot_is_gone_soon_after_its_bridge_was_killed() {
     until("the end of the sandbox", || (!is_alive(supervisors[0])).then_some(())).await;
 }
 
-fn state_of(paths: &Paths, name: &str) -> host_bridge::sandbox::Record {
+fn state_of(paths: &Paths, name: &str) -> sandbox::Record {
     let directory = find_log(paths, &which(name)).unwrap();
     let kept = Kept::read(directory.parent().unwrap()).unwrap();
     kept.record

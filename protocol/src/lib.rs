@@ -29,7 +29,6 @@ pub mod serial;
 pub mod sorted;
 pub mod spool;
 pub mod stream;
-pub mod tar;
 pub mod text;
 pub mod watch;
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::exec;
+use agent_client::guest::exec;
 use nix::unistd::Pid;
 use protocol::Cause;
 use protocol::requests::Release;

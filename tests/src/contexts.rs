@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use host_bridge::guest::contexts::open;
-use host_bridge::guest::{Guest, Ran, RunCode};
+use agent_client::guest::contexts::open;
+use agent_client::guest::{Guest, Ran, RunCode};
 use protocol::repl::{Happening, OpenContext};
 
 /// What is kept of one run's output: more than any test prints on purpose.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use host_bridge::image::digest::Digest;
+use image::digest::Digest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,12 +1,12 @@
 //! A sandbox driven through the bridge's library: on the process machine, or on the one that
 //! `BURROW_TEST_MACHINE` names, with the image that `BURROW_TEST_IMAGE` does.
 
-use host_bridge::config::Paths;
-use host_bridge::guest::Guest;
-use host_bridge::guest::exec::{self, Finished};
-use host_bridge::sandbox::{OneShot, Spec, one_shot};
+use agent_client::guest::Guest;
+use agent_client::guest::exec::{self, Finished};
+use host::paths::Paths;
 use protocol::requests::{Program, SpoolSpec, Start, Stdio};
 use protocol::{SessionId, Text};
+use sandbox::{OneShot, Spec, one_shot};
 
 use crate::Burrow;
 

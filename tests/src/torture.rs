@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use host_bridge::guest::{Guest, Ran, RunCode};
+use agent_client::guest::{Guest, Ran, RunCode};
 use protocol::repl::{Grace, RunEnd};
 
 use crate::contexts::{context, late, ran, run, stderr, stdout, value};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use host_bridge::guest::exec::{Event, Execution};
-use host_bridge::guest::{Address, Adoption, Guest, LinkError, Options};
+use agent_client::guest::exec::{Event, Execution};
+use agent_client::guest::{Address, Adoption, Guest, LinkError, Options};
 use protocol::hello::GoodbyeReason;
 use protocol::message::Channel;
 use protocol::repl::Happening;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::contexts::open;
-use host_bridge::guest::{GuestError, RunCode};
+use agent_client::guest::contexts::open;
+use agent_client::guest::{GuestError, RunCode};
 use protocol::exit::Cause;
 use protocol::message::Channel;
 use protocol::repl::{
@@ -19,7 +19,7 @@ fn name(text: &str) -> ContextName {
     text.parse().expect("a name")
 }
 
-fn error_kind(ran: &host_bridge::guest::Ran) -> &str {
+fn error_kind(ran: &agent_client::guest::Ran) -> &str {
     ran.error().map_or("", |error| &error.kind)
 }
 

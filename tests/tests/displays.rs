@@ -1,7 +1,7 @@
 //! What Python code shows: forms of its own objects, and what the common libraries draw, without a
 //! display. The libraries come from `PyPI` into an environment below `target/`, once.
 
-use host_bridge::guest::{Guest, Ran, RunCode};
+use agent_client::guest::{Guest, Ran, RunCode};
 use protocol::repl::{Display, DisplayRole, Happening, OpenContext, RunEnd};
 use tests::contexts::{context, ran, run, stderr, stdout};
 use tests::libraries::SCIENCE;

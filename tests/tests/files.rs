@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use host_bridge::guest::{FileTarget, GuestError, Output, Piece, Written};
+use agent_client::guest::{FileTarget, GuestError, Output, Piece, Written};
 use protocol::message::{Change, FileKind};
 use protocol::requests::{MakeDirectory, Move, Remove, WriteMode};
 use protocol::{Cause, FaultCode};
@@ -156,7 +156,7 @@ fn a_reader_in_the_box_sees_the_old_file_or_the_new_and_nothing_between() {
                 let mut stdout = Vec::new();
                 let collect = |bytes: &[u8]| stdout.extend_from_slice(bytes);
                 let collecting =
-                    host_bridge::guest::exec::collect(&guest, &start, &[], collect, |_| {});
+                    agent_client::guest::exec::collect(&guest, &start, &[], collect, |_| {});
                 let finished = collecting.await.expect("it runs");
                 (finished.record.cause, stdout)
             })

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::metrics::Consumer;
-use host_bridge::guest::{Address, Adoption, Guest, Options, Piece, RunCode};
+use agent_client::guest::metrics::Consumer;
+use agent_client::guest::{Address, Adoption, Guest, Options, Piece, RunCode};
 use protocol::repl::{OpenContext, RunEnd};
 use protocol::requests::{MakeDirectory, Move, Remove};
 use protocol::{FaultCode, Text};

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::exec;
-use host_bridge::guest::{Address, Guest, Options};
-use host_bridge::machine::drive::Drive;
+use agent_client::guest::exec;
+use agent_client::guest::{Address, Guest, Options};
+use machine::drive::Drive;
 use protocol::exit::Cause;
 use protocol::requests::Stdio as Pipes;
 use serde_json::{Value, json};
@@ -304,7 +304,7 @@ async fn a_machine_notices_its_network_and_what_is_added_to_it() {
     vm.order("object-add", &bank);
     vm.order("device_add", &json!({ "driver": "pc-dimm", "memdev": "bank" }));
     until("memory comes", &guest, MEMORY_KIB, |kib| kib > 260 * 1024).await;
-    let memory = |samples: &host_bridge::guest::metrics::Samples| {
+    let memory = |samples: &agent_client::guest::metrics::Samples| {
         samples.newest().and_then(|sample| sample.memory_bytes_max).expect("a machine knows")
     };
     let (deadline, mut seen) = (Instant::now() + NOTICED_MAX, before.seen());

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::metrics::{Consumer, Samples};
-use host_bridge::guest::{Address, Guest, Options};
+use agent_client::guest::metrics::{Consumer, Samples};
+use agent_client::guest::{Address, Guest, Options};
 use protocol::FaultCode;
 use protocol::metrics::{Sample, Scope};
 use protocol::requests::{Signal, Start, Target};

@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-use host_bridge::guest::exec::{Event, Execution};
-use host_bridge::guest::{Guest, Output, Piece, Writer};
+use agent_client::guest::exec::{Event, Execution};
+use agent_client::guest::{Guest, Output, Piece, Writer};
 use tests::sandbox::{Sandbox, start};
 use tests::{Burrow, PATIENCE, eventually};
 use tokio::runtime::Builder;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use host_bridge::guest::contexts::{self, Ran, RunCode};
+use agent_client::guest::contexts::{self, Ran, RunCode};
 use protocol::repl::{Happening, RunEnd};
 use tests::sandbox::Sandbox;
 use tests::{have, skip};

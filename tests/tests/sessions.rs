@@ -9,7 +9,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn code_of(error: &host_bridge::guest::GuestError) -> Option<FaultCode> {
+fn code_of(error: &agent_client::guest::GuestError) -> Option<FaultCode> {
     error.fault_code()
 }
 
@@ -64,7 +64,7 @@ async fn ready(sandbox: &Sandbox, ask: &Start) {
         .await
         .expect("it has an output");
     let piece = output.next().await;
-    assert!(matches!(piece, host_bridge::guest::Piece::Bytes { .. }), "{piece:?}");
+    assert!(matches!(piece, agent_client::guest::Piece::Bytes { .. }), "{piece:?}");
 }
 
 #[test]

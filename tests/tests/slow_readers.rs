@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use host_bridge::guest::{Output, Piece};
+use agent_client::guest::{Output, Piece};
 use nix::unistd::Pid;
 use protocol::message::Channel;
 use protocol::requests::{Origin, Role, SpoolPolicy, SpoolSpec, Start, Stdio};
@@ -292,7 +292,7 @@ fn a_hundred_and_fifty_sessions_at_once_are_all_whole() {
                 let script = format!("seq 1 {LAST}; echo {number} >&2; exit {number}");
                 let start = start(&format!("s{number}"), &["sh", "-c", &script]);
                 let (mut out, mut err) = (Vec::new(), Vec::new());
-                let finished = host_bridge::guest::exec::collect(
+                let finished = agent_client::guest::exec::collect(
                     &guest,
                     &start,
                     &[],

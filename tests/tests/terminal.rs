@@ -5,8 +5,8 @@ use std::io::Read;
 use std::process::Stdio as HostStdio;
 use std::time::Duration;
 
-use host_bridge::guest::Writer;
-use host_bridge::guest::exec::{Event, Execution};
+use agent_client::guest::Writer;
+use agent_client::guest::exec::{Event, Execution};
 use nix::sys::signal::{Signal, kill};
 use protocol::Cause;
 use protocol::requests::{Stdio, TerminalSize};

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::{Guest, Ran, RunCode};
+use agent_client::guest::{Guest, Ran, RunCode};
 use protocol::repl::{DisplayRole, Grace, Happening, RunEnd, Rung};
 use tests::contexts::{context, ran, run, run_within, stderr, stdout, value};
 use tests::sandbox::Sandbox;

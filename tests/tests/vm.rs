@@ -13,8 +13,8 @@ mod work;
 
 use std::future::Future;
 
-use host_bridge::machine::MachineKind;
-use host_bridge::sandbox::Spec;
+use machine::MachineKind;
+use sandbox::Spec;
 use tests::Burrow;
 use tokio::runtime::Builder;
 

@@ -11,13 +11,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use archive::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat, major, minor};
 use nix::sys::statfs::fstatfs;
 use protocol::message::{FileKind, Reply};
 use protocol::requests::TarGet;
-use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
 use protocol::{Fault, FaultCode};
 
 use super::hard_links::{FileId, HardLinks};

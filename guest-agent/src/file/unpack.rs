@@ -15,11 +15,11 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
+use archive::{Decoder, Entry, Event, Kind, TarError, safe_relative};
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use protocol::message::Reply;
 use protocol::requests::TarPut;
-use protocol::tar::{Decoder, Entry, Event, Kind, TarError, safe_relative};
 use protocol::{Fault, FaultCode};
 
 use self::deferred::Deferred;

@@ -7,11 +7,14 @@ use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
 use protocol::{ContextName, ExitRecord, SessionId, Text};
 
 use super::BridgeError;
-use crate::guest::exec::collect;
-use crate::guest::{Guest, Ran, RunCode, contexts};
-use crate::limits::WHOLE_OUTPUT_BYTES_MAX;
-use crate::machine::BoxId;
-use crate::sandbox::{Activity, Registry, SandboxRef};
+use agent_client::guest::exec::collect;
+use agent_client::guest::{Guest, Ran, RunCode, contexts};
+use machine::BoxId;
+use sandbox::{Activity, Registry, SandboxRef};
+
+/// What is kept of each output when all of it is asked for at the end: a caller that wants more
+/// reads it as it comes.
+pub const WHOLE_OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A sandbox from within. Clones are the same.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use host_bridge::config::find_agent;
-use host_bridge::machine::BoxId;
-use host_bridge::machine::vmm::{Kit, Plan};
+use host::paths::find_agent;
+use machine::BoxId;
+use machine::vmm::{Kit, Plan};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

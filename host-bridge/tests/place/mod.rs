@@ -5,19 +5,19 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread::panicking;
 
-use host_bridge::config::Paths;
-use host_bridge::machine::Machines;
-use host_bridge::sandbox::record::Kept;
-use host_bridge::sandbox::{Registry, SandboxRef, event};
+use host::paths::Paths;
+use machine::Machines;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::Text;
 use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
+use sandbox::record::Kept;
+use sandbox::{Registry, SandboxRef, event};
 
 /// Skips a test, with the reason, where there is no agent binary.
 macro_rules! needs_agent {
     () => {
-        if let Err(reason) = host_bridge::config::find_agent() {
+        if let Err(reason) = host::paths::find_agent() {
             println!("skipped: {reason}");
             return;
         }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use protocol::tar::{self, Decoder, Event, TarError};
+use archive::{self as tar, Decoder, Event, TarError};
 use serde::{Deserialize, Serialize};
 
 use super::ar::{self, ArError};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host_bridge::machine::MachineKind;
+use machine::MachineKind;
 use tests::machines::{kit, machines_or_skip};
 use tests::sandbox::Sandbox;
 

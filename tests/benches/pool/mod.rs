@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use host_bridge::config::Paths;
-use host_bridge::guest::Guest;
-use host_bridge::machine::Machines;
-use host_bridge::sandbox::pool::{Entry, Options};
-use host_bridge::sandbox::{Means, Record, Registry, Spec, event};
+use agent_client::guest::Guest;
+use host::paths::Paths;
+use machine::Machines;
+use sandbox::pool::{Entry, Options};
+use sandbox::{Means, Record, Registry, Spec, event};
 use tempfile::TempDir;
 use tests::PATIENCE;
 use tests::sandbox::start;
@@ -55,7 +55,7 @@ pub async fn figures(report: &mut Report) {
     registry.leave().await;
 }
 
-fn name(kind: &str, round: usize) -> host_bridge::sandbox::SandboxRef {
+fn name(kind: &str, round: usize) -> sandbox::SandboxRef {
     format!("{kind}-{round}").parse().expect("a name")
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::contexts::{self, RunCode};
+use agent_client::guest::contexts::{self, RunCode};
 use protocol::repl::{OpenContext, RunEnd};
 use tests::sandbox::Sandbox;
 use tests::skip;

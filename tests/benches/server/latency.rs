@@ -3,8 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::contexts::{self, RunCode};
-use host_bridge::guest::exec::{Event, Execution};
+use agent_client::guest::contexts::{self, RunCode};
+use agent_client::guest::exec::{Event, Execution};
 use protocol::Cause;
 use protocol::repl::{OpenContext, RunEnd};
 use protocol::requests::Release;

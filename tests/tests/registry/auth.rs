@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use host_bridge::image::registry::{Mirror, PullError, Registry as Particular};
+use image::registry::{Mirror, PullError, Registry as Particular};
 use tests::registry::{Layout, Registry, is_here};
 use tests::token::{TokenServer, USER_AND_PASSWORD};
 use tests::{have_or_skip, skip};

@@ -1,9 +1,7 @@
 //! What is in a registry is here afterwards.
 
-use host_bridge::image::digest::Digest;
-use host_bridge::image::registry::{
-    Compression, Mirror, PullError, Registry as Particular, Unusable,
-};
+use image::digest::Digest;
+use image::registry::{Compression, Mirror, PullError, Registry as Particular, Unusable};
 use tests::own_port::OwnPort;
 use tests::registry::{Layout, Registry, is_here};
 

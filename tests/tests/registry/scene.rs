@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use host_bridge::image::blobs::Blobs;
-use host_bridge::image::reference::Reference;
-use host_bridge::image::registry::{Options, Progress, PullError, Pulled, pull};
+use image::blobs::Blobs;
+use image::reference::Reference;
+use image::registry::{Options, Progress, PullError, Pulled, pull};
 use tempfile::TempDir;
 use tokio::sync::watch;
 

@@ -4,9 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-use host_bridge::image::blobs::{BlobError, Blobs};
-use host_bridge::image::digest::Digest;
-use host_bridge::image::registry::PullError;
+use image::blobs::{BlobError, Blobs};
+use image::digest::Digest;
+use image::registry::PullError;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tests::registry::{Layout, Line, Registry, is_here};
 use tests::skip;

@@ -4,7 +4,7 @@ mod rows;
 
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::{Guest, RunCode};
+use agent_client::guest::{Guest, RunCode};
 use protocol::repl::{Happening, RunEnd};
 use tests::contexts::{context, late, ran, run, stderr, stdout};
 use tests::sandbox::Sandbox;

@@ -7,7 +7,7 @@ mod versions;
 
 use std::time::{Duration, Instant};
 
-use host_bridge::guest::{Guest, Ran, RunCode};
+use agent_client::guest::{Guest, Ran, RunCode};
 use protocol::repl::{AnswerInput, DisplayRole as Role, Grace, Happening, OpenContext, RunEnd};
 use tests::contexts::{context, late, ran, run, stderr, stdout, value};
 use tests::sandbox::Sandbox;

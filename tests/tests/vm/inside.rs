@@ -1,6 +1,6 @@
 //! What a program and the agent find in a machine.
 
-use host_bridge::guest::exec::Finished;
+use agent_client::guest::exec::Finished;
 use protocol::Cause;
 use protocol::requests::GroupLimits;
 use tests::machines::machines_or_skip;

@@ -1,8 +1,8 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
+use archive::{Decoder, Entry, Event, Kind};
 use protocol::requests::TarGet;
-use protocol::tar::{Decoder, Entry, Event, Kind};
 use protocol::{Fault, FaultCode, StreamId, Text};
 
 use super::super::limits::TREE_DEPTH_MAX;

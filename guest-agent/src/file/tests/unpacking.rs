@@ -3,9 +3,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use archive::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
 use protocol::message::Reply;
 use protocol::requests::TarPut;
-use protocol::tar::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
 use protocol::{Fault, FaultCode, StreamId, Text};
 
 use super::super::limits::DEFERRED_BYTES_MAX;

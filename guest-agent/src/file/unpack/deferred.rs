@@ -3,11 +3,11 @@
 
 use std::os::fd::OwnedFd;
 
+use archive::Entry;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use protocol::Fault;
-use protocol::tar::Entry;
 
 use super::super::attributes::Attributes;
 use super::super::beneath;

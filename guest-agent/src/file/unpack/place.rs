@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
+use archive::{Entry, Kind};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{
@@ -12,7 +13,6 @@ use nix::sys::stat::{
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 use protocol::message::FileKind;
-use protocol::tar::{Entry, Kind};
 use protocol::{Fault, FaultCode};
 
 use super::super::attributes::{Attributes, mode};

@@ -1,0 +1,102 @@
+//! Whose turn it is to write: of all processes that have the log, one at a time.
+//!
+//! Each takes the lock of `lock` in the log's directory for the few lines that it writes, and waits no
+//! longer than [`TURN_WAIT`] for another's end. In the file stands which number is the next, so that a
+//! process sees at once whether others have written since its last turn, and how the bridge that
+//! serves wants the log kept, so that others keep it so. A process that dies within its turn leaves the
+//! number zero, and the next one looks at the log itself.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::Options;
+use super::limits::{MARK_BYTES_MAX, TURN_PAUSE, TURN_WAIT};
+use host::paths::PRIVATE_FILE;
+
+const FILE: &str = "lock";
+
+/// What stands in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The number of the next record; zero while somebody writes.
+    pub next_seq: u64,
+    /// How the bridge that serves, or the last that did, keeps the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Options>,
+}
+
+/// One process's way to its turns.
+#[derive(Clone, Debug)]
+pub struct Turns(Arc<File>);
+
+/// A turn, until this is dropped.
+#[derive(Debug)]
+pub struct Turn(Arc<File>);
+
+impl Turns {
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
+        Ok(Self(Arc::new(options.open(directory.join(FILE))?)))
+    }
+
+    /// Waits for a turn, and for so long alone.
+    pub fn take(&self) -> io::Result<Turn> {
+        let since = Instant::now();
+        loop {
+            match flock(&*self.0, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Turn(Arc::clone(&self.0))),
+                Err(Errno::WOULDBLOCK) if since.elapsed() < TURN_WAIT => {
+                    std::thread::sleep(TURN_PAUSE);
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    let seconds = TURN_WAIT.as_secs();
+                    let what = format!("another process has held it for {seconds} s");
+                    return Err(io::Error::new(ErrorKind::TimedOut, what));
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How the log is to be kept, as the file has it at the moment. It waits for no turn: what somebody
+    /// is just writing cannot be read, and says nothing.
+    pub fn options(&self) -> Option<Options> {
+        read(&self.0).options
+    }
+}
+
+impl Turn {
+    /// What the one before has left. What cannot be read says nothing.
+    pub fn mark(&self) -> Mark {
+        read(&self.0)
+    }
+
+    pub fn leave(&self, mark: &Mark) -> io::Result<()> {
+        let text = serde_json::to_vec(mark)?;
+        self.0.write_all_at(&text, 0)?;
+        self.0.set_len(text.len() as u64)
+    }
+}
+
+fn read(file: &File) -> Mark {
+    let mut bytes = vec![0; MARK_BYTES_MAX];
+    let count = file.read_at(&mut bytes, 0).unwrap_or(0);
+    serde_json::from_slice(&bytes[..count]).unwrap_or_default()
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // A process that cannot give it back gives it back with its end.
+        let _ = flock(&*self.0, FlockOperation::Unlock);
+    }
+}

@@ -1,0 +1,307 @@
+//! The one who writes: numbers records, chains them, begins new files and removes the oldest.
+//!
+//! A line is in the kernel before the next is made, so a bridge that dies takes nothing with it that
+//! it had begun to write but a torn end, which the next one cuts off and says so. It is on the disk
+//! within [`super::limits::SYNC_PAUSE`]. Other processes write to the same log, each in its
+//! [turn](super::turn), and as the bridge that serves says at the beginning of that turn: it may have
+//! come later than they.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use super::Options;
+use super::entry::{Entry, Record};
+use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
+use super::segment::{Segment, digest_of, lines, parse};
+use super::turn::{Mark, Turn, Turns};
+use host::instant;
+use host::paths::{PRIVATE_FILE, make_private_directory};
+
+/// See the module's description.
+pub struct Writer {
+    directory: PathBuf,
+    place: Place,
+    options: Options,
+    /// How the bridge that serves keeps the log, or the last that did; none where there was none.
+    set: Option<Options>,
+    turns: Turns,
+    file: File,
+    /// Whole lines in the file.
+    bytes: u64,
+    next_seq: u64,
+    /// Of the last line, if there is one.
+    digest: Option<String>,
+    /// Since when something is not on the disk.
+    unsynced: Option<Instant>,
+}
+
+/// Whose log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// That of the bridge that serves: it decides how the log is kept.
+    Host,
+    /// Another's.
+    Guest,
+}
+
+/// The end of a log, as it is found.
+struct End {
+    file: File,
+    bytes: u64,
+    next_seq: u64,
+    digest: Option<String>,
+    was_chained: bool,
+    cut_bytes: u64,
+}
+
+impl End {
+    /// Looks at the newest file, and cuts off what a crash has torn.
+    fn find(directory: &Path) -> io::Result<Self> {
+        let mut segments = Segment::all(directory)?;
+        let mut cut_bytes = 0;
+        // A file without a whole line is one whose first line was torn.
+        let last = loop {
+            let Some(segment) = segments.pop() else { break None };
+            let bytes = segment.read()?;
+            let whole = lines(&bytes).map(|line| line.len() as u64 + 1).sum::<u64>();
+            cut_bytes += bytes.len() as u64 - whole;
+            if let Some(line) = lines(&bytes).last() {
+                break Some((segment, whole, line.to_vec()));
+            }
+            fs::remove_file(&segment.path)?;
+        };
+        // The first record of all has nothing before it, and says what the log is to be.
+        let was_chained = last.as_ref().is_some_and(|(_, _, line)| {
+            parse(line).is_some_and(|record| {
+                let says = record.entry.facts.get("chain").and_then(serde_json::Value::as_bool);
+                says.unwrap_or(record.prev.is_some())
+            })
+        });
+        let Some((segment, bytes, line)) = last else {
+            let file = append_to(&Segment::new(directory, 1).path)?;
+            return Ok(Self { file, bytes: 0, next_seq: 1, digest: None, was_chained, cut_bytes });
+        };
+        let file = append_to(&segment.path)?;
+        file.set_len(bytes)?;
+        // A line that nobody can read counts as one: its number is missing, and that shows.
+        let seq = parse(&line).map_or(segment.first, |record| record.seq);
+        let digest = Some(digest_of(&line));
+        Ok(Self { file, bytes, next_seq: seq + 1, digest, was_chained, cut_bytes })
+    }
+}
+
+impl Writer {
+    pub fn open(directory: &Path, options: Options, place: Place) -> io::Result<Self> {
+        make_private_directory(directory)?;
+        let turns = Turns::open(directory)?;
+        let turn = turns.take()?;
+        let end = End::find(directory)?;
+        let (was_chained, cut_bytes) = (end.was_chained, end.cut_bytes);
+        let mut writer = Self {
+            directory: directory.to_owned(),
+            place,
+            options,
+            set: (place == Place::Host).then_some(options),
+            turns,
+            file: end.file,
+            bytes: end.bytes,
+            next_seq: end.next_seq,
+            digest: end.digest,
+            unsynced: None,
+        };
+        writer.heed(&turn.mark());
+        writer.begin(&turn)?;
+        writer.go_on(was_chained, cut_bytes)?;
+        writer.sync_if_due(true)?;
+        writer.end(&turn);
+        Ok(writer)
+    }
+
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// Where else than here somebody may find out how the log is to be kept.
+    pub fn said_in(&self) -> Option<Turns> {
+        (self.place == Place::Guest).then(|| self.turns.clone())
+    }
+
+    pub fn is_unsynced(&self) -> bool {
+        self.unsynced.is_some()
+    }
+
+    /// Writes what waits, and leaves what could not be written.
+    pub fn write(&mut self, waiting: &mut Vec<Entry>) -> io::Result<()> {
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let turn = self.turns.take()?;
+        let mark = turn.mark();
+        self.heed(&mark);
+        self.begin(&turn)?;
+        self.catch_up(&mark)?;
+        let mut written = 0;
+        let outcome = waiting.iter().try_for_each(|entry| {
+            self.append(entry.clone())?;
+            written += 1;
+            Ok(())
+        });
+        waiting.drain(..written);
+        self.end(&turn);
+        outcome
+    }
+
+    /// Keeps the log as the bridge that serves says, which may be another one than at our last turn.
+    fn heed(&mut self, mark: &Mark) {
+        if self.place == Place::Guest
+            && let Some(said) = mark.options
+        {
+            (self.options, self.set) = (said, Some(said));
+        }
+    }
+
+    /// Goes on where others have ended who have written since our last turn.
+    fn catch_up(&mut self, mark: &Mark) -> io::Result<()> {
+        let is_ours = mark.next_seq == self.next_seq;
+        if is_ours && self.file.metadata()?.len() == self.bytes {
+            return Ok(());
+        }
+        if self.is_unsynced() {
+            self.file.sync_data()?;
+        }
+        let end = End::find(&self.directory)?;
+        (self.file, self.bytes, self.unsynced) = (end.file, end.bytes, None);
+        (self.next_seq, self.digest) = (end.next_seq, end.digest);
+        self.go_on(end.was_chained, end.cut_bytes)
+    }
+
+    /// Says what the next record could not be understood without: that a file begins here, that the log
+    /// is chained from here on or is not, that something was cut off.
+    fn go_on(&mut self, was_chained: bool, cut_bytes: u64) -> io::Result<()> {
+        let chain = self.options.chain;
+        if self.bytes == 0 {
+            self.append(self.head())?;
+        } else if was_chained != chain {
+            self.append(Entry::of_bridge("audit.chain").fact("chain", chain))?;
+        }
+        if cut_bytes > 0 {
+            self.append(Entry::of_bridge("audit.repaired").fact("cut_bytes", cut_bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Says that what the file of turns has is not so any more, until [`Writer::end`].
+    fn begin(&self, turn: &Turn) -> io::Result<()> {
+        turn.leave(&Mark { next_seq: 0, options: self.set })
+    }
+
+    fn end(&self, turn: &Turn) {
+        // Whoever finds that it was not said looks at the log itself.
+        let _ = turn.leave(&Mark { next_seq: self.next_seq, options: self.set });
+    }
+
+    /// Has the disk keep what is written, if that is due.
+    pub fn sync_if_due(&mut self, now: bool) -> io::Result<()> {
+        if self.unsynced.is_some_and(|since| now || since.elapsed() >= SYNC_PAUSE) {
+            self.file.sync_data()?;
+            self.unsynced = None;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, entry: Entry) -> io::Result<()> {
+        let mut line = self.line(entry)?;
+        if self.bytes > 0 && self.bytes + line.len() as u64 > self.options.file_bytes_max {
+            let entry = parse(line.trim_ascii_end()).map(|record| (record.time, record.entry));
+            self.rotate()?;
+            // Its number and what was before it are others now.
+            if let Some((time, entry)) = entry {
+                line = self.line_at(time, entry)?;
+            }
+        }
+        self.put(&line)
+    }
+
+    fn line(&self, entry: Entry) -> io::Result<Vec<u8>> {
+        let time = instant::format(entry.at_ms);
+        self.line_at(time, entry.cut())
+    }
+
+    fn line_at(&self, time: String, entry: Entry) -> io::Result<Vec<u8>> {
+        let prev = self.digest.clone().filter(|_| self.options.chain);
+        let record = Record { seq: self.next_seq, time, entry, prev };
+        let mut line = serde_json::to_vec(&record)?;
+        if line.len() >= LINE_BYTES_MAX {
+            // Nothing that is recorded comes near it; what does is recorded by its name.
+            let Record { seq, time, entry, prev } = record;
+            let entry = Entry::new(entry.who, entry.door, entry.operation).fact("too_long", true);
+            line = serde_json::to_vec(&Record { seq, time, entry, prev })?;
+        }
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    /// Writes one line, or nothing of it.
+    fn put(&mut self, line: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(line) {
+            // A half line would be taken for a torn one at the next start, and be joined with the
+            // next one before that.
+            self.file.set_len(self.bytes)?;
+            return Err(error);
+        }
+        self.bytes += line.len() as u64;
+        self.next_seq += 1;
+        self.digest = Some(digest_of(line.trim_ascii_end()));
+        self.unsynced.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Begins a new file. Its first line says how many records there were before it, so that the
+    /// oldest file that is kept tells what is gone.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.prune()?;
+        let path = Segment::new(&self.directory, self.next_seq).path;
+        let (old, bytes) = (std::mem::replace(&mut self.file, append_to(&path)?), self.bytes);
+        self.file.set_len(0)?;
+        self.bytes = 0;
+        let head = self.line(self.head())?;
+        if let Err(error) = self.put(&head) {
+            // The old file goes on until there is room for a new one.
+            let _ = fs::remove_file(&path);
+            (self.file, self.bytes) = (old, bytes);
+            return Err(error);
+        }
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn head(&self) -> Entry {
+        Entry::of_bridge("audit.began")
+            .fact("records_before", self.next_seq - 1)
+            .fact("chain", self.options.chain)
+    }
+
+    /// Removes the oldest files, so that with the one to come there are no more than are wanted.
+    fn prune(&self) -> io::Result<()> {
+        let segments = Segment::all(&self.directory)?;
+        let surplus = (segments.len() + 1).saturating_sub(self.options.files_max);
+        // The one that was written last stays whatever is wanted.
+        let old = segments.len().saturating_sub(1);
+        for (at, segment) in segments.iter().take(old).enumerate() {
+            let age = fs::metadata(&segment.path).and_then(|found| found.modified()).ok();
+            let age = age.and_then(|at| SystemTime::now().duration_since(at).ok());
+            let is_old = self.options.age_max.is_some_and(|max| age.is_some_and(|age| age > max));
+            if at < surplus || is_old {
+                fs::remove_file(&segment.path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(PRIVATE_FILE).open(path)
+}

@@ -1,0 +1,169 @@
+//! API keys: who may do what in which namespace, for how long, and how often.
+//!
+//! ```text
+//!  keygen ──▶ store: secrets.json, keys.json ◀── keys revoke, keys rotate
+//!                      │ looked at twice a second
+//!                      ▼
+//!  a request's key ─▶ keyring ──▶ Grant ─▶ may(access)? covers(namespace)? rate?
+//!                      └────────▶ Denied ─▶ 401, or 429 for a peer with too many bad ones
+//! ```
+//!
+//! A key is `msb_` and a JWT (RFC 7519) signed with HS256. Its claims say all that a [`Grant`]
+//! holds, so verifying needs no look-up beyond whether it was revoked. `cli` issues and revokes by
+//! writing the files; `api` verifies. Nothing here speaks HTTP, and nothing ever writes a key or a
+//! secret anywhere but a secret to `secrets.json`: their `Debug` shows neither.
+
+mod access;
+mod bad_keys;
+mod claims;
+mod files;
+mod id;
+mod issued;
+mod keyring;
+mod limits;
+mod rate;
+mod secret;
+mod store;
+mod token;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use access::{Access, Namespaces, NotAScope, Scopes};
+pub use bad_keys::BadKeys;
+pub use id::{Fingerprint, InvalidKeyId, KeyId};
+pub use issued::{Issued, Standing};
+pub use keyring::Keyring;
+pub use limits::LABEL_CHARS_MAX;
+pub use rate::{Rate, RateLimiter, RetryAfter};
+pub use secret::Key;
+pub use store::{Order, Rotation, Store};
+
+use host::paths::Paths;
+use sandbox::Name;
+
+/// Where the keys of a bridge are: a private directory in its state directory.
+pub fn directory(paths: &Paths) -> PathBuf {
+    paths.state.join("keys")
+}
+
+/// What the holder of a verified key may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// None for a key that another program has made with our secret.
+    pub id: Option<KeyId>,
+    /// The label that it was given.
+    pub name: Option<String>,
+    pub namespace: Namespaces,
+    pub scopes: Scopes,
+    /// Milliseconds since 1970; none for a key that never expires.
+    pub expires_at_ms: Option<u64>,
+    /// Tells keys apart, for their rates, without being one.
+    pub fingerprint: Fingerprint,
+}
+
+impl Grant {
+    pub fn may(&self, access: Access) -> bool {
+        self.scopes.allow(access)
+    }
+
+    pub fn covers(&self, namespace: &Name) -> bool {
+        self.namespace.covers(namespace)
+    }
+}
+
+/// Why a request's key opens nothing. `Display` is for the log; a client is told [`Denied::told`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    #[error("no key was presented")]
+    Missing,
+    #[error("what was presented has not the form of a key: {0}")]
+    Malformed(&'static str),
+    #[error("the key is signed by no secret that is in use")]
+    BadSignature,
+    /// Signed by us, but the index has never heard of it.
+    #[error("the key {id} is not in the index of issued keys")]
+    Unknown { id: KeyId },
+    #[error("the key expired at {at_ms} ms")]
+    Expired { at_ms: u64 },
+    #[error("the key {id} was revoked at {at_ms} ms")]
+    Revoked { id: KeyId, at_ms: u64 },
+    #[error("the key is not valid before {from_ms} ms")]
+    NotYetValid { from_ms: u64 },
+}
+
+impl Denied {
+    /// One sentence for the client. It tells more than "not valid" only where the signature was
+    /// ours, so that whoever guesses learns nothing from the answers.
+    pub fn told(&self) -> &'static str {
+        match self {
+            Self::Missing => {
+                "an API key is needed: send it as `Authorization: Bearer msb_...`; \
+                 `host-bridge keygen` makes one"
+            }
+            Self::Malformed(_) | Self::BadSignature | Self::Unknown { .. } => {
+                "the API key is not valid; `host-bridge keygen` makes one that is"
+            }
+            Self::Expired { .. } => "the API key has expired; `host-bridge keygen` makes a new one",
+            Self::Revoked { .. } => "the API key was revoked",
+            Self::NotYetValid { .. } => "the API key is not valid yet",
+        }
+    }
+
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Missing => "key_missing",
+            Self::Malformed(_) | Self::BadSignature | Self::Unknown { .. } => "key_invalid",
+            Self::Expired { .. } => "key_expired",
+            Self::Revoked { .. } => "key_revoked",
+            Self::NotYetValid { .. } => "key_not_yet_valid",
+        }
+    }
+
+    /// Whether the peer may be guessing, and is to be counted by [`BadKeys`].
+    pub fn is_suspect(&self) -> bool {
+        matches!(self, Self::Malformed(_) | Self::BadSignature | Self::Unknown { .. })
+    }
+}
+
+/// Why keys could not be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    #[error("could not {action} {path:?}: {source}")]
+    Files { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "{path:?} can be read by others (mode {mode:o}); make it private with `chmod 600`, and \
+         change the secrets with `host-bridge keys rotate --drop-old` if somebody may have read it"
+    )]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error(
+        "{path:?} is damaged: {reason}; restore it, or remove both it and secrets.json to begin anew without any key"
+    )]
+    Damaged { path: PathBuf, reason: String },
+    #[error("{path:?} has more than {bytes_max} bytes")]
+    TooLarge { path: PathBuf, bytes_max: u64 },
+    #[error("there is no key {id}; `host-bridge keys ls` lists them")]
+    NoSuchKey { id: KeyId },
+    #[error(
+        "{keys_max} keys are kept, which is the limit; those that expired long ago go by themselves, others with `host-bridge keys rotate --drop-old`"
+    )]
+    TooManyKeys { keys_max: usize },
+    #[error(
+        "{secrets_max} signing secrets are in use, which is the limit; `host-bridge keys rotate --drop-old` keeps the new one alone"
+    )]
+    TooManySecrets { secrets_max: usize },
+    #[error(
+        "a key's label is 1 to {LABEL_CHARS_MAX} characters that can be printed, and {0:?} is not"
+    )]
+    Label(String),
+    #[error("a key cannot expire before it is made")]
+    ExpiredAlready,
+    #[error("the host gives no random numbers")]
+    NoRandomness,
+    #[error("the claims do not fit a key")]
+    Claims,
+}
+
+#[cfg(test)]
+mod tests;

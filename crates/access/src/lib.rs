@@ -1,0 +1,9 @@
+//! Who may do what, and who did it: [`keys`] grant scopes and namespaces, [`audit`] records what was
+//! done.
+//!
+//! The doors ask this before they act. It acts on no sandbox itself.
+
+#![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod keys;

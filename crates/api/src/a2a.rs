@@ -1,0 +1,260 @@
+//! The routes that the `HttpSandboxClient` of the published package `a2a-pack` speaks, as it is: the same
+//! sandboxes as everywhere, under a root of their own, because its paths are those of the native API
+//! with other bodies.
+//!
+//! ```text
+//!  /a2a/v1/sandboxes                 made, listed
+//!  /a2a/v1/sandboxes/{sandbox}       DELETE: ended and removed
+//!  /a2a/v1/sandboxes/{sandbox}/exec  a program or a script
+//!  /a2a/v1/run_python, run_shell     the same in a sandbox of its own
+//! ```
+//!
+//! Names are of the key's own namespace, or of `default`. It does nothing by itself: what is asked for
+//! becomes what the native API takes. What it cannot have is refused here as there.
+
+mod ask;
+mod fleeting;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::call::{Call, Inside};
+use super::problem::{Code, Problem};
+use super::route::{Operation, operation};
+use super::shape::{Created, Done, Json, Nothing, Reply};
+use super::v1::{
+    Asked, Bounds, Described, OUTPUT_BYTES_DEFAULT, OnDisconnect, Sandbox, What, begin, collect,
+    spec_of,
+};
+use ask::{Execute, Make, RunPython, RunShell};
+use fleeting::Fleeting;
+use sandbox::{Filter, Name, SandboxError, SandboxRef, Selector};
+
+/// Python under the name that the client means, and under the one that Debian gives it.
+const PYTHONS: [&str; 2] = ["python", "python3"];
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/a2a/v1/sandboxes";
+    let one = "/a2a/v1/sandboxes/{sandbox}";
+    let starts = &[Code::Conflict, Code::Unsupported, Code::StartFailed, Code::LimitReached];
+    let runs = &[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::Gone];
+    let one_shots = &[
+        Code::Conflict,
+        Code::Unsupported,
+        Code::StartFailed,
+        Code::LimitReached,
+        Code::SpawnFailed,
+        Code::Io,
+        Code::Gone,
+    ];
+    let (python, shell) = ("/a2a/v1/run_python", "/a2a/v1/run_shell");
+    [
+        operation(Method::POST, all, "a2a_create", "Make a sandbox and start it.", create)
+            .run()
+            .about(ABOUT_BUCKETS)
+            .problems(starts),
+        operation(Method::GET, all, "a2a_list", "The names of the sandboxes that there are.", list),
+        operation(Method::DELETE, one, "a2a_remove", "End and remove a sandbox.", remove)
+            .run()
+            .about("One that is gone is as good as one that was removed: its client asks twice.")
+            .problems(&[Code::Conflict]),
+        operation(
+            Method::POST,
+            "/a2a/v1/sandboxes/{sandbox}/exec",
+            "a2a_exec",
+            "Run a program or a script to its end.",
+            exec,
+        )
+        .counted()
+        .about("When the client is gone before the end, it is killed with all that it has started.")
+        .problems(runs),
+        operation(
+            Method::POST,
+            python,
+            "a2a_run_python",
+            "Run Python in a new sandbox.",
+            run_python,
+        )
+        .counted()
+        .about("The sandbox is gone when this is answered, and when the client is.")
+        .problems(one_shots),
+        operation(
+            Method::POST,
+            shell,
+            "a2a_run_shell",
+            "Run a script in a new sandbox.",
+            run_shell,
+        )
+        .counted()
+        .about("The sandbox is gone when this is answered, and when the client is.")
+        .problems(one_shots),
+    ]
+    .map(|operation| operation.tag("a2a"))
+    .to_vec()
+}
+
+const ABOUT_BUCKETS: &str = "\
+`bucket` is the workspace. The client names one even when its caller has not: `agent-` and the name of \
+the sandbox, or `agent-workspace`. Those mean none.";
+
+/// What a program has said, and how it ended, as that client reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Executed {
+    stdout: String,
+    stderr: String,
+    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    exit_code: i32,
+    /// Whether output was cut off.
+    truncated: bool,
+}
+
+async fn create(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<Make>,
+) -> Result<Created<Sandbox>, Problem> {
+    let spec = spec_of(&call.api, &call.caller, asked.into())?;
+    call.reaches(&spec.namespace)?;
+    Ok(Created(call.api.registry().create(spec).await?.into()))
+}
+
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Vec<String>>, Problem> {
+    let namespace = namespace(&call);
+    call.reaches(&namespace)?;
+    let mut filter = Filter {
+        namespace: Some(namespace),
+        labels: Vec::<Selector>::new(),
+        phases: Vec::new(),
+        after: None,
+        limit: None,
+    };
+    let mut names = Vec::new();
+    loop {
+        let page = call.api.registry().page(&filter);
+        names.extend(page.records.into_iter().map(|record| record.name.to_string()));
+        filter.after = page.next;
+        if filter.after.is_none() {
+            return Ok(Reply(names));
+        }
+    }
+}
+
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    match call.api.registry().remove(&which(&call)?, true).await {
+        Ok(_) | Err(SandboxError::NotFound { .. }) => Ok(Done),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn exec(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<Execute>,
+) -> Result<Reply<Executed>, Problem> {
+    let timeout_ms = asked.timeout_ms()?;
+    let what = asked.what()?;
+    let inside = call.api.inside(which(&call)?)?;
+    Ok(Reply(carry_out(&call, &inside, what, timeout_ms).await?))
+}
+
+async fn run_python(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<RunPython>,
+) -> Result<Reply<Executed>, Problem> {
+    let (code, timeout_ms) = (asked.code.clone(), asked.timeout_ms()?);
+    let fleeting = Fleeting::make(&call, |name| asked.named(name)).await?;
+    let ran = python(&call, &fleeting, code, timeout_ms).await;
+    fleeting.remove().await;
+    Ok(Reply(ran?))
+}
+
+async fn run_shell(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<RunShell>,
+) -> Result<Reply<Executed>, Problem> {
+    let (script, timeout_ms) = (asked.script.clone(), asked.timeout_ms()?);
+    let fleeting = Fleeting::make(&call, |name| asked.named(name)).await?;
+    let what = What::Script { script, shell: None };
+    let ran = match call.api.inside(fleeting.which().clone()) {
+        Ok(inside) => carry_out(&call, &inside, what, timeout_ms).await,
+        Err(problem) => Err(problem),
+    };
+    fleeting.remove().await;
+    Ok(Reply(ran?))
+}
+
+async fn python(
+    call: &Call,
+    fleeting: &Fleeting,
+    code: String,
+    timeout_ms: Option<u64>,
+) -> Result<Executed, Problem> {
+    let inside = call.api.inside(fleeting.which().clone())?;
+    let [usual, other] = PYTHONS.map(|python| {
+        let argv = [python, "-c", code.as_str()].map(str::to_owned).to_vec();
+        carry_out(call, &inside, What::Argv(argv), timeout_ms)
+    });
+    match usual.await {
+        Err(problem) if is_missing(&problem) => other.await,
+        ran => ran,
+    }
+}
+
+/// Whether there is no program of that name.
+fn is_missing(problem: &Problem) -> bool {
+    let errno = problem.details.as_deref().and_then(|details| details.get("errno"));
+    problem.code == Code::SpawnFailed && errno == Some(&json!(nix::libc::ENOENT))
+}
+
+async fn carry_out(
+    call: &Call,
+    inside: &Inside,
+    what: What,
+    timeout_ms: Option<u64>,
+) -> Result<Executed, Problem> {
+    let described = Described {
+        what,
+        cwd: None,
+        env: BTreeMap::new(),
+        user: None,
+        timeout_ms,
+        bounds: Bounds::default(),
+    };
+    let asked = Asked {
+        described,
+        stdin: None,
+        output_bytes_max: None,
+        on_disconnect: OnDisconnect::Cancel,
+        artifacts: false,
+        session: None,
+    };
+    let held = Arc::new((call.permit.clone(), call.memory.clone()));
+    let begun = begin(&call.api, inside, asked, call.time_left(), false, held).await?;
+    let result = collect(begun, OUTPUT_BYTES_DEFAULT, &call.memory).await?;
+    Ok(Executed {
+        stdout: result.stdout,
+        stderr: result.stderr,
+        exit_code: result.exit_code,
+        truncated: result.truncated,
+    })
+}
+
+/// The sandbox that the path names, if the key reaches it.
+fn which(call: &Call) -> Result<SandboxRef, Problem> {
+    let (namespace, name) = (namespace(call), call.parameter("sandbox")?);
+    call.reaches(&namespace)?;
+    Ok(SandboxRef { namespace, name })
+}
+
+/// The namespace of those who can name none.
+fn namespace(call: &Call) -> Name {
+    call.caller.only_namespace().cloned().unwrap_or_else(Name::default_namespace)
+}

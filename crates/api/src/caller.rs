@@ -1,0 +1,159 @@
+//! Who asks: from the headers of a request to what may be done for it.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use hyper::header::{AUTHORIZATION, HeaderMap};
+
+use super::call::Peer;
+use super::limits::{KEYS_RATED_MAX, STRANGER};
+use super::problem::{Code, Problem};
+use super::websocket::{KEY_PROTOCOL, offered};
+use access::keys::{Access, BadKeys, Denied, Fingerprint, Grant, Keyring, Rate, RateLimiter};
+use access::keys::{Namespaces, RetryAfter};
+use sandbox::Name;
+
+/// Who asks, as far as it matters.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    /// Nobody was asked for a key.
+    Anybody,
+    /// The server asks for no keys: whoever reaches it may do everything.
+    Local,
+    Holder(Grant),
+}
+
+impl Caller {
+    pub fn may(&self, access: Access) -> bool {
+        match self {
+            Self::Anybody => false,
+            Self::Local => true,
+            Self::Holder(grant) => grant.may(access),
+        }
+    }
+
+    pub fn covers(&self, namespace: &Name) -> bool {
+        match self {
+            Self::Anybody => false,
+            Self::Local => true,
+            Self::Holder(grant) => grant.covers(namespace),
+        }
+    }
+
+    /// The one namespace that this caller has, if it is one.
+    pub fn only_namespace(&self) -> Option<&Name> {
+        match self {
+            Self::Holder(Grant { namespace: Namespaces::One(name), .. }) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The key that it holds, by what it is called.
+    pub fn key(&self) -> Option<String> {
+        matches!(self, Self::Holder(_)).then(|| self.label())
+    }
+
+    /// Tells callers apart, in logs and in tables. It is no secret.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Anybody => "anybody".to_owned(),
+            Self::Local => "local".to_owned(),
+            Self::Holder(grant) => match &grant.id {
+                Some(id) => id.to_string(),
+                None => format!("{:?}", grant.fingerprint),
+            },
+        }
+    }
+}
+
+/// How often a key may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateOption {
+    pub per_second: NonZeroU32,
+    pub burst: NonZeroU32,
+}
+
+/// Where keys are looked at.
+pub struct Door {
+    /// None where everybody may do everything.
+    keyring: Option<Keyring>,
+    bad_keys: BadKeys,
+    rates: Option<Mutex<RateLimiter<Fingerprint>>>,
+}
+
+impl Door {
+    pub fn new(keyring: Option<Keyring>, rate: Option<RateOption>) -> Self {
+        let rates = rate.map(|rate| {
+            let rate = Rate::new(rate.per_second, rate.burst);
+            Mutex::new(RateLimiter::new(rate, KEYS_RATED_MAX))
+        });
+        Self { keyring, bad_keys: BadKeys::default(), rates }
+    }
+
+    /// Who sends these headers.
+    pub fn admit(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, Problem> {
+        let Some(keyring) = &self.keyring else { return Ok(Caller::Local) };
+        let verified = match presented(headers) {
+            Some(key) => keyring.verify(key),
+            None => Err(Denied::Missing),
+        };
+        match verified {
+            Ok(grant) => {
+                self.rate(grant.fingerprint)?;
+                Ok(Caller::Holder(grant))
+            }
+            Err(denied) => Err(self.refuse(&denied, peer)),
+        }
+    }
+
+    /// Counts a use of a key beyond the one that let the call in.
+    pub fn charge(&self, caller: &Caller) -> Result<(), Problem> {
+        match caller {
+            Caller::Anybody | Caller::Local => Ok(()),
+            Caller::Holder(grant) => self.rate(grant.fingerprint),
+        }
+    }
+
+    fn rate(&self, key: Fingerprint) -> Result<(), Problem> {
+        let Some(rates) = &self.rates else { return Ok(()) };
+        let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.admit(key, Instant::now()).map_err(|RetryAfter(pause)| {
+            Problem::new(Code::RateLimited, "this key is used more often than it may be")
+                .hint("come again after the pause that Retry-After names")
+                .retry_after(pause)
+        })
+    }
+
+    fn refuse(&self, denied: &Denied, peer: Peer) -> Problem {
+        tracing::debug!(target: "burrow::http", %denied, "a key was refused");
+        if denied.is_suspect() {
+            let address = match peer {
+                Peer::Tcp(address) => address.ip(),
+                Peer::Local => IpAddr::from(STRANGER),
+            };
+            if let Err(RetryAfter(pause)) = self.bad_keys.count(address, Instant::now()) {
+                let message = "too many keys that are not valid have come from this address";
+                return Problem::new(Code::RateLimited, message).retry_after(pause);
+            }
+        }
+        let details = serde_json::json!({ "reason": denied.code() });
+        Problem::new(Code::Unauthenticated, denied.told()).details(details)
+    }
+
+    /// What is wrong with the files of keys, if anything is.
+    pub fn trouble(&self) -> Option<String> {
+        self.keyring.as_ref().and_then(Keyring::trouble)
+    }
+}
+
+/// The key that a client sends: as every client does, or as a browser's WebSocket must.
+fn presented(headers: &HeaderMap) -> Option<&str> {
+    let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = authorization.and_then(|value| {
+        let (scheme, key) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    });
+    bearer.or_else(|| offered(headers).find_map(|one| one.strip_prefix(KEY_PROTOCOL)))
+}

@@ -1,0 +1,348 @@
+//! From a request to its answer: the same steps for every one, in this order.
+//!
+//! ```text
+//!  number ─▶ host, origin ─▶ path, method ─▶ key, rate, scope ─▶ deadline ─▶ handler ─▶ log, count
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, EXPECT, HeaderMap, HeaderName, HeaderValue,
+    ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{Method, Request, StatusCode};
+use tokio::time::Instant;
+
+use super::Api;
+use super::body::{Hold, Outgoing, Received, Response};
+use super::call::{Call, RequestId};
+use super::caller::Caller;
+use super::idempotency;
+use super::limits::{
+    DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
+};
+use super::problem::{Code, Problem};
+use super::route::{Operation, Parameters, Refusals};
+use super::server::Entrance;
+use super::trail::{self, Trail};
+use access::audit::Door;
+use access::keys::Access;
+use sandbox::SandboxRef;
+
+/// The client's name for its request, and ours when it has none.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How many milliseconds the whole call may take.
+pub const DEADLINE: HeaderName = HeaderName::from_static("burrow-deadline-ms");
+
+/// What a web page may read of an answer, beside the few headers that every page may.
+const SHOWN_TO_PAGES: &str = "x-request-id, retry-after, idempotency-replayed, allow, etag, \
+    accept-ranges, content-range, burrow-file-bytes, mcp-session-id";
+
+/// Answers a request.
+pub async fn dispatch(
+    api: &Api,
+    mut request: Request<Incoming>,
+    entrance: Entrance,
+    held: Hold,
+) -> Response {
+    let begun = Instant::now();
+    let request_id = number(api, request.headers());
+    let upgrade = request
+        .headers()
+        .contains_key(hyper::header::UPGRADE)
+        .then(|| hyper::upgrade::on(&mut request));
+    let (head, incoming) = request.into_parts();
+    let body = Received::new(incoming, &head.headers);
+    let unread = body.unread();
+    let request_headers = expectations(&head.headers);
+    let origin = allowed_origin(api, &head.headers);
+    let path = head.uri.path().to_owned();
+    let memory = api.budget().share();
+    let mut told = Told::default();
+    let asked = Asked { method: &head.method, path: &path, headers: &head.headers, entrance };
+    let admitted = admit(api, &asked, &request_id, &mut told);
+    let answered = match admitted {
+        Ok(Admitted::Preflight) => Ok(preflight()),
+        Ok(Admitted::Call(admitted)) => {
+            let AdmittedCall { operation, parameters, caller, deadline } = *admitted;
+            let query = head.uri.query().unwrap_or_default().to_owned();
+            let call = Call {
+                api: api.clone(),
+                caller,
+                request_id: request_id.clone(),
+                parameters,
+                query,
+                headers: head.headers,
+                body,
+                deadline,
+                permit: None,
+                memory: memory.clone(),
+                held: Some(Arc::new((held, told.trail.clone()))),
+                trail: told.trail.clone(),
+                upgrade,
+            };
+            carry_out(&operation, call, told.key.as_deref().unwrap_or_default()).await
+        }
+        Err(problem) => {
+            drop(body);
+            Err(problem)
+        }
+    };
+    let mut response = answered.unwrap_or_else(|problem| {
+        told.problem = Some(problem.code);
+        (told.refusals.respond)(problem)
+    });
+    // A fault or a deadline is told at once; whoever asks well may ask again on this connection, and
+    // who shall come again must hear it.
+    if !response.status().is_server_error() || told.problem == Some(Code::Unavailable) {
+        let is_known = told.key.is_some();
+        let max = if is_known { REFUSED_BODY_BYTES_MAX } else { STRANGERS_BODY_BYTES_MAX };
+        unread.drain(&request_headers, max).await;
+    }
+    response.body_mut().count(memory);
+    dress(&mut response, &request_id, origin);
+    finish(&told, &mut response);
+    let status = response.status();
+    let elapsed = begun.elapsed();
+    api.counters().answered(told.operation, status, elapsed);
+    tell(&head.method, &path, &request_id, &told, status, elapsed);
+    response
+}
+
+/// What is known of a request when it is logged.
+#[derive(Default)]
+struct Told {
+    operation: Option<&'static str>,
+    /// The key's id, or its fingerprint.
+    key: Option<String>,
+    /// The one that the path names.
+    sandbox: Option<String>,
+    problem: Option<Code>,
+    /// How a refusal is said.
+    refusals: Refusals,
+    /// Whether what it carries is recorded instead of itself.
+    is_carrier: bool,
+    trail: Trail,
+}
+
+/// A request's head, as it is looked at before anything else.
+struct Asked<'a> {
+    method: &'a Method,
+    path: &'a str,
+    headers: &'a HeaderMap,
+    entrance: Entrance,
+}
+
+struct AdmittedCall {
+    operation: Operation,
+    parameters: Parameters,
+    caller: Caller,
+    deadline: Option<Instant>,
+}
+
+enum Admitted {
+    Call(Box<AdmittedCall>),
+    /// A browser asks whether a page may ask.
+    Preflight,
+}
+
+fn admit(
+    api: &Api,
+    asked: &Asked<'_>,
+    request_id: &RequestId,
+    told: &mut Told,
+) -> Result<Admitted, Problem> {
+    let Asked { method, path, headers, entrance } = *asked;
+    api.origins().check(headers, entrance.is_local)?;
+    if *method == Method::OPTIONS && allowed_origin(api, headers).is_some() {
+        return Ok(Admitted::Preflight);
+    }
+    let (operation, parameters) = api.routes().find(method, path)?;
+    (told.operation, told.refusals) = (Some(operation.id), operation.refusals);
+    told.is_carrier = operation.is_carrier;
+    told.sandbox = sandbox(&parameters);
+    let caller = match operation.access {
+        None => Caller::Anybody,
+        Some(access) => {
+            told.trail = begin_trail(api, operation, &parameters, request_id, entrance);
+            let caller = match api.door().admit(headers, entrance.peer) {
+                Ok(caller) => caller,
+                Err(problem) => {
+                    told.trail.of_stranger(api.strangers());
+                    return Err(problem);
+                }
+            };
+            told.key = Some(caller.label());
+            told.trail.who(&caller);
+            if !caller.may(access) {
+                let message = format!("this key may not do that: {} needs {access}", operation.id);
+                return Err(Problem::new(Code::Forbidden, message)
+                    .hint("`host-bridge keygen --scope` makes a key with more scopes"));
+            }
+            // Whoever is to find out what is wrong must be able to read the log itself.
+            if *method != Method::GET || access == Access::Run {
+                told.trail.admit()?;
+            }
+            caller
+        }
+    };
+    let deadline = deadline(headers)?.map(|limit| Instant::now() + limit);
+    let operation = operation.clone();
+    Ok(Admitted::Call(Box::new(AdmittedCall { operation, parameters, caller, deadline })))
+}
+
+/// The way of an operation into the audit log. What a path calls `namespace` and `name` is a sandbox
+/// only below the sandboxes.
+fn begin_trail(
+    api: &Api,
+    operation: &Operation,
+    parameters: &Parameters,
+    request_id: &RequestId,
+    entrance: Entrance,
+) -> Trail {
+    let entry =
+        trail::entry(&Caller::Anybody, Door::Rest, operation.id, &request_id.0, entrance.peer);
+    let looks = operation.access.is_none_or(|access| access == Access::Read);
+    let trail = Trail::begin(api.audit(), api.registry(), entry, looks);
+    let text = |name: &str| parameters.get(name).and_then(|text| text.parse().ok());
+    if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {
+        let which = SandboxRef { namespace, name };
+        if operation.path.starts_with("/v1/sandboxes/") {
+            trail.sandbox(&which);
+        } else {
+            trail.fact("name", which.to_string());
+        }
+    }
+    trail
+}
+
+/// Says in the audit log what came of a call, and has it wait for the end of the answer.
+fn finish(told: &Told, response: &mut Response) {
+    let (status, trail) = (response.status(), &told.trail);
+    trail.answered(status, told.problem);
+    if response.headers().contains_key(&idempotency::REPLAYED) {
+        trail.fact("replayed", true);
+    }
+    if told.is_carrier && told.problem.is_none() {
+        trail.forget();
+    }
+    response.body_mut().hold(Arc::new(trail.clone()));
+}
+
+/// Calls the handler, within the deadline, when there is a place for it. One that has a deadline is
+/// not left to go on past it.
+async fn carry_out(operation: &Operation, mut call: Call, key: &str) -> Result<Response, Problem> {
+    let (deadline, left) = (call.deadline, call.time_left());
+    let answering = async {
+        if operation.is_run {
+            // A body that comes slowly must not keep a place from those that could run.
+            let body = call.read_body().await?;
+            call.body = Received::of(body);
+            call.permit = Some(call.api.admission().admit(key)?);
+        }
+        idempotency::answer(operation, call).await
+    };
+    let Some((deadline, left)) = deadline.zip(left) else { return answering.await };
+    tokio::time::timeout_at(deadline, answering).await.unwrap_or_else(|_| {
+        let message = format!("the call took longer than its deadline of {} ms", left.as_millis());
+        Err(Problem::new(Code::DeadlineExceeded, message)
+            .hint("what it began may have been done; look before asking again"))
+    })
+}
+
+/// How long the call may take, as its client says.
+fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+    let Some(value) = headers.get(&DEADLINE) else { return Ok(None) };
+    let millis = value.to_str().ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
+    match millis {
+        Some(limit) if limit <= DEADLINE_MAX && !limit.is_zero() => Ok(Some(limit)),
+        _ => {
+            let max = DEADLINE_MAX.as_millis();
+            let message = format!("{DEADLINE} must be 1 to {max} milliseconds");
+            Err(Problem::invalid(message))
+        }
+    }
+}
+
+/// What of a request's headers says how its body comes.
+fn expectations(headers: &HeaderMap) -> HeaderMap {
+    let expect = headers.get(EXPECT).map(|value| (EXPECT, value.clone()));
+    expect.into_iter().collect()
+}
+
+fn number(api: &Api, headers: &HeaderMap) -> RequestId {
+    let theirs = headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let is_plain = |text: &&str| {
+        !text.is_empty()
+            && text.len() <= REQUEST_ID_BYTES_MAX
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    };
+    match theirs.filter(is_plain) {
+        Some(id) => RequestId(id.into()),
+        None => RequestId(api.next_request_id().into()),
+    }
+}
+
+fn allowed_origin(api: &Api, headers: &HeaderMap) -> Option<HeaderValue> {
+    let origin = headers.get(ORIGIN)?;
+    let text = origin.to_str().ok()?;
+    api.origins().is_listed(text).then(|| origin.clone())
+}
+
+fn preflight() -> Response {
+    let mut response = hyper::Response::new(Outgoing::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+    let names = "authorization, content-type, content-digest, idempotency-key, \
+        burrow-deadline-ms, x-request-id, range, if-range, mcp-session-id, mcp-protocol-version, \
+        mcp-method, mcp-name, last-event-id";
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
+    response
+}
+
+/// What every answer carries.
+fn dress(response: &mut Response, request_id: &RequestId, origin: Option<HeaderValue>) {
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&request_id.0) {
+        headers.insert(REQUEST_ID, id);
+    }
+    if let Some(origin) = origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(SHOWN_TO_PAGES));
+        headers.insert(VARY, HeaderValue::from_static("origin"));
+    }
+    // What ran in a sandbox must be kept by no cache, and taken for a page by no browser.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}
+
+fn tell(
+    method: &Method,
+    path: &str,
+    request_id: &RequestId,
+    told: &Told,
+    status: StatusCode,
+    elapsed: Duration,
+) {
+    let micros = elapsed.as_micros() as u64;
+    let (key, sandbox, id) = (told.key.as_deref(), told.sandbox.as_deref(), &*request_id.0);
+    let operation = told.operation;
+    let code = told.problem.map(Code::name);
+    if status.is_server_error() {
+        tracing::warn!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code);
+    } else {
+        tracing::info!(target: "burrow::http", %method, path, status = status.as_u16(), micros, request = id, operation, sandbox, key, code);
+    }
+}
+
+/// The sandbox that a path names, as it is called everywhere else in the log.
+fn sandbox(parameters: &Parameters) -> Option<String> {
+    let namespace = parameters.get("namespace")?.parse().ok()?;
+    let name = parameters.get("name")?.parse().ok()?;
+    Some(SandboxRef { namespace, name }.to_string())
+}

@@ -1,0 +1,357 @@
+//! The server's door: HTTP for programs, on loopback unless told otherwise.
+//!
+//! ```text
+//!  server ─▶ dispatch ─▶ rpc   JSON-RPC as the first SDKs speak it
+//!   (connections)    ├─▶ a2a   the routes of an outside client of the sandbox surface
+//!                    ├─▶ v1    the native API: one file per resource
+//!                    ├─▶ mcp   tools for agents, also over the control socket
+//!                    └─▶ pages OpenAPI, reference, health, Prometheus
+//! ```
+//!
+//! Only this part knows the shapes of requests and answers; it turns them into calls of `sandbox` and
+//! `guest`, and never sees a frame. `control` starts it beside the control socket.
+
+#![forbid(unsafe_code)]
+
+mod a2a;
+mod admission;
+mod body;
+mod budget;
+mod call;
+mod caller;
+mod capture;
+mod counters;
+mod dispatch;
+mod document;
+mod idempotency;
+mod images;
+pub mod limits;
+mod listen;
+pub mod mcp;
+mod origin;
+mod outflow;
+mod pace;
+mod pages;
+mod places;
+mod problem;
+mod prometheus;
+mod reference;
+mod refusal;
+mod render;
+mod route;
+mod rpc;
+mod server;
+mod shape;
+mod stream;
+mod trail;
+mod v1;
+mod websocket;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use caller::RateOption;
+pub use limits::Limits;
+pub use origin::Origins;
+pub use places::Places;
+pub use prometheus::MetricLabels;
+pub use server::Server;
+
+use bytes::Bytes;
+
+use admission::Admission;
+use budget::Budget;
+use call::Inside;
+use caller::Door;
+use counters::Counters;
+use idempotency::Remembered;
+use limits::MEMORY_BYTES_MAX;
+use problem::{Code, Problem};
+use route::Routes;
+use trail::Strangers;
+
+use access::audit::Audit;
+use access::keys::Keyring;
+use machine::MachineKind;
+use sandbox::{Registry, SandboxRef};
+use services::app::Apps;
+use services::artifact::Artifacts;
+use services::forwards::Forwards;
+use services::notebook::Notebooks;
+
+/// What a door is opened with.
+pub struct Options {
+    /// None where whoever reaches the server may do everything.
+    pub keyring: Option<Keyring>,
+    pub rate: Option<RateOption>,
+    pub origins: Origins,
+    pub limits: Limits,
+    pub defaults: Defaults,
+    /// None where nothing outlives this process.
+    pub notebooks: Option<Notebooks>,
+    /// None where nothing is kept of runs.
+    pub artifacts: Option<Artifacts>,
+    /// Where operations are recorded.
+    pub audit: Audit,
+    /// Which labels of sandboxes are in the figures.
+    pub metric_labels: MetricLabels,
+}
+
+impl Options {
+    /// For those who are on this machine and may do everything, with nothing configured.
+    pub fn local() -> Self {
+        Self {
+            keyring: None,
+            rate: None,
+            origins: Origins::default(),
+            limits: Limits::default(),
+            defaults: Defaults::default(),
+            notebooks: None,
+            artifacts: None,
+            audit: Audit::default(),
+            metric_labels: MetricLabels::default(),
+        }
+    }
+}
+
+/// What a sandbox gets of which its maker says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    pub machine: MachineKind,
+    pub memory_mib: Option<u64>,
+    pub cpu_millis: Option<u32>,
+    pub ttl_ms: Option<u64>,
+    pub idle_ttl_ms: Option<u64>,
+    pub keep_stopped_ms: Option<u64>,
+    /// From the names of images that clients send to the root directories here.
+    pub images: BTreeMap<String, String>,
+}
+
+/// The door of one bridge. Clones are the same.
+#[derive(Clone)]
+pub struct Api(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    door: Door,
+    origins: Origins,
+    limits: Limits,
+    defaults: Defaults,
+    notebooks: Option<Notebooks>,
+    artifacts: Option<Artifacts>,
+    audit: Audit,
+    labels: prometheus::Shown,
+    strangers: Strangers,
+    routes: Routes,
+    admission: Admission,
+    budget: Budget,
+    remembered: Remembered,
+    counters: Counters,
+    places: Places,
+    starts: v1::Starts,
+    forwards: Forwards,
+    apps: Apps,
+    mcp: mcp::Sessions,
+    /// What sets this process's request ids apart from others'.
+    epoch: u64,
+    requests: AtomicU64,
+    ready: AtomicBool,
+    document: OnceLock<Pages>,
+}
+
+/// What is made of the table of operations when it is first asked for.
+struct Pages {
+    document: Bytes,
+    reference: Bytes,
+}
+
+impl Api {
+    pub fn new(registry: Registry, options: Options) -> Self {
+        let Options { keyring, rate, origins, limits, defaults, .. } = options;
+        let Options { notebooks, artifacts, audit, metric_labels, .. } = options;
+        let forwards = Forwards::default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(Arc::new(Inner {
+            registry,
+            door: Door::new(keyring, rate),
+            origins,
+            admission: Admission::new(limits.runs_max, limits.runs_per_key_max),
+            // The largest body that is allowed must be readable beside what others hold.
+            budget: Budget::new(MEMORY_BYTES_MAX.max(limits.body_bytes_max.saturating_mul(2))),
+            places: Places::new(limits.connections_max),
+            starts: v1::Starts::default(),
+            limits,
+            defaults,
+            notebooks,
+            artifacts,
+            audit,
+            labels: prometheus::Shown::new(metric_labels),
+            strangers: Strangers::default(),
+            routes: Routes::new(operations()),
+            remembered: Remembered::default(),
+            apps: Apps::new(forwards.clone()),
+            forwards,
+            mcp: mcp::Sessions::default(),
+            counters: Counters::default(),
+            epoch: since.as_millis() as u64,
+            requests: AtomicU64::new(1),
+            ready: AtomicBool::new(true),
+            document: OnceLock::new(),
+        }))
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// What runs have left, where it is kept.
+    pub fn kept(&self) -> Option<&Artifacts> {
+        self.0.artifacts.as_ref()
+    }
+
+    /// The connections of all servers of this door.
+    pub fn places(&self) -> &Places {
+        &self.0.places
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.0.ready.load(Ordering::Relaxed)
+    }
+
+    /// Says that the server ends: whoever balances loads shall look elsewhere.
+    pub fn end(&self) {
+        self.0.ready.store(false, Ordering::Relaxed);
+        self.0.apps.end();
+        self.0.mcp.end();
+    }
+
+    fn door(&self) -> &Door {
+        &self.0.door
+    }
+
+    fn origins(&self) -> &Origins {
+        &self.0.origins
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    fn defaults(&self) -> &Defaults {
+        &self.0.defaults
+    }
+
+    fn notebooks(&self) -> Result<&Notebooks, Problem> {
+        self.0.notebooks.as_ref().ok_or_else(|| {
+            let message = "this server keeps nothing, so it has no notebooks";
+            Problem::new(Code::Unsupported, message)
+        })
+    }
+
+    /// The same for calls that cannot do without.
+    fn artifacts(&self) -> Result<&Artifacts, Problem> {
+        self.kept().ok_or_else(|| {
+            Problem::new(Code::Unsupported, "this bridge keeps no artifacts")
+                .hint("one that serves with a state directory does")
+        })
+    }
+
+    /// Where operations are recorded.
+    pub fn audit(&self) -> &Audit {
+        &self.0.audit
+    }
+
+    /// The labels of sandboxes that are in the figures.
+    fn labels(&self) -> &prometheus::Shown {
+        &self.0.labels
+    }
+
+    /// Those who come without a good key.
+    fn strangers(&self) -> &Strangers {
+        &self.0.strangers
+    }
+
+    fn routes(&self) -> &Routes {
+        &self.0.routes
+    }
+
+    fn admission(&self) -> &Admission {
+        &self.0.admission
+    }
+
+    /// The memory of all calls.
+    fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
+    fn remembered(&self) -> &Remembered {
+        &self.0.remembered
+    }
+
+    fn forwards(&self) -> &Forwards {
+        &self.0.forwards
+    }
+
+    /// Web apps in sandboxes.
+    pub fn apps(&self) -> &Apps {
+        &self.0.apps
+    }
+
+    /// Takes up what an earlier bridge has left in sandboxes that run on.
+    pub async fn take_up(&self) {
+        self.apps().adopt(self.registry()).await;
+    }
+
+    /// The sessions of clients of MCP over HTTP.
+    fn mcp(&self) -> &mcp::Sessions {
+        &self.0.mcp
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    /// Sessions that were started under chosen names.
+    fn starts(&self) -> &v1::Starts {
+        &self.0.starts
+    }
+
+    fn next_request_id(&self) -> String {
+        let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
+        format!("{:x}-{number:x}", self.0.epoch)
+    }
+
+    /// A running sandbox, which does not count as idle while the answer is held.
+    fn inside(&self, which: SandboxRef) -> Result<Inside, Problem> {
+        let registry = self.registry();
+        let record = registry.get(&which)?;
+        let guest = registry.guest(&which)?;
+        let activity = registry.activity(&which);
+        Ok(Inside { which, record, guest, activity })
+    }
+
+    fn pages(&self) -> &Pages {
+        self.0.document.get_or_init(|| {
+            let document = document::document(self.routes().all());
+            let reference = reference::page(&document).into();
+            Pages { document: document.to_string().into(), reference }
+        })
+    }
+}
+
+/// Every operation there is.
+fn operations() -> Vec<route::Operation> {
+    [
+        pages::operations(),
+        prometheus::operations(),
+        rpc::operations(),
+        a2a::operations(),
+        mcp::operations(),
+        v1::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,120 @@
+//! Bounds of the server's door, each with its reason. Those that an operator may want to change are
+//! in the configuration, and [`Limits`] carries them.
+
+use std::time::Duration;
+
+/// Bounds from the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest body of JSON. Files are not bounded by it.
+    pub body_bytes_max: u64,
+    /// Connections at once; when one more comes, the one that has been idle longest is closed.
+    pub connections_max: usize,
+    /// How long a connection may be idle. Clients reuse one for 15 s.
+    pub connection_idle_max: Duration,
+    /// From the first byte of a request's head to its last.
+    pub head_time_max: Duration,
+    /// Runs and commands at once, of all keys.
+    pub runs_max: usize,
+    /// The same of one key.
+    pub runs_per_key_max: usize,
+    /// The deadline of a run that JSON-RPC asks for without one: below the 300 s after which its
+    /// clients give up, so that they hear of it.
+    pub rpc_run_deadline: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 * 1024 * 1024,
+            connections_max: 4096,
+            connection_idle_max: Duration::from_secs(75),
+            head_time_max: Duration::from_secs(10),
+            runs_max: 1024,
+            runs_per_key_max: 512,
+            rpc_run_deadline: Duration::from_secs(240),
+        }
+    }
+}
+
+/// A request's line and headers together; a key and a path are some hundred bytes.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Headers of one request.
+pub const HEADERS_MAX: usize = 100;
+/// How long a body may stand still before its call is given up.
+pub const BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// What all calls may hold together of bodies and outputs that are kept whole: sixteen of the
+/// largest bodies or so. An answer that is written takes some of it again for a moment, so that a
+/// host of a few gigabytes stands it. No less than two of the largest bodies that are allowed.
+pub const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// What a call takes of it at once. The first such piece of each call is not counted: 4096 busy
+/// connections hold another gigabyte of them at most, and hardly any call is larger.
+pub const MEMORY_STEP_BYTES: u64 = 256 * 1024;
+/// What is still read of a body that is refused, so that the client gets to read why. A client that
+/// sends more finds its connection closed.
+pub const REFUSED_BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The same from a client without a valid key.
+pub const STRANGERS_BODY_BYTES_MAX: u64 = 1024 * 1024;
+/// How long that may take.
+pub const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(5);
+/// Pieces of an answer that wait for the client; a slow one holds up its own call alone.
+pub const CHUNKS_WAITING_MAX: usize = 32;
+/// The same in bytes: what a slow client costs.
+pub const CHUNKS_BYTES_MAX: usize = 1024 * 1024;
+/// How long a client may take nothing of what is sent to it, before its connection is given up: a
+/// stream to it keeps places here and in a guest.
+pub const WRITE_PAUSE_MAX: Duration = Duration::from_secs(600);
+/// A connection that is silent so long is asked whether the other end is still there.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// The same of files and archives, whose pieces are a chunk of the guest's link each: one is sent
+/// while the next arrives.
+pub const PIECES_WAITING_MAX: usize = 2;
+/// The pause after the kernel refused a connection, for want of descriptors as a rule.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client may take to hear that it is not served.
+pub const TURNED_AWAY_MAX: Duration = Duration::from_millis(500);
+/// How long a TLS handshake may take.
+pub const TLS_TIME_MAX: Duration = Duration::from_secs(10);
+/// One message of a WebSocket from a client: a paste into a terminal, or a program to run.
+pub const SOCKET_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Between two questions whether a WebSocket's client is still there; proxies close what is silent
+/// for a minute.
+pub const SOCKET_PING_PAUSE: Duration = Duration::from_secs(25);
+/// How long a WebSocket's client may be silent in spite of them.
+pub const SOCKET_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Pings that a WebSocket's client may send between two of ours. Each is answered, and the answers
+/// wait in memory for a client that does not read them.
+pub const SOCKET_PINGS_MAX: u32 = 1000;
+/// How long a WebSocket may take to close in order.
+pub const SOCKET_CLOSE_MAX: Duration = Duration::from_secs(2);
+/// What is said of a refusal: some lines.
+pub const PROBLEM_CHARS_MAX: usize = 1000;
+/// A client's name for its request, which is copied into logs.
+pub const REQUEST_ID_BYTES_MAX: usize = 64;
+/// The longest deadline that a call may ask for: a day is surely a mistake of units.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// What a stream that knows of its deadline has to say so, before it is cut off.
+pub const DEADLINE_WORD: Duration = Duration::from_millis(500);
+/// How long before a call's deadline the keeping of artifacts ends, so that the answer still comes.
+pub const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+/// What a client may say of its call, to do it once alone.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
+/// Calls that are remembered by their idempotency keys.
+pub const IDEMPOTENT_CALLS_MAX: usize = 4096;
+/// How long they are.
+pub const IDEMPOTENT_CALL_TTL: Duration = Duration::from_secs(24 * 3600);
+/// An answer that is remembered; a larger one is not given twice.
+pub const IDEMPOTENT_ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// What clients wait before they come again to a server that is full.
+pub const BUSY_PAUSE: Duration = Duration::from_secs(1);
+/// Keys whose rates are remembered; those that are idle are forgotten first.
+pub const KEYS_RATED_MAX: usize = 16 * 1024;
+/// The address under which bad keys from a Unix socket are counted.
+pub const STRANGER: [u8; 4] = [127, 0, 0, 1];
+/// Namespaces and keys whose caps are in a scrape.
+pub const SCRAPE_SCOPES_MAX: usize = 100;
+
+/// How long a scrape waits for one sandbox.
+pub const SCRAPE_GUEST_MAX: Duration = Duration::from_secs(1);
+
+const _: () = assert!(SOCKET_PING_PAUSE.as_secs() * 2 < SOCKET_SILENCE_MAX.as_secs());

@@ -1,0 +1,166 @@
+//! MCP over HTTP: `/mcp`, with the keys and checks of every other path. The SDK's own transport does
+//! the rest; here a call becomes its request, and its response ours.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::http::request::Builder;
+use hyper::{Method, Request};
+use serde::Deserialize;
+
+use super::limits::SESSION_NAME_BYTES_MAX;
+use super::server::Sent;
+use super::sessions::Busy;
+use crate::body::{Outgoing, Response};
+use crate::call::Call;
+use crate::problem::{Code, Problem};
+use crate::route::{Document, Operation, Output, operation};
+use crate::shape::Nothing;
+
+/// The protocol's name for a session.
+const SESSION: &str = "mcp-session-id";
+const PATH: &str = "/mcp";
+/// What begins a session.
+const INITIALIZE: &str = "initialize";
+/// A stream of events, which must go out as it comes.
+const EVENTS: &str = "text/event-stream";
+
+pub fn operations() -> Vec<Operation> {
+    [
+        operation(Method::POST, PATH, "mcp_post", "A message of MCP.", post),
+        operation(Method::GET, PATH, "mcp_listen", "What the server says of itself.", get),
+        operation(Method::DELETE, PATH, "mcp_end", "End a session of MCP.", delete),
+    ]
+    .map(|operation| operation.tag("mcp").undocumented().carrier())
+    .to_vec()
+}
+
+/// An answer of the SDK's.
+struct Carried(Response);
+
+impl Output for Carried {
+    fn describe(_: &mut Document<'_>) {}
+
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+async fn post(call: Call, _: Nothing, _: Nothing) -> Result<Carried, Problem> {
+    carry(call, Method::POST).await
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Carried, Problem> {
+    carry(call, Method::GET).await
+}
+
+async fn delete(call: Call, _: Nothing, _: Nothing) -> Result<Carried, Problem> {
+    carry(call, Method::DELETE).await
+}
+
+/// What is looked at of a message before the SDK reads it.
+#[derive(Deserialize)]
+struct Glance {
+    method: Option<String>,
+}
+
+async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
+    let body = call.read_body().await?;
+    let (api, label) = (call.api.clone(), call.caller.label());
+    let sessions = api.mcp();
+    let name = call.headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned);
+    let name = name.filter(|name| name.len() <= SESSION_NAME_BYTES_MAX);
+    let mut busy = match &name {
+        Some(name) => sessions.enter(name, &label)?,
+        None => None,
+    };
+    let (mut session, mut place) = (None, None);
+    if busy.is_none() && method == Method::POST && begins(&body) {
+        place = Some(sessions.make_room(&label).await?);
+    } else if busy.is_none() {
+        // A client that knows of no sessions has what its key has.
+        let (own, used) = sessions.nameless(&api, &label)?;
+        (session, busy) = (Some(own), Some(used));
+    }
+    let busy = busy.map(Arc::new);
+    let mut builder = Builder::new().method(&method).uri(PATH);
+    if let Some(headers) = builder.headers_mut() {
+        headers.clone_from(&call.headers);
+        headers.remove(AUTHORIZATION);
+    }
+    let sent = Sent::new(call.caller.clone(), session, busy.clone(), call.trail.clone());
+    let request: Request<Full<Bytes>> = builder
+        .extension(sent)
+        .body(Full::new(body))
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let response = sessions.service(&api).handle(request).await;
+    if let Some(name) = &name
+        && method == Method::DELETE
+        && response.status().is_success()
+    {
+        sessions.ended(name);
+    }
+    let begun = response.headers().get(SESSION).and_then(|name| name.to_str().ok());
+    if let Some(begun) = begun.filter(|begun| Some(*begun) != name.as_deref()) {
+        let Some(place) = place else {
+            // Two words for its method, say, of which one was read here and the other there.
+            sessions.refuse(begun).await;
+            return Err(Problem::invalid("a message that begins a session and does not say so"));
+        };
+        sessions.begun(begun, place);
+    }
+    Ok(Carried(outgoing(response, busy).await))
+}
+
+/// Whether a message begins a session.
+fn begins(body: &[u8]) -> bool {
+    let glance = serde_json::from_slice::<Glance>(body);
+    glance.is_ok_and(|glance| glance.method.as_deref() == Some(INITIALIZE))
+}
+
+/// A stream of events goes out as it comes; anything else is whole. `busy` is held until then.
+async fn outgoing(
+    response: hyper::Response<BoxBody<Bytes, Infallible>>,
+    busy: Option<Arc<Busy>>,
+) -> Response {
+    let (head, mut body) = response.into_parts();
+    let is_stream = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == EVENTS);
+    if !is_stream {
+        let Ok(whole) = body.collect().await;
+        return Response::from_parts(head, Outgoing::whole(whole.to_bytes()));
+    }
+    let (sink, outgoing) = Outgoing::stream(None);
+    tokio::spawn(async move {
+        let _busy = busy;
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                // Dropping the body tells the SDK that nobody listens any more.
+                () = sink.closed() => return,
+            };
+            let Some(Ok(frame)) = frame else { return };
+            let Ok(bytes) = frame.into_data() else { continue };
+            if sink.send(bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    Response::from_parts(head, outgoing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_initializes_begins_a_session() {
+        assert!(begins(br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"x":[1]}}"#));
+        for other in [&br#"{"method":"tools/list"}"#[..], b"[]", b"", b"{\"method\":1}"] {
+            assert!(!begins(other));
+        }
+    }
+}

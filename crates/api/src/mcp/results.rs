@@ -1,0 +1,184 @@
+//! Results that were cut, to be read on from, for as long as there is room for them. Pure.
+
+use std::collections::VecDeque;
+
+use super::cut::{Output, Rest, Stream};
+use super::limits::{RESULTS_KEPT_MAX, SESSION_KEPT_BYTES_MAX, SHOWN_BYTES_MAX};
+use crate::budget::{Budget, Share};
+
+/// How long a result is kept, as clients are told.
+pub const KEPT_FOR: &str = "kept until newer cut results take its place, or this session ends";
+
+/// The cut results of one session.
+#[derive(Debug, Default)]
+pub struct Results {
+    kept: VecDeque<Outputs>,
+    bytes: usize,
+    /// How many there were.
+    count: u64,
+    /// Of what the calls of the server hold together.
+    memory: Option<Share>,
+}
+
+/// What a program or a run has said.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    /// Its handle, once it is kept.
+    run: String,
+    pub stdout: Output,
+    pub stderr: Output,
+}
+
+/// What is shown of it.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    pub stdout: String,
+    pub stderr: String,
+    /// The handle of the rest, if anything was cut.
+    pub run: Option<String>,
+    pub rest: Vec<Rest>,
+}
+
+impl Outputs {
+    pub fn total_bytes(&self) -> u64 {
+        self.stdout.total_bytes() + self.stderr.total_bytes()
+    }
+
+    pub fn of(&self, stream: Stream) -> &Output {
+        match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.stdout.kept_bytes() + self.stderr.kept_bytes()
+    }
+}
+
+impl Results {
+    /// The beginning of both outputs; what has more is kept, if there is memory for it.
+    pub fn show(&mut self, mut outputs: Outputs, budget: &Budget) -> Shown {
+        let mut rest = Vec::new();
+        let mut begin = |stream: Stream| {
+            let output = outputs.of(stream);
+            let page = output.page(0, SHOWN_BYTES_MAX);
+            let shown_bytes = page.next.unwrap_or(output.kept_bytes()) as u64;
+            if output.total_bytes() > shown_bytes {
+                rest.push(Rest {
+                    stream,
+                    shown_bytes,
+                    total_bytes: output.total_bytes(),
+                    kept_bytes: output.kept_bytes() as u64,
+                    next_offset: shown_bytes,
+                });
+            }
+            page.text
+        };
+        let (stdout, stderr) = (begin(Stream::Stdout), begin(Stream::Stderr));
+        if rest.is_empty() {
+            return Shown { stdout, stderr, run: None, rest };
+        }
+        outputs.run = format!("r{}", self.count + 1);
+        let run = outputs.run.clone();
+        let run = self.keep(outputs, budget).then_some(run);
+        if run.is_some() {
+            self.count += 1;
+        } else {
+            for rest in &mut rest {
+                rest.kept_bytes = rest.shown_bytes;
+            }
+        }
+        Shown { stdout, stderr, run, rest }
+    }
+
+    /// The result of that handle, if it is still kept.
+    pub fn get(&self, run: &str) -> Option<&Outputs> {
+        self.kept.iter().find(|outputs| outputs.run == run)
+    }
+
+    /// The handles, oldest first.
+    pub fn runs(&self) -> Vec<String> {
+        self.kept.iter().map(|outputs| outputs.run.clone()).collect()
+    }
+
+    /// Whether it is kept. The oldest give way to it.
+    fn keep(&mut self, outputs: Outputs, budget: &Budget) -> bool {
+        let bytes = outputs.kept_bytes();
+        let memory = self.memory.get_or_insert_with(|| budget.share()).clone();
+        let has_room = |kept: &Self| {
+            kept.kept.len() < RESULTS_KEPT_MAX && kept.bytes + bytes <= SESSION_KEPT_BYTES_MAX
+        };
+        while !has_room(self) || !memory.try_grow(bytes) {
+            let Some(oldest) = self.kept.pop_front() else { return false };
+            self.bytes -= oldest.kept_bytes();
+            memory.shrink(oldest.kept_bytes());
+        }
+        self.bytes += bytes;
+        self.kept.push_back(outputs);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::KEPT_BYTES_MAX;
+    use super::*;
+    use crate::limits::MEMORY_STEP_BYTES;
+
+    fn outputs(stdout: usize, stderr: usize) -> Outputs {
+        let mut outputs = Outputs::default();
+        let memory = Budget::new(u64::MAX).share();
+        outputs.stdout.add(&vec![b'o'; stdout], &memory);
+        outputs.stderr.add(&vec![b'e'; stderr], &memory);
+        outputs
+    }
+
+    #[test]
+    fn what_fits_is_shown_whole_and_not_kept() {
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        let shown = results.show(outputs(SHOWN_BYTES_MAX, 3), &budget);
+        assert_eq!((shown.stdout.len(), shown.stderr.as_str()), (SHOWN_BYTES_MAX, "eee"));
+        assert!(shown.run.is_none() && shown.rest.is_empty() && results.runs().is_empty());
+    }
+
+    #[test]
+    fn what_is_cut_is_read_on_from_where_it_was_cut() {
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        let shown = results.show(outputs(SHOWN_BYTES_MAX + 5, 0), &budget);
+        let run = shown.run.expect("a handle");
+        let [rest] = shown.rest.try_into().expect("one output");
+        assert_eq!(rest.total_bytes, SHOWN_BYTES_MAX as u64 + 5);
+        let kept = results.get(&run).expect("kept").of(rest.stream);
+        assert_eq!(kept.page(rest.next_offset as usize, 99).text, "ooooo");
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_is_cut_without_a_handle() {
+        let (mut results, budget) = (Results::default(), Budget::new(0));
+        // The first step is free, as of every call.
+        let free = MEMORY_STEP_BYTES as usize;
+        assert!(free < KEPT_BYTES_MAX);
+        assert!(results.show(outputs(free, 0), &budget).run.is_some());
+        let shown = results.show(outputs(KEPT_BYTES_MAX, 0), &budget);
+        assert!(shown.run.is_none() && results.runs().is_empty());
+        assert_eq!(shown.rest[0].kept_bytes, SHOWN_BYTES_MAX as u64);
+        let again = results.show(outputs(free, 0), &budget);
+        assert_eq!(again.run.as_deref(), Some("r2"));
+    }
+
+    #[test]
+    fn the_oldest_give_way() {
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        for _ in 0..10 {
+            results.show(outputs(KEPT_BYTES_MAX, 0), &budget);
+        }
+        assert_eq!(results.runs(), ["r7", "r8", "r9", "r10"]);
+        assert_eq!(results.bytes, SESSION_KEPT_BYTES_MAX);
+        let (mut results, budget) = (Results::default(), Budget::new(u64::MAX));
+        for _ in 0..=RESULTS_KEPT_MAX {
+            results.show(outputs(SHOWN_BYTES_MAX + 1, 0), &budget);
+        }
+        assert_eq!(results.runs().len(), RESULTS_KEPT_MAX);
+    }
+}

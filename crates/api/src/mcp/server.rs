@@ -1,0 +1,153 @@
+//! What the SDK calls: one value for each session over lines or HTTP, and one for each call of the
+//! clients whose protocol has no sessions.
+
+use std::sync::{Arc, Weak};
+
+use hyper::http::request::Parts;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+
+use super::resources;
+use super::session::Session;
+use super::sessions::Busy;
+use super::tool::Work;
+use super::tools;
+use crate::caller::Caller;
+use crate::trail::Trail;
+use crate::{Api, Inner};
+use access::audit::{Door, Entry, Who};
+
+/// What models are told of all tools together.
+const INSTRUCTIONS: &str = include_str!("instructions.md");
+
+/// The longest name that is repeated to whoever asked for it.
+const NAME_CHARS_SHOWN: usize = 64;
+
+/// See the module's description.
+pub struct Server {
+    /// A session shall not keep the door: the door keeps the sessions.
+    api: Weak<Inner>,
+    session: Arc<Session>,
+}
+
+/// Who has sent a request over HTTP, which goes with it through the SDK.
+#[derive(Clone)]
+pub struct Sent {
+    caller: Caller,
+    /// The caller's own session, where the protocol has none.
+    session: Option<Arc<Session>>,
+    /// That of the message, in which its calls have theirs.
+    trail: Trail,
+    /// Its session is not idle as long as the call goes on, also when nobody listens any more.
+    _busy: Option<Arc<Busy>>,
+}
+
+impl Sent {
+    pub fn new(
+        caller: Caller,
+        session: Option<Arc<Session>>,
+        busy: Option<Arc<Busy>>,
+        trail: Trail,
+    ) -> Self {
+        Self { caller, session, trail, _busy: busy }
+    }
+}
+
+impl Server {
+    pub fn new(api: &Api, session: Arc<Session>) -> Self {
+        Self { api: Arc::downgrade(&api.0), session }
+    }
+
+    fn work(&self, context: RequestContext<RoleServer>) -> Result<Work, ErrorData> {
+        let api = self.api.upgrade().map(Api);
+        let api = api.ok_or_else(|| ErrorData::internal_error("the server is stopping", None))?;
+        let (caller, session, trail) = match context.extensions.get::<Parts>() {
+            // Whoever is on the control socket may do everything.
+            None => {
+                let entry = Entry::new(Who::Local, Door::Mcp, "mcp_session");
+                let trail = Trail::begin(api.audit(), api.registry(), entry, true);
+                trail.forget();
+                (Caller::Local, Arc::clone(&self.session), trail)
+            }
+            Some(parts) => {
+                let sent = parts.extensions.get::<Sent>().cloned();
+                let Some(Sent { caller, session, trail, .. }) = sent else {
+                    return Err(ErrorData::internal_error("a request of nobody", None));
+                };
+                (caller, session.unwrap_or_else(|| Arc::clone(&self.session)), trail)
+            }
+        };
+        Ok(Work { api, caller, session, trail, context })
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let implementation =
+            Implementation::new("burrow", env!("CARGO_PKG_VERSION")).with_title("Burrow");
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        tools::find(name).map(|entry| entry.tool.clone())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = tools::all().iter().map(|entry| entry.tool.clone()).collect();
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let entry = tools::find(&request.name).ok_or_else(|| {
+            let name: String = request.name.chars().take(NAME_CHARS_SHOWN).collect();
+            let message =
+                format!("there is no tool {name:?}; tools/list lists those that there are");
+            ErrorData::invalid_params(message, None)
+        })?;
+        let work = self.work(context)?;
+        Ok(entry.call(work, request.arguments.unwrap_or_default()).await.into())
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let work = self.work(context)?;
+        let cursor = request.and_then(|request| request.cursor);
+        resources::list(&work, cursor.as_deref()).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let work = self.work(context)?;
+        Ok(resources::read(&work, &request.uri).await?.into())
+    }
+}

@@ -1,0 +1,140 @@
+//! What a client has from its first call to its last: a sandbox of its own, and the results that were
+//! cut.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::limits::OWN_SANDBOX_IDLE;
+use super::results::Results;
+use crate::Api;
+use crate::caller::Caller;
+use crate::problem::{Code, Problem};
+use crate::v1::{CreateSandbox, OwnSandbox, spec_of};
+use machine::BoxId;
+use sandbox::{Name, Preset, Registry, SandboxError, SandboxRef, State};
+
+/// See the module's description. Dropping it removes its own sandbox; [`Session::end`] also waits
+/// until it is gone.
+pub struct Session {
+    registry: Registry,
+    preset: Preset,
+    own: Mutex<Option<SandboxRef>>,
+    /// Held while its own sandbox is made, which may take long: who only looks does not wait for it.
+    making: tokio::sync::Mutex<()>,
+    results: Mutex<Results>,
+}
+
+impl Session {
+    pub fn new(registry: Registry, preset: Preset) -> Self {
+        let (own, making, results) = Default::default();
+        Self { registry, preset, own, making, results }
+    }
+
+    /// Where sandboxes are that are named without a namespace.
+    pub fn namespace(&self, caller: &Caller) -> Name {
+        let wished = self.preset.namespace.as_ref().or(caller.only_namespace());
+        wished.cloned().unwrap_or_else(Name::default_namespace)
+    }
+
+    /// Its own sandbox, if it has one that is still there.
+    pub fn own(&self) -> Option<SandboxRef> {
+        let own = self.own_slot().clone()?;
+        let found = self.registry.get(&own);
+        (!matches!(found, Err(SandboxError::NotFound { .. }))).then_some(own)
+    }
+
+    fn own_slot(&self) -> MutexGuard<'_, Option<SandboxRef>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its own sandbox, and what there is to say of it. The first call makes it, and so does one that
+    /// finds it gone.
+    pub async fn own_or_make(
+        &self,
+        api: &Api,
+        caller: &Caller,
+    ) -> Result<(SandboxRef, Option<String>), Problem> {
+        let _making = self.making.lock().await;
+        let (mut note, own) = (None, self.own_slot().clone());
+        if let Some(which) = own.as_ref() {
+            reaches(caller, &which.namespace)?;
+            // The record of what has stopped by itself goes in a moment, and its name is not used again.
+            match self.registry.get(which).map(|record| record.state) {
+                Err(SandboxError::NotFound { .. })
+                | Ok(State::Stopped { .. } | State::Stopping) => {}
+                // Whatever else it is in, the call says.
+                Ok(_) | Err(_) => return Ok((which.clone(), None)),
+            }
+            note = Some(format!(
+                "this session's sandbox {which} has ended, and its files and variables are gone; \
+                 this is another"
+            ));
+        }
+        let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
+        let name: Name = format!("mcp-{drawn}").parse().map_err(|_| {
+            Problem::new(Code::Internal, "hexadecimal digits behind letters are no name")
+        })?;
+        let namespace = self.namespace(caller);
+        let which = SandboxRef { namespace: namespace.clone(), name: name.clone() };
+        reaches(caller, &namespace)?;
+        let mut asked = CreateSandbox::named(name);
+        asked.namespace = Some(namespace);
+        asked.image.clone_from(&self.preset.image);
+        asked.labels.insert("mcp".to_owned(), "session".to_owned());
+        asked.idle_ttl_ms = Some(OWN_SANDBOX_IDLE.as_millis() as u64);
+        asked.keep_stopped_ms = Some(0);
+        asked.machine = self.preset.machine.map(Into::into);
+        let spec = spec_of(api, caller, asked)?;
+        // It is ours from here on, also when nobody waits for it any more.
+        *self.own_slot() = Some(which.clone());
+        if let Err(error) = self.registry.create(spec).await {
+            *self.own_slot() = None;
+            return Err(error.into());
+        }
+        Ok((which, note))
+    }
+
+    /// What a notebook's own sandbox shall be.
+    pub fn own_sandbox(&self) -> OwnSandbox {
+        OwnSandbox {
+            image: self.preset.image.clone(),
+            machine: self.preset.machine.map(Into::into),
+            ..OwnSandbox::default()
+        }
+    }
+
+    /// The results that were cut.
+    pub fn results(&self) -> MutexGuard<'_, Results> {
+        // Nothing in them is ever half-changed.
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes its own sandbox, and waits until it is gone.
+    pub async fn end(&self) {
+        let _making = self.making.lock().await;
+        let own = self.own_slot().take();
+        if let Some(which) = own {
+            // Whatever is left, its time to live ends.
+            let _ = self.registry.remove(&which, true).await;
+        }
+    }
+}
+
+fn reaches(caller: &Caller, namespace: &Name) -> Result<(), Problem> {
+    if caller.covers(namespace) {
+        return Ok(());
+    }
+    let message = format!("this key is not for the namespace {namespace}");
+    Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let own = self.own.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(which) = own.take() else { return };
+        let registry = self.registry.clone();
+        // Without a runtime there are no sandboxes either.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { registry.remove(&which, true).await });
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! A tool as a row of the table, and a call of one as its function sees it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject, Tool, ToolAnnotations};
+use rmcp::service::RequestContext;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::schema;
+use super::session::Session;
+use crate::Api;
+use crate::call::Inside;
+use crate::caller::Caller;
+use crate::limits::DEADLINE_MAX;
+use crate::problem::{Code, Problem};
+use crate::trail::Trail;
+use access::audit::Door;
+use access::keys::Access;
+use sandbox::SandboxRef;
+
+/// Under which a refusal is told to programs; people and models read its text.
+pub const PROBLEM_META: &str = "burrow/problem";
+
+type Answering = Pin<Box<dyn Future<Output = Result<CallToolResult, Problem>> + Send>>;
+type Handler = Arc<dyn Fn(Work, JsonObject) -> Answering + Send + Sync>;
+
+/// See the module's description.
+#[derive(Clone)]
+pub struct Entry {
+    pub tool: Tool,
+    /// What a key must allow.
+    pub access: Access,
+    handler: Handler,
+}
+
+/// What a tool does to what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It only looks.
+    Reads,
+    /// It adds something with every call.
+    Makes,
+    /// It adds something, and with the same arguments nothing more.
+    Ensures,
+    /// It may replace what is there.
+    Writes,
+    /// It ends something; to ask again does nothing more.
+    Ends,
+    /// It runs whatever it is given, which may do anything, also beyond the sandbox as far as that
+    /// reaches.
+    Runs,
+}
+
+/// A call that is being answered.
+pub struct Work {
+    pub api: Api,
+    pub caller: Caller,
+    pub session: Arc<Session>,
+    pub trail: Trail,
+    pub context: RequestContext<RoleServer>,
+}
+
+/// What a tool gives back: for models to read, and for programs.
+pub struct Answer<O> {
+    /// The structure as JSON, when there is nothing here.
+    pub content: Vec<ContentBlock>,
+    pub structured: O,
+    /// Whether what was asked for has failed. What is said is the same.
+    pub is_error: bool,
+}
+
+/// A running sandbox that was asked for.
+pub struct Entered {
+    pub inside: Inside,
+    /// What its caller should know of it.
+    pub note: Option<String>,
+}
+
+/// Makes a row of a function.
+pub fn tool<P, O, F, A>(
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    access: Access,
+    effect: Effect,
+    handler: F,
+) -> Entry
+where
+    P: DeserializeOwned + JsonSchema + Send + 'static,
+    O: Serialize + JsonSchema + 'static,
+    F: Fn(Work, P) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<Answer<O>, Problem>> + Send + 'static,
+{
+    let tool = Tool::new(name, description, schema::input::<P>())
+        .with_title(title)
+        .with_raw_output_schema(schema::output::<O>())
+        .with_annotations(effect.annotations(title));
+    let handler = Arc::new(handler);
+    let handler: Handler = Arc::new(move |work, arguments| {
+        let handler = Arc::clone(&handler);
+        Box::pin(async move {
+            let asked = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
+                Problem::invalid(format!("the arguments of {name}: {error}"))
+                    .hint("the tool's input schema says which there are")
+            })?;
+            handler(work, asked).await?.into_result()
+        })
+    });
+    Entry { tool, access, handler }
+}
+
+impl Entry {
+    /// Answers a call. A refusal is an answer too, which the model can read.
+    pub async fn call(&self, work: Work, arguments: JsonObject) -> CallToolResult {
+        let trail = self.trail(&work, &arguments);
+        let session = Arc::clone(&work.session);
+        let answered = match trail.admit() {
+            Ok(()) => self.carry_out(Work { trail: trail.clone(), ..work }, arguments).await,
+            Err(problem) => Err(problem),
+        };
+        if let Some(own) = session.own().filter(|_| !trail.has_sandbox()) {
+            trail.sandbox(&own);
+        }
+        answered.unwrap_or_else(|problem| {
+            trail.ended(Some(problem.code));
+            refused(&problem)
+        })
+    }
+
+    /// The call's own way into the audit log, with what its arguments say before they are checked.
+    fn trail(&self, work: &Work, arguments: &JsonObject) -> Trail {
+        let trail = work.trail.within(Door::Mcp, &self.tool.name, self.access == Access::Read);
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        // A tool that makes a sandbox gives it its name.
+        let name = text("sandbox").or_else(|| text("name"));
+        if let Some(which) = name.and_then(|name| work.named(name).ok()) {
+            trail.sandbox(&which);
+        }
+        trail
+    }
+
+    async fn carry_out(
+        &self,
+        work: Work,
+        arguments: JsonObject,
+    ) -> Result<CallToolResult, Problem> {
+        if !work.caller.may(self.access) {
+            let message = format!("this key may not do that: it needs {}", self.access);
+            let hint = "`host-bridge keygen --scope` makes a key with more scopes";
+            return Err(Problem::new(Code::Forbidden, message).hint(hint));
+        }
+        (self.handler)(work, arguments).await
+    }
+}
+
+impl Effect {
+    fn annotations(self, title: &str) -> ToolAnnotations {
+        let (destroys, repeats) = match self {
+            Self::Reads => {
+                return ToolAnnotations::with_title(title).read_only(true).open_world(false);
+            }
+            Self::Makes => (false, false),
+            Self::Ensures => (false, true),
+            Self::Writes | Self::Runs => (true, false),
+            Self::Ends => (true, true),
+        };
+        ToolAnnotations::with_title(title)
+            .read_only(false)
+            .destructive(destroys)
+            .idempotent(repeats)
+            .open_world(self == Self::Runs)
+    }
+}
+
+impl<O: Serialize> Answer<O> {
+    /// Of a structure that speaks for itself.
+    pub fn of(structured: O) -> Self {
+        Self { content: Vec::new(), structured, is_error: false }
+    }
+
+    fn into_result(self) -> Result<CallToolResult, Problem> {
+        let Self { mut content, structured, is_error } = self;
+        let written = serde_json::to_value(structured);
+        let structured =
+            written.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        if content.is_empty() {
+            content.push(ContentBlock::text(structured.to_string()));
+        }
+        let mut result = CallToolResult::success(content);
+        result.structured_content = Some(structured);
+        result.is_error = Some(is_error);
+        Ok(result)
+    }
+}
+
+/// A refusal. It has no structure: clients hold that against the schema of what succeeds.
+fn refused(problem: &Problem) -> CallToolResult {
+    let body = problem.body();
+    let hint = body.hint.as_ref().map_or_else(String::new, |hint| format!("\n{hint}"));
+    // What a program has said before it failed is for models to read, too.
+    let log = body.details.as_ref().and_then(|details| details.get("log")?.as_str());
+    let log =
+        log.filter(|log| !log.is_empty()).map_or_else(String::new, |log| format!("\n\n{log}"));
+    let text = format!("{}: {}{hint}{log}", problem.code.name(), body.message);
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    if let Ok(told) = serde_json::to_value(&body) {
+        result.meta = Some(MetaObject(JsonObject::from_iter([(PROBLEM_META.to_owned(), told)])));
+    }
+    result
+}
+
+impl Work {
+    /// The running sandbox of that name, or the session's own, which is made if there is none.
+    pub async fn enter(&self, sandbox: Option<&str>) -> Result<Entered, Problem> {
+        let (which, note) = match sandbox {
+            Some(name) => (self.named(name)?, None),
+            None => self.session.own_or_make(&self.api, &self.caller).await?,
+        };
+        Ok(Entered { inside: self.inside(which)?, note })
+    }
+
+    /// The same for those who only look: they make nothing.
+    pub fn look(&self, sandbox: Option<&str>) -> Result<Inside, Problem> {
+        self.inside(self.which(sandbox)?)
+    }
+
+    /// The sandbox of that name, or the session's own, in whatever state it is.
+    pub fn which(&self, sandbox: Option<&str>) -> Result<SandboxRef, Problem> {
+        if let Some(name) = sandbox {
+            return self.named(name);
+        }
+        let own = self.session.own().ok_or_else(|| {
+            Problem::not_found("this session has no sandbox of its own, or none any more")
+                .hint("`execute` and `shell_execute` make one; or name a sandbox")
+        })?;
+        // The key may have been given another namespace since.
+        self.reaches(&own)?;
+        Ok(own)
+    }
+
+    /// A name is one of the session's namespace, unless it says another.
+    fn named(&self, name: &str) -> Result<SandboxRef, Problem> {
+        let invalid = |error| Problem::invalid(format!("sandbox: {error}"));
+        let which = if name.contains('/') {
+            name.parse().map_err(invalid)?
+        } else {
+            let namespace = self.session.namespace(&self.caller);
+            SandboxRef { namespace, name: name.parse().map_err(invalid)? }
+        };
+        self.reaches(&which)?;
+        Ok(which)
+    }
+
+    pub fn reaches(&self, which: &SandboxRef) -> Result<(), Problem> {
+        if self.caller.covers(&which.namespace) {
+            return Ok(());
+        }
+        let message = format!("this key is not for the namespace {}", which.namespace);
+        Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
+    }
+
+    fn inside(&self, which: SandboxRef) -> Result<Inside, Problem> {
+        self.api.inside(which).map_err(|problem| match problem.code {
+            Code::NotFound => problem.hint("`sandbox_list` lists those that there are"),
+            Code::Conflict => problem.hint("`sandbox_create` makes another"),
+            _ => problem,
+        })
+    }
+
+    /// How long a run may take that asks for so many seconds.
+    pub fn time_limit(&self, seconds: Option<f64>) -> Result<Duration, Problem> {
+        let Some(seconds) = seconds else { return Ok(self.api.limits().rpc_run_deadline) };
+        let limit = Duration::try_from_secs_f64(seconds).ok();
+        limit.filter(|limit| limit.as_millis() > 0 && *limit <= DEADLINE_MAX).ok_or_else(|| {
+            let max = DEADLINE_MAX.as_secs();
+            Problem::invalid(format!("timeout: {seconds} is not from 0.001 to {max} seconds"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_reads_is_said_to_and_what_runs_code_may_do_anything() {
+        let reads = Effect::Reads.annotations("x");
+        assert_eq!((reads.read_only_hint, reads.destructive_hint), (Some(true), None));
+        let runs = Effect::Runs.annotations("x");
+        assert_eq!((runs.destructive_hint, runs.open_world_hint), (Some(true), Some(true)));
+        let ends = Effect::Ends.annotations("x");
+        assert_eq!((ends.destructive_hint, ends.idempotent_hint), (Some(true), Some(true)));
+        let makes = Effect::Makes.annotations("x");
+        assert_eq!((makes.destructive_hint, makes.open_world_hint), (Some(false), Some(false)));
+    }
+
+    #[test]
+    fn a_refusal_is_text_for_a_model_and_a_code_for_a_program() {
+        let result = refused(&Problem::not_found("there is no x").hint("make one"));
+        assert_eq!(result.is_error, Some(true));
+        let text = result.content[0].as_text().expect("text").text.clone();
+        assert_eq!(text, "not_found: there is no x\nmake one");
+        assert!(result.structured_content.is_none());
+        let meta = result.meta.expect("a problem");
+        assert_eq!(meta.0[PROBLEM_META]["code"], "not_found");
+    }
+}

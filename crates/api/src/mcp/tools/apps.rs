@@ -1,0 +1,146 @@
+//! Web apps in sandboxes.
+
+use std::num::NonZeroU16;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
+use crate::problem::Problem;
+use crate::v1::{AppInfo, AppList, AppType, StartApp, shown_app};
+use access::keys::Access;
+use services::app::{AppError, AppName};
+
+pub fn entries() -> Vec<Entry> {
+    vec![
+        tool(
+            "start_web_app",
+            "Start a web app",
+            "Starts a web app in a sandbox, waits until it answers, and says under which URL of the \
+             server's host it is reached. Flask: define `app`; `app.run()` is not needed. FastAPI: \
+             define `app`. Streamlit: the script as it is. A command must listen on the port in \
+             $PORT and stay in the foreground. A failure has the end of the app's log.",
+            Access::Run,
+            Effect::Runs,
+            start_web_app,
+        ),
+        tool(
+            "list_web_apps",
+            "List web apps",
+            "Web apps with their URLs; of one that has ended by itself, how, and the end of its log.",
+            Access::Read,
+            Effect::Reads,
+            list_web_apps,
+        ),
+        tool(
+            "stop_web_app",
+            "End a web app",
+            "Ends a web app with all that it has started, and frees its port and its name.",
+            Access::Run,
+            Effect::Ends,
+            stop_web_app,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct StartWebApp {
+    /// The app: a file of Python. Not for a `command`.
+    #[serde(default)]
+    code: Option<String>,
+    /// How it is served; `flask` when left out.
+    #[serde(default)]
+    app_type: AppType,
+    /// The port in the sandbox; a free one when left out.
+    #[serde(default)]
+    port: Option<NonZeroU16>,
+    /// A command line instead of code, of the type `command`.
+    #[serde(default)]
+    command: Option<String>,
+    /// What to call it; its type when left out. An app of that name that has ended gives way.
+    #[serde(default)]
+    #[schemars(length(max = 40))]
+    name: Option<String>,
+    /// Seconds until it must have answered; 60 when left out.
+    #[serde(default)]
+    #[schemars(range(max = 600))]
+    timeout: Option<f64>,
+    /// The sandbox, by its name; this session's own when left out.
+    #[serde(default)]
+    sandbox: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListWebApps {
+    /// The sandbox, by its name; all of this session's namespace when left out.
+    #[serde(default)]
+    sandbox: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct StopWebApp {
+    /// The app, by its name.
+    app: String,
+    /// The sandbox, by its name; this session's own when left out.
+    #[serde(default)]
+    sandbox: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct WebAppStopped {
+    sandbox: String,
+    app: String,
+}
+
+async fn start_web_app(work: Work, asked: StartWebApp) -> Result<Answer<AppInfo>, Problem> {
+    let limit = asked.timeout.map(|seconds| work.time_limit(Some(seconds))).transpose()?;
+    // A command says by itself what it is. Models fill in what they do not mean.
+    let command = asked.command.filter(|command| !command.is_empty());
+    let code = asked.code.filter(|code| command.is_none() || !code.is_empty());
+    let is_command = code.is_none() && command.is_some();
+    let kind = if is_command { AppType::Command } else { asked.app_type };
+    let mut start = StartApp::of(kind, code, command);
+    (start.name, start.port) = (asked.name, asked.port);
+    start.ready_timeout_ms = limit.map(|limit| limit.as_millis() as u64);
+    let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
+    let spec = start.spec(inside.which.clone())?;
+    // What is cancelled before it answers leaves nothing behind.
+    let app = tokio::select! {
+        app = work.api.apps().start(work.api.registry(), spec) => app?,
+        () = work.context.ct.cancelled() => return Err(AppError::Abandoned.into()),
+    };
+    let mut info = shown_app(&work.api, app);
+    info.warnings.extend(note);
+    Ok(Answer::of(info))
+}
+
+async fn list_web_apps(work: Work, asked: ListWebApps) -> Result<Answer<AppList>, Problem> {
+    let apps = if let Some(name) = asked.sandbox.as_deref() {
+        let which = work.which(Some(name))?;
+        work.api.registry().get(&which)?;
+        work.api.apps().of(&which)
+    } else {
+        let namespace = work.session.namespace(&work.caller);
+        let is_ours = work.caller.covers(&namespace);
+        work.api.apps().matching(|which| is_ours && which.namespace == namespace)
+    };
+    let apps = apps.into_iter().map(|app| shown_app(&work.api, app)).collect();
+    Ok(Answer::of(AppList { apps }))
+}
+
+async fn stop_web_app(work: Work, asked: StopWebApp) -> Result<Answer<WebAppStopped>, Problem> {
+    let which = work.which(asked.sandbox.as_deref())?;
+    let name: AppName =
+        asked.app.parse().map_err(|error| Problem::invalid(format!("app: {error}")))?;
+    let stopped = work.api.apps().stop(work.api.registry(), &which, &name).await;
+    stopped.map_err(|error| match error {
+        AppError::NotFound { .. } => {
+            Problem::from(error).hint("`list_web_apps` lists those that there are")
+        }
+        error => error.into(),
+    })?;
+    Ok(Answer::of(WebAppStopped { sandbox: which.to_string(), app: name.to_string() }))
+}

@@ -1,0 +1,147 @@
+//! `list_artifacts` and `cleanup_artifacts`: what calls have left, and its end.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::limits::{ARTIFACTS_LISTED_DEFAULT, ARTIFACTS_LISTED_MAX};
+use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
+use crate::problem::Problem;
+use crate::v1::{CategoryName, KeptArtifact};
+use access::keys::Access;
+use sandbox::{Name, SandboxRef};
+use services::artifact::{Category, Cleaned, before_ms};
+use services::store::artifacts::Which;
+
+pub fn entries() -> Vec<Entry> {
+    vec![
+        tool(
+            "list_artifacts",
+            "List artifacts",
+            "Lists what earlier calls have left and is kept: figures, pictures, new and changed \
+             files. The newest first. They outlive their sandboxes.",
+            Access::Read,
+            Effect::Reads,
+            list_artifacts,
+        ),
+        tool(
+            "cleanup_artifacts",
+            "Remove artifacts",
+            "Removes artifacts for good: those that are older, of a category, of a sandbox, or all \
+             of them. What is said together must all hold.",
+            Access::Run,
+            Effect::Ends,
+            cleanup_artifacts,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArtifacts {
+    /// Only those of this sandbox, which may be gone.
+    #[serde(default)]
+    sandbox: Option<String>,
+    /// Only those of this category.
+    #[serde(default)]
+    category: Option<CategoryName>,
+    /// At most so many: 50 when left out.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = ARTIFACTS_LISTED_MAX))]
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct ArtifactList {
+    artifacts: Vec<KeptArtifact>,
+    /// Whether there are older ones.
+    more: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CleanupArtifacts {
+    /// Only those that are older than so many seconds.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    older_than_seconds: Option<f64>,
+    /// Only those of this category.
+    #[serde(default)]
+    category: Option<CategoryName>,
+    /// Only those of this sandbox, which may be gone.
+    #[serde(default)]
+    sandbox: Option<String>,
+    /// Whether all are meant; needed when nothing else is said.
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct CleanedUp {
+    removed: u64,
+    /// Their sizes together.
+    bytes: u64,
+}
+
+/// Those of a sandbox, or of this session's namespace.
+fn of(work: &Work, sandbox: Option<&str>) -> Result<Which, Problem> {
+    let own = work.session.namespace(&work.caller);
+    let invalid = |error: &dyn std::fmt::Display| Problem::invalid(format!("sandbox: {error}"));
+    let (namespace, sandbox) = match sandbox {
+        None => (own, None),
+        Some(name) if name.contains('/') => {
+            let which: SandboxRef = name.parse().map_err(|error| invalid(&error))?;
+            work.reaches(&which)?;
+            (which.namespace, Some(which.name))
+        }
+        Some(name) => {
+            let name: Name = name.parse().map_err(|error| invalid(&error))?;
+            (own, Some(name))
+        }
+    };
+    Ok(Which {
+        namespace: Some(namespace.to_string()),
+        sandbox: sandbox.map(|name| name.to_string()),
+        ..Which::default()
+    })
+}
+
+fn category(name: Option<CategoryName>) -> Option<String> {
+    name.map(|name| Category::from(name).to_string())
+}
+
+async fn list_artifacts(work: Work, asked: ListArtifacts) -> Result<Answer<ArtifactList>, Problem> {
+    let limit = asked.limit.unwrap_or(ARTIFACTS_LISTED_DEFAULT);
+    if !(1..=ARTIFACTS_LISTED_MAX).contains(&limit) {
+        let message = format!("limit: {limit} is not from 1 to {ARTIFACTS_LISTED_MAX}");
+        return Err(Problem::invalid(message));
+    }
+    let which =
+        Which { category: category(asked.category), ..of(&work, asked.sandbox.as_deref())? };
+    let mut rows = work.api.artifacts()?.list(which, limit + 1).await?;
+    let more = rows.len() as u64 > limit;
+    rows.truncate(limit as usize);
+    let artifacts = rows.into_iter().map(KeptArtifact::from).collect();
+    Ok(Answer::of(ArtifactList { artifacts, more }))
+}
+
+async fn cleanup_artifacts(
+    work: Work,
+    asked: CleanupArtifacts,
+) -> Result<Answer<CleanedUp>, Problem> {
+    let CleanupArtifacts { older_than_seconds, sandbox, all, .. } = asked;
+    let age = older_than_seconds
+        .map(Duration::try_from_secs_f64)
+        .transpose()
+        .map_err(|error| Problem::invalid(format!("older_than_seconds: {error}")))?;
+    if age.is_none() && asked.category.is_none() && sandbox.is_none() && !all {
+        return Err(Problem::invalid("nothing is said of which artifacts are meant")
+            .hint("say older_than_seconds, category or sandbox; all=true removes all of them"));
+    }
+    let until_ms = age.map(|age| before_ms(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)));
+    let category = category(asked.category);
+    let which = Which { category, until_ms, ..of(&work, sandbox.as_deref())? };
+    let Cleaned { count, bytes } = work.api.artifacts()?.remove(which).await?;
+    Ok(Answer::of(CleanedUp { removed: count, bytes }))
+}

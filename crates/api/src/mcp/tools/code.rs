@@ -1,0 +1,472 @@
+//! `execute`: code in an interpreter that keeps its variables from one call to the next.
+
+use std::time::Duration;
+
+use protocol::ContextName;
+use protocol::repl::{ErrorReport, Event, Finished, Grace, Happening, RunEnd, Rung};
+use rmcp::model::ContentBlock;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::notebooks::{enter, told as in_session};
+use super::output::{notes, shown_outputs};
+use crate::budget::Share;
+use crate::call::{Inside, passed};
+use crate::capture::{Capture, directory_of};
+use crate::mcp::cut::{Output, Rest, clip};
+use crate::mcp::display::Displays;
+use crate::mcp::kept::{self, Kept};
+use crate::mcp::limits::{LATE_BYTES_MAX, REASON_BYTES_MAX, SHOWN_BYTES_MAX};
+use crate::mcp::progress::Progress;
+use crate::mcp::resources::of_sandbox;
+use crate::mcp::results::Outputs;
+use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
+use crate::problem::{Code, Problem};
+use crate::rpc::ended;
+use crate::v1::{InNotebook, KeptArtifact, LeftOut};
+use access::keys::Access;
+use agent_client::guest::contexts::{RunCode, language, open};
+use agent_client::guest::{GuestError, Run};
+use services::artifact::Scene;
+use services::notebook::Turn;
+
+pub fn entries() -> Vec<Entry> {
+    vec![tool("execute", "Run code", ABOUT, Access::Run, Effect::Runs, execute)]
+}
+
+const ABOUT: &str = "\
+Runs code in an interpreter whose variables live on between calls. Gives back what it prints, the \
+value of the last expression, and what it displays: pictures (figures of matplotlib, PIL images) as \
+images. An exception or a timeout is an error that says whether the variables are kept, with all \
+output from before it.";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Execute {
+    /// The code.
+    code: String,
+    /// The sandbox, by its name; this session's own when left out.
+    #[serde(default)]
+    sandbox: Option<String>,
+    /// `python`, `node` or `bash`; `python` when left out.
+    #[serde(default)]
+    #[schemars(length(max = 63))]
+    language: Option<String>,
+    /// The interpreter, by a name of your choice; one for each language when left out. Interpreters
+    /// share files, and no variables.
+    #[serde(default)]
+    context: Option<String>,
+    /// Keeps the variables beyond the interpreter, the sandbox and the server, under a name of your
+    /// choice; without a `sandbox` it has one of its own. Python and Node; not with a `context`.
+    #[serde(default)]
+    session_id: Option<String>,
+    /// Seconds until the code is interrupted; the server's own limit when left out, 240 as a rule.
+    #[serde(default)]
+    #[schemars(range(max = 86_400))]
+    timeout: Option<f64>,
+}
+
+/// How a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Ok,
+    /// An exception that nothing caught.
+    Error,
+    /// The code asked to exit.
+    Exited,
+    Interrupted,
+    TimedOut,
+    /// The interpreter is no more.
+    Died,
+    /// Its turn never came.
+    Cancelled,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Executed {
+    sandbox: String,
+    context: String,
+    language: String,
+    status: Status,
+    /// Its beginning, if it was long.
+    stdout: String,
+    stderr: String,
+    /// The value of the last expression, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Raised>,
+    /// Of code that asked to exit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    /// Whether the next call finds the variables of this one.
+    state_kept: bool,
+    /// Why the variables of earlier calls were gone when this one began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state_lost: Option<String>,
+    /// What earlier calls' threads and programs have said since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    late: Option<String>,
+    duration_seconds: f64,
+    /// Whether compiled code was used again, where the language says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cache_hit: Option<bool>,
+    /// Of a call with a `session_id`: which run it was, and what was brought back for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<InNotebook>,
+    /// Whether something of the outputs is not shown.
+    truncated: bool,
+    /// By which `read_output` reads on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    rest: Vec<Rest>,
+    /// Pictures and documents that were shown, files that the code offers, and the new and changed
+    /// files of its directory and of `/artifacts`, kept.
+    artifacts: Vec<KeptArtifact>,
+    artifacts_left_out: Vec<LeftOut>,
+}
+
+/// An exception.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Raised {
+    #[serde(rename = "type")]
+    kind: String,
+    message: String,
+    traceback: String,
+}
+
+async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem> {
+    let limit = work.time_limit(asked.timeout)?;
+    // The guest counts from the run's start, and the client from here.
+    let give_up_at = Instant::now() + limit;
+    let wanted = asked.language.as_deref().map(known).transpose()?;
+    let context: Option<ContextName> = asked.context.map(|name| named(&name)).transpose()?;
+    let _permit = work.api.admission().admit(&work.caller.label())?;
+    let (inside, note, mut ask, mut turn) = if let Some(id) = &asked.session_id {
+        if context.is_some() {
+            return Err(Problem::invalid(
+                "a session has an interpreter of its own; leave `context` out",
+            ));
+        }
+        let turn =
+            enter(&work, id, asked.sandbox.as_deref(), wanted, &asked.code, give_up_at).await?;
+        let inside = work.api.inside(turn.which.clone())?;
+        let ask = RunCode::new(turn.context.clone(), asked.code);
+        (inside, None, ask, Some(turn))
+    } else {
+        let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
+        let ask = ask(&inside, context, wanted, asked.code).await?;
+        (inside, note, ask, None)
+    };
+    ask.deadline = Some(limit);
+    let (context, language) = (ask.context.context.clone(), ask.context.language.clone());
+    let workdir = directory_of(&inside, &context, ask.context.cwd.as_ref()).await?;
+    let scene = Scene { workdir, ..Scene::default() };
+    let capture = kept::begin(&work.api, &inside, scene).await;
+    let progress = Progress::begin(&work.context, limit);
+    let run = inside.guest.run_code_now(ask)?;
+    if let Some(turn) = &mut turn {
+        turn.begin();
+    }
+    let capture = match (capture, &turn, &asked.session_id) {
+        (Some(capture), Some(turn), Some(id)) => Some(capture.of_notebook(id, turn.number)),
+        (capture, ..) => capture,
+    };
+    let mut told = Told::new(work.api.budget().share(), capture);
+    told.session =
+        turn.as_mut().zip(asked.session_id.as_deref()).map(|(turn, id)| in_session(turn, id));
+    let (finished, is_given_up) =
+        follow(&work, run, give_up_at, &progress, &mut told, turn.as_mut()).await?;
+    progress.end().await;
+    let kept = kept::end(&work.api, told.capture.take(), told.run).await;
+    if let Some(mut turn) = turn {
+        turn.count_artifacts(kept.captured.artifacts.len() as u64);
+        turn.end().await;
+    }
+    let over = Ended { finished, given_up: is_given_up.then_some(limit), kept };
+    Ok(told.conclude(&work, &inside, note, &context, language, over))
+}
+
+/// What a context is called.
+fn named(name: &str) -> Result<ContextName, Problem> {
+    name.parse().map_err(|error| Problem::invalid(format!("context: {error}")))
+}
+
+fn known(asked: &str) -> Result<&'static str, Problem> {
+    language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
+        let names: Vec<_> = language::NAMES.iter().map(|(name, _)| *name).collect();
+        let asked: String = asked.chars().take(63).collect();
+        Problem::invalid(format!("language: {asked:?} is none of {}", names.join(", ")))
+    })
+}
+
+/// A context that is there is asked for as it is; another is made in the sandbox's own directory.
+async fn ask(
+    inside: &Inside,
+    context: Option<ContextName>,
+    wanted: Option<&'static str>,
+    code: String,
+) -> Result<RunCode, Problem> {
+    let workdir = || inside.record.workdir.as_deref().map(Into::into);
+    let Some(name) = context else {
+        let language = wanted.unwrap_or(language::DEFAULT);
+        let name =
+            language.parse().map_err(|_| Problem::new(Code::Internal, "a language's name"))?;
+        let mut context = open(name, language);
+        context.cwd = workdir();
+        inside.guest.settle(&mut context).await?;
+        return Ok(RunCode::new(context, code));
+    };
+    let contexts = inside.guest.contexts().await?;
+    let found = contexts.into_iter().find(|info| info.context == name);
+    let context = match (found, wanted) {
+        (Some(found), None) => open(name, found.language),
+        (Some(_), Some(wanted)) => open(name, wanted),
+        (None, wanted) => {
+            let mut context = open(name, wanted.unwrap_or(language::DEFAULT));
+            context.cwd = workdir();
+            inside.guest.settle(&mut context).await?;
+            context
+        }
+    };
+    Ok(RunCode::new(context, code))
+}
+
+/// Reads a run to its end, and says whether it was ended because its time was over.
+async fn follow(
+    work: &Work,
+    mut run: Run,
+    give_up_at: Instant,
+    progress: &Progress,
+    told: &mut Told,
+    mut turn: Option<&mut Turn>,
+) -> Result<(Finished, bool), Problem> {
+    let (mut give_up_at, mut is_given_up, mut is_cancelled) = (Some(give_up_at), false, false);
+    loop {
+        let event = tokio::select! {
+            event = run.next() => event?,
+            () = passed(give_up_at) => {
+                give_up_at = None;
+                run.queued().await?;
+                // When that fails, the run's own events say what has become of it.
+                let ended = run.interrupt(Grace::default()).await;
+                is_given_up = matches!(ended, Ok(Some(_)));
+                continue;
+            }
+            () = work.context.ct.cancelled(), if !is_cancelled => {
+                is_cancelled = true;
+                run.queued().await?;
+                let _ = run.interrupt(Grace::default()).await;
+                continue;
+            }
+        };
+        // A run tells its end or its failure before it says that there is no more.
+        let ended = GuestError::Malformed { what: "a run without an end" };
+        let event = event.ok_or(ended)?;
+        if let Some(turn) = &mut turn {
+            turn.hear(&event);
+        }
+        let Event { what, run: number, .. } = event;
+        told.run = Some(number);
+        if let Some(finished) = told.hear(what, progress) {
+            return Ok((finished, is_given_up));
+        }
+    }
+}
+
+/// What a run says, on its way into an answer.
+struct Told {
+    /// Of all calls.
+    memory: Share,
+    outputs: Outputs,
+    displays: Displays,
+    error: Option<ErrorReport>,
+    lost: Option<String>,
+    late: Output,
+    session: Option<(InNotebook, Option<ContentBlock>)>,
+    capture: Option<Capture>,
+    /// Its number.
+    run: Option<u64>,
+}
+
+impl Told {
+    fn new(memory: Share, capture: Option<Capture>) -> Self {
+        Self {
+            capture,
+            run: None,
+            memory,
+            outputs: Outputs::default(),
+            displays: Displays::default(),
+            error: None,
+            lost: None,
+            late: Output::default(),
+            session: None,
+        }
+    }
+
+    fn hear(&mut self, what: Happening, progress: &Progress) -> Option<Finished> {
+        if let Some(capture) = &mut self.capture {
+            capture.see(&what, &self.memory);
+        }
+        match what {
+            Happening::Stdout { bytes } => {
+                progress.count(bytes.as_bytes().len());
+                self.outputs.stdout.add(bytes.as_bytes(), &self.memory);
+            }
+            Happening::Stderr { bytes } => {
+                progress.count(bytes.as_bytes().len());
+                self.outputs.stderr.add(bytes.as_bytes(), &self.memory);
+            }
+            Happening::Display(display) => self.displays.take(display, &self.memory),
+            Happening::Error(report) => self.error = Some(report),
+            Happening::Started(started) => self.lost = started.lost.or(self.lost.take()),
+            Happening::Lost { reason } => self.lost = Some(reason),
+            Happening::Late(late) => self.late.add(late.bytes.as_bytes(), &self.memory),
+            Happening::Finished(finished) => return Some(finished),
+            Happening::Artifact(_) | Happening::InputRequest { .. } | Happening::Gap { .. } => {}
+        }
+        None
+    }
+
+    fn conclude(
+        self,
+        work: &Work,
+        inside: &Inside,
+        note: Option<String>,
+        context: &ContextName,
+        language: String,
+        over: Ended,
+    ) -> Answer<Executed> {
+        let finished = &over.finished;
+        let (status, exit_code, words) = end(&over);
+        let kept = over.kept;
+        let shown = work.session.results().show(self.outputs, work.api.budget());
+        let value = self.displays.value().map(|text| clip(&text, SHOWN_BYTES_MAX));
+        let sandbox = inside.which.to_string();
+        let place = of_sandbox(&inside.which, "displays", context.as_str());
+        let mut content = shown_outputs(&shown);
+        let (session, brought_back) = self.session.unzip();
+        content.extend(brought_back.flatten());
+        content.extend(self.displays.into_content(&place));
+        content.extend(kept.pictures);
+        let error = self.error.map(raised);
+        content.extend(error.as_ref().map(|raised| ContentBlock::text(raised.traceback.clone())));
+        let late = said_late(&self.late);
+        let lost = self.lost.map(|why| clip(&why, REASON_BYTES_MAX));
+        content.extend(late.as_ref().map(|late| {
+            ContentBlock::text(format!("[said since by what earlier calls have started]\n{late}"))
+        }));
+        let lost_words = lost.as_ref().map(|why| {
+            format!("the variables of earlier calls were gone when this one began: {why}")
+        });
+        let fate = (!finished.state_kept).then(|| {
+            "the variables are lost; the next call begins with a new interpreter".to_owned()
+        });
+        let place = format!("sandbox {sandbox}, context {context}");
+        let said = [note, lost_words, words, fate, kept.words].into_iter().flatten().chain([place]);
+        content.push(notes(said, &shown));
+        let structured = Executed {
+            sandbox,
+            context: context.to_string(),
+            language,
+            status,
+            stdout: shown.stdout,
+            stderr: shown.stderr,
+            value,
+            error,
+            exit_code,
+            state_kept: finished.state_kept,
+            state_lost: lost,
+            late,
+            duration_seconds: Duration::from_micros(finished.duration_us).as_secs_f64(),
+            cache_hit: finished.cached,
+            session,
+            truncated: !shown.rest.is_empty(),
+            run: shown.run,
+            rest: shown.rest,
+            artifacts: kept.captured.artifacts,
+            artifacts_left_out: kept.captured.left_out,
+        };
+        let is_error = !matches!((status, exit_code), (Status::Ok, _) | (Status::Exited, Some(0)));
+        Answer { content, structured, is_error }
+    }
+}
+
+/// What earlier calls have said late, if they have.
+fn said_late(late: &Output) -> Option<String> {
+    let page = late.page(0, LATE_BYTES_MAX);
+    let total = late.total_bytes();
+    let shown = page.next.unwrap_or(late.kept_bytes()) as u64;
+    match total {
+        0 => None,
+        _ if shown == total => Some(page.text),
+        _ => Some(format!("{}\n[cut: the first {shown} of {total} bytes]", page.text)),
+    }
+}
+
+fn raised(report: ErrorReport) -> Raised {
+    let ErrorReport { kind, message, traceback, .. } = report;
+    let traceback = match (traceback.trim().is_empty(), message.is_empty()) {
+        (false, _) => clip(&traceback, SHOWN_BYTES_MAX),
+        (true, true) => clip(&kind, SHOWN_BYTES_MAX),
+        (true, false) => clip(&format!("{kind}: {message}"), SHOWN_BYTES_MAX),
+    };
+    let (kind, message) = (clip(&kind, REASON_BYTES_MAX), clip(&message, SHOWN_BYTES_MAX));
+    Raised { kind, message, traceback }
+}
+
+/// A run that is over.
+struct Ended {
+    finished: Finished,
+    /// After how long it was ended from here, if it was.
+    given_up: Option<Duration>,
+    /// What it has left.
+    kept: Kept,
+}
+
+/// How a run has ended, its exit code, and what there is to say of it.
+fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option<String>) {
+    let overrun = |seconds: f64| {
+        let how = match finished.rung {
+            Some(Rung::Killed) => "its interpreter was killed",
+            _ => "it was interrupted",
+        };
+        let fate = if finished.state_kept { "; the variables are kept" } else { "" };
+        let words = format!(
+            "timeout: the code ran for longer than {seconds} s, and {how}{fate}. Ask for more \
+             `timeout`, or do less at once"
+        );
+        (Status::TimedOut, None, Some(words))
+    };
+    match (&finished.end, given_up) {
+        (RunEnd::Ok {}, _) => (Status::Ok, None, None),
+        (RunEnd::Error {}, _) => (Status::Error, None, None),
+        (RunEnd::Exited { code }, _) => {
+            (Status::Exited, Some(*code), Some(format!("the code exited with {code}")))
+        }
+        (RunEnd::TimedOut { limit_ms }, _) => {
+            overrun(Duration::from_millis(*limit_ms).as_secs_f64())
+        }
+        (RunEnd::Interrupted { .. }, Some(limit)) => overrun(limit.as_secs_f64()),
+        (RunEnd::Interrupted { by }, None) => {
+            (Status::Interrupted, None, Some(format!("the code was interrupted by {by}")))
+        }
+        (RunEnd::Died { cause }, _) => {
+            let words = format!("the interpreter {}", ended(cause));
+            (Status::Died, None, Some(words))
+        }
+        (RunEnd::Cancelled { .. }, Some(limit)) => {
+            let seconds = limit.as_secs_f64();
+            let words = format!(
+                "timeout: the code was not run, because others had the interpreter for {seconds} s. \
+                 Choose another `context`, or come again"
+            );
+            (Status::TimedOut, None, Some(words))
+        }
+        (RunEnd::Cancelled { reason }, None) => {
+            (Status::Cancelled, None, Some(format!("the code was not run: {reason}")))
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What there is to know: of the session, of a sandbox, and what it uses.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::results::KEPT_FOR;
+use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
+use crate::problem::Problem;
+use crate::v1::{MetricsPage, OpenedContext, Sandbox};
+use access::keys::Access;
+use agent_client::guest::contexts::language;
+
+pub fn entries() -> Vec<Entry> {
+    vec![
+        tool(
+            "get_execution_info",
+            "Look at the environment",
+            "What code finds here: the session, its sandbox or another with its interpreters, and \
+             what is kept of cut results.",
+            Access::Read,
+            Effect::Reads,
+            info,
+        ),
+        tool(
+            "metrics",
+            "Look at what a sandbox uses",
+            "Processor time, memory, disk and processes of a sandbox: the newest sample, or all \
+             since one. A sample is taken each second, and a quarter of an hour of them is kept.",
+            Access::Read,
+            Effect::Reads,
+            metrics,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct InfoAsked {
+    /// The sandbox, by its name; this session's own when left out, if it has one yet.
+    #[serde(default)]
+    sandbox: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Info {
+    /// The server's release.
+    release: String,
+    /// Where sandboxes are that are named without a namespace.
+    namespace: String,
+    /// What `execute` takes as `language`.
+    languages: Vec<String>,
+    /// This session's own sandbox, once it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    own_sandbox: Option<String>,
+    /// The sandbox that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sandbox: Option<Sandbox>,
+    /// Its interpreters.
+    contexts: Vec<OpenedContext>,
+    /// Processors that its agent sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cpus: Option<u32>,
+    /// How long a run may take that asks for no `timeout`.
+    timeout_default_seconds: f64,
+    /// The `run` of each result that was cut and can be read on.
+    kept_runs: Vec<String>,
+    /// How long that is.
+    kept_for: String,
+}
+
+async fn info(work: Work, asked: InfoAsked) -> Result<Answer<Info>, Problem> {
+    let own = work.session.own();
+    let which = match &asked.sandbox {
+        Some(name) => Some(work.which(Some(name))?),
+        None => own.clone(),
+    };
+    let (mut sandbox, mut contexts, mut cpus) = (None, Vec::new(), None);
+    if let Some(which) = which {
+        let registry = work.api.registry();
+        sandbox = Some(registry.get(&which)?.into());
+        // One that does not run has no interpreters; its record says why.
+        if let Ok(guest) = registry.guest(&which) {
+            contexts = guest.contexts().await?.into_iter().map(OpenedContext::from).collect();
+            cpus = Some(guest.info().cpus);
+        }
+    }
+    let kept_runs = work.session.results().runs();
+    Ok(Answer::of(Info {
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        namespace: work.session.namespace(&work.caller).to_string(),
+        languages: language::NAMES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        own_sandbox: own.map(|own| own.to_string()),
+        sandbox,
+        contexts,
+        cpus,
+        timeout_default_seconds: work.api.limits().rpc_run_deadline.as_secs_f64(),
+        kept_runs,
+        kept_for: KEPT_FOR.to_owned(),
+    }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MetricsAsked {
+    /// The sandbox, by its name; this session's own when left out.
+    #[serde(default)]
+    sandbox: Option<String>,
+    /// The number of the last sample that is known, 0 for none; the newest alone when left out.
+    #[serde(default)]
+    since: Option<u64>,
+}
+
+/// Looking is no work in a sandbox, and it may still expire.
+async fn metrics(work: Work, asked: MetricsAsked) -> Result<Answer<MetricsPage>, Problem> {
+    let which = work.which(asked.sandbox.as_deref())?;
+    let guest = work.api.registry().guest(&which)?;
+    let samples = match asked.since {
+        Some(since) => guest.metrics(since, false).await?,
+        None => guest.newest_metrics(false).await?,
+    };
+    Ok(Answer::of(samples.into()))
+}

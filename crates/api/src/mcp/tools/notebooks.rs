@@ -1,0 +1,216 @@
+//! Sessions that outlive their interpreter: notebooks, by the name that models know for them.
+
+use rmcp::model::ContentBlock;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
+use crate::problem::{Code, Problem};
+use crate::v1::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of, usual_place};
+use access::keys::Access;
+use sandbox::Name;
+use services::notebook::{Ask, Place, Turn};
+use services::store::history::Asked;
+
+/// Names that are listed in words; the structure has all.
+const NAMES_TOLD_MAX: usize = 20;
+/// Runs that are shown when nobody says how many.
+const RUNS_SHOWN: u64 = 20;
+const RUNS_SHOWN_MAX: u64 = 100;
+
+pub fn entries() -> Vec<Entry> {
+    vec![
+        tool(
+            "session_list",
+            "List sessions",
+            "Sessions whose variables are kept, of this session's namespace.",
+            Access::Read,
+            Effect::Reads,
+            list,
+        ),
+        tool(
+            "session_info",
+            "Look at a session",
+            "What is kept of a session's variables and what is not, with the reasons, and how much \
+             has run in it.",
+            Access::Read,
+            Effect::Reads,
+            info,
+        ),
+        tool(
+            "session_history",
+            "What ran in a session",
+            "The newest first, with the beginnings of code and outputs.",
+            Access::Read,
+            Effect::Reads,
+            history,
+        ),
+        tool(
+            "session_remove",
+            "Remove a session",
+            "Removes a session with its variables, its history, and the sandbox that it has of its own.",
+            Access::Run,
+            Effect::Ends,
+            remove,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct List {}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// The session, by its name.
+    session_id: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HistoryOf {
+    /// The session, by its name.
+    session_id: String,
+    /// At most so many runs; 20 when left out.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Listed {
+    sessions: Vec<Notebook>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Told {
+    session: Notebook,
+    statistics: Stats,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Ran {
+    runs: Vec<PastRun>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Removed {
+    /// The session, by its name.
+    session_id: String,
+}
+
+async fn list(work: Work, _: List) -> Result<Answer<Listed>, Problem> {
+    let namespace = namespace(&work)?;
+    let found = work.api.notebooks()?.list(Some(&namespace)).await?;
+    Ok(Answer::of(Listed { sessions: found.into_iter().map(Notebook::summary).collect() }))
+}
+
+async fn info(work: Work, asked: Which) -> Result<Answer<Told>, Problem> {
+    let (namespace, id) = (namespace(&work)?, named(&asked.session_id)?);
+    let notebooks = work.api.notebooks()?;
+    let session = notebooks.get(&namespace, &id).await?.into();
+    let statistics = stats_of(&work.api, &namespace, &id).await?;
+    Ok(Answer::of(Told { session, statistics }))
+}
+
+async fn history(work: Work, asked: HistoryOf) -> Result<Answer<Ran>, Problem> {
+    let (namespace, id) = (namespace(&work)?, named(&asked.session_id)?);
+    let notebooks = work.api.notebooks()?;
+    notebooks.get(&namespace, &id).await?;
+    let runs = notebooks
+        .history(Asked {
+            namespace: Some(namespace.to_string()),
+            notebook: Some(id.to_string()),
+            limit: asked.limit.unwrap_or(RUNS_SHOWN).min(RUNS_SHOWN_MAX),
+            ..Asked::default()
+        })
+        .await?;
+    Ok(Answer::of(Ran { runs: runs.into_iter().map(PastRun::from).collect() }))
+}
+
+async fn remove(work: Work, asked: Which) -> Result<Answer<Removed>, Problem> {
+    let (namespace, id) = (namespace(&work)?, named(&asked.session_id)?);
+    work.api.notebooks()?.remove(&namespace, &id).await?;
+    Ok(Answer::of(Removed { session_id: id.to_string() }))
+}
+
+/// Waits for a turn in a session, which is made if there is none of that name.
+pub async fn enter(
+    work: &Work,
+    id: &str,
+    sandbox: Option<&str>,
+    language: Option<&str>,
+    code: &str,
+    give_up_at: Instant,
+) -> Result<Turn, Problem> {
+    let id = named(id)?;
+    let mut namespace = namespace(work)?;
+    let place = sandbox.map(|name| work.which(Some(name))).transpose()?;
+    if let Some(which) = &place {
+        namespace.clone_from(&which.namespace);
+    }
+    let notebooks = work.api.notebooks()?;
+    let usual = usual_place(&work.api, &work.caller, &namespace, &id, work.session.own_sandbox())?;
+    notebooks.open(&namespace, &id, language, place.map(Place::Sandbox), usual).await?;
+    let ask = Ask { code: code.to_owned(), cache_key: None, by_whom: work.caller.label() };
+    tokio::select! {
+        turn = notebooks.enter(&namespace, &id, ask) => Ok(turn?),
+        () = work.context.ct.cancelled() => {
+            Err(Problem::new(Code::DeadlineExceeded, "the call was cancelled before its turn"))
+        }
+        () = tokio::time::sleep_until(give_up_at) => {
+            let message = "other runs of this session have taken all of the time";
+            Err(Problem::new(Code::DeadlineExceeded, message).hint("try again, with more of it"))
+        }
+    }
+}
+
+/// What models are told of a run's session.
+pub fn told(turn: &mut Turn, id: &str) -> (InNotebook, Option<ContentBlock>) {
+    let reopened = turn.reopened.take().map(Reopened::from);
+    let words = reopened.as_ref().map(|back| ContentBlock::text(words(id, back)));
+    (InNotebook { notebook: id.to_owned(), number: turn.number, reopened }, words)
+}
+
+fn words(id: &str, back: &Reopened) -> String {
+    let mut words = vec![format!("the session {id} has a new interpreter")];
+    if back.as_of_run > 0 {
+        let (names, run) = (back.restored.len(), back.as_of_run);
+        words.push(format!("{names} names are as run {run} left them"));
+    }
+    if back.unsaved_runs > 0 {
+        words.push(format!("the changes of {} runs behind that are gone", back.unsaved_runs));
+    }
+    let lost = back.lost.iter().map(|one| (&one.name, &one.reason));
+    let away = back.unavailable.iter().map(|one| (&one.name, &one.reason));
+    let missing = lost.chain(away).map(|(name, reason)| format!("{name} is not there: {reason}"));
+    let depends = back
+        .depends
+        .iter()
+        .map(|one| format!("{} uses {}, which is not there", one.name, one.uses.join(", ")));
+    let mut all: Vec<_> = missing.chain(depends).collect();
+    let more = all.len().saturating_sub(NAMES_TOLD_MAX);
+    all.truncate(NAMES_TOLD_MAX);
+    words.extend(all);
+    if more > 0 {
+        words.push(format!("and {more} more of such"));
+    }
+    let directory = back.directory_lost.as_ref();
+    words.extend(directory.map(|why| format!("the directory is not what it was: {why}")));
+    format!("[{}]", words.join("; "))
+}
+
+/// That of the session, if the key reaches it.
+fn namespace(work: &Work) -> Result<Name, Problem> {
+    let namespace = work.session.namespace(&work.caller);
+    if work.caller.covers(&namespace) {
+        return Ok(namespace);
+    }
+    Err(Problem::invalid(format!("this key is not for the namespace {namespace}")))
+}
+
+fn named(id: &str) -> Result<Name, Problem> {
+    id.parse().map_err(|error| Problem::invalid(format!("session_id: {error}")))
+}

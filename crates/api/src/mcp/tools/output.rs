@@ -1,0 +1,132 @@
+//! What outputs look like in an answer, and `read_output`, which reads on where one was cut.
+
+use rmcp::model::ContentBlock;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::cut::Stream;
+use crate::mcp::limits::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
+use crate::mcp::results::{KEPT_FOR, Shown};
+use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
+use crate::problem::Problem;
+use access::keys::Access;
+
+pub fn entries() -> Vec<Entry> {
+    vec![tool(
+        "read_output",
+        "Read on in cut output",
+        "Reads on in the output of an earlier call that was cut. Ask with the `run` and the \
+         `next_offset` of that result. Outputs are kept until newer cut ones take their place, or \
+         this session ends.",
+        Access::Read,
+        Effect::Reads,
+        read_output,
+    )]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadOutput {
+    /// The `run` of the result that was cut.
+    run: String,
+    /// The first byte that is wanted.
+    offset: u64,
+    /// Which output; `stdout` when left out.
+    #[serde(default)]
+    stream: Stream,
+    /// At most so many bytes: 65536 when left out.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = READ_BYTES_MAX))]
+    limit: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct MoreOutput {
+    run: String,
+    stream: Stream,
+    offset: u64,
+    text: String,
+    /// Where it goes on; absent at the end of what is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_offset: Option<u64>,
+    /// What there was.
+    total_bytes: u64,
+    /// What is kept of it: its beginning.
+    kept_bytes: u64,
+}
+
+async fn read_output(work: Work, asked: ReadOutput) -> Result<Answer<MoreOutput>, Problem> {
+    let ReadOutput { run, offset, stream, limit } = asked;
+    let limit = read_limit(limit)?;
+    let results = work.session.results();
+    let Some(outputs) = results.get(&run) else {
+        let kept = results.runs();
+        let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+        let run: String = run.chars().take(63).collect();
+        return Err(Problem::not_found(format!("no output of the run {run:?} is kept"))
+            .hint(format!("kept here: {kept}. Run it again, with its output in a file")));
+    };
+    let output = outputs.of(stream);
+    let page = output.page(usize::try_from(offset).unwrap_or(usize::MAX), limit);
+    let structured = MoreOutput {
+        run,
+        stream,
+        offset,
+        text: page.text,
+        next_offset: page.next.map(|next| next as u64),
+        total_bytes: output.total_bytes(),
+        kept_bytes: output.kept_bytes() as u64,
+    };
+    drop(results);
+    let text = ContentBlock::text(structured.text.clone());
+    let note = match structured.next_offset {
+        Some(next) => format!("[it goes on at offset {next} of {}]", structured.total_bytes),
+        None if structured.kept_bytes < structured.total_bytes => format!(
+            "[the end of what is kept: {} of {} bytes]",
+            structured.kept_bytes, structured.total_bytes
+        ),
+        None => "[the end]".to_owned(),
+    };
+    Ok(Answer { content: vec![text, ContentBlock::text(note)], structured, is_error: false })
+}
+
+/// How many bytes are read at once.
+pub fn read_limit(asked: Option<u64>) -> Result<usize, Problem> {
+    let limit = asked.map_or(Some(READ_BYTES_DEFAULT), |limit| usize::try_from(limit).ok());
+    limit
+        .filter(|limit| (1..=READ_BYTES_MAX).contains(limit))
+        .ok_or_else(|| Problem::invalid(format!("limit: not from 1 to {READ_BYTES_MAX} bytes")))
+}
+
+/// Both outputs, if they are any.
+pub fn shown_outputs(shown: &Shown) -> Vec<ContentBlock> {
+    let mut content = Vec::new();
+    if !shown.stdout.is_empty() {
+        content.push(ContentBlock::text(shown.stdout.clone()));
+    }
+    if !shown.stderr.is_empty() {
+        content.push(ContentBlock::text(format!("[stderr]\n{}", shown.stderr)));
+    }
+    content
+}
+
+/// What is said beside the outputs, in brackets, with what was cut.
+pub fn notes(said: impl Iterator<Item = String>, shown: &Shown) -> ContentBlock {
+    let cuts = shown.rest.iter().map(|rest| {
+        let (stream, next) = (rest.stream.name(), rest.next_offset);
+        let how = match &shown.run {
+            Some(run) => format!(
+                "read_output(run={run:?}, stream={stream:?}, offset={next}) reads on; {KEPT_FOR}"
+            ),
+            None => {
+                "the server has no memory to keep the rest; run it again, with its output in a \
+                     file"
+                    .to_owned()
+            }
+        };
+        let (shown, total) = (rest.shown_bytes, rest.total_bytes);
+        format!("{stream} is cut: the first {shown} of {total} bytes are shown. {how}")
+    });
+    let lines: Vec<_> = cuts.chain(said).map(|line| format!("[{line}]")).collect();
+    ContentBlock::text(lines.join("\n"))
+}

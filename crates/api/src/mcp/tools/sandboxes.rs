@@ -1,0 +1,252 @@
+//! Sandboxes as handles: made, listed, ended.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::limits::{SANDBOXES_LABELS_BYTES_MAX, SANDBOXES_SHOWN_MAX};
+use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
+use crate::problem::{Code, Problem};
+use crate::v1::{CPUS_MAX, CreateSandbox, PullPolicy, Sandbox, spec_of};
+use access::keys::Access;
+use image::Pull;
+use sandbox::limits::{MEMORY_MIB_MAX, MEMORY_MIB_MIN, STOP_GRACE_DEFAULT, WORKDIR_BYTES_MAX};
+use sandbox::{Name, Record, SandboxError, SandboxRef};
+
+pub fn entries() -> Vec<Entry> {
+    vec![
+        tool(
+            "sandbox_create",
+            "Make a sandbox",
+            "Makes a sandbox that stays until it is removed or its time is over, and gives back its \
+             name for the `sandbox` of other tools. A call that needs no sandbox of its own does \
+             without: each session has one already.",
+            Access::Run,
+            Effect::Makes,
+            create,
+        ),
+        tool(
+            "sandbox_list",
+            "List sandboxes",
+            "The sandboxes that there are, with their states, and which of them is this session's \
+             own.",
+            Access::Read,
+            Effect::Reads,
+            list,
+        ),
+        tool(
+            "sandbox_stop",
+            "Stop a sandbox",
+            "Stops a sandbox in order: its processes and variables are gone, and so are its files. \
+             What is known of it stays until it is removed.",
+            Access::Run,
+            Effect::Ends,
+            stop,
+        ),
+        tool(
+            "sandbox_remove",
+            "Remove a sandbox",
+            "Ends a sandbox at once, if it runs, and removes all that is kept of it.",
+            Access::Run,
+            Effect::Ends,
+            remove,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    /// Letters, digits, `_` and `-`; one is made up when left out.
+    #[serde(default)]
+    #[schemars(length(max = 63))]
+    name: Option<String>,
+    /// A name from the server's configuration.
+    #[serde(default)]
+    image: Option<String>,
+    /// Whether the image is pulled from its registry: `never`, `missing` or `always`; as the server
+    /// does it when left out, and no more than that.
+    #[serde(default)]
+    #[schemars(with = "Option<PullPolicy>")]
+    pull: Option<Pull>,
+    /// The most memory of all its processes together.
+    #[serde(default)]
+    #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
+    memory_mib: Option<u64>,
+    /// Processors, in parts if need be.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = CPUS_MAX))]
+    cpus: Option<f64>,
+    /// Environment of every program in it.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Names of secrets of the server's configuration; their values become variables.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    secrets: Vec<String>,
+    /// Hosts that it may reach: a name, `*.` before it for all below, `:PORT` behind it, or `public`. What
+    /// the server has set when left out; nothing when empty.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    egress: Option<Vec<String>>,
+    /// A workspace of the server's configuration, which is at `/workspace`: what is changed there comes
+    /// back to the host.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 255))]
+    workspace: Option<String>,
+    /// Where programs begin that name no directory.
+    #[serde(default)]
+    #[schemars(length(max = WORKDIR_BYTES_MAX))]
+    workdir: Option<String>,
+    /// Who programs and interpreters run as, as `name`, `name:group`, `uid` or `uid:gid`; the image's
+    /// user when left out.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 255))]
+    user: Option<String>,
+    /// To find it by.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// How many seconds it lives, whatever it is doing then.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    ttl_seconds: Option<u64>,
+    /// How many seconds it lives while nothing is at work in it.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    idle_ttl_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Made {
+    /// What other tools take as `sandbox`.
+    sandbox: String,
+    record: Sandbox,
+}
+
+async fn create(work: Work, asked: Create) -> Result<Answer<Made>, Problem> {
+    let name = match asked.name {
+        Some(name) => name.parse().map_err(|error| Problem::invalid(format!("name: {error}")))?,
+        None => Name::generate().map_err(SandboxError::Draw)?,
+    };
+    let namespace = work.session.namespace(&work.caller);
+    let which = SandboxRef { namespace: namespace.clone(), name: name.clone() };
+    work.reaches(&which)?;
+    let millis = |seconds: Option<u64>| seconds.map(|seconds| seconds.saturating_mul(1000));
+    let spec = spec_of(
+        &work.api,
+        &work.caller,
+        CreateSandbox {
+            namespace: Some(namespace),
+            image: asked.image,
+            pull: asked.pull,
+            memory_mib: asked.memory_mib,
+            cpus: asked.cpus,
+            env: asked.env,
+            secrets: asked.secrets,
+            egress: asked.egress,
+            workspace: asked.workspace,
+            workdir: asked.workdir,
+            user: asked.user,
+            labels: asked.labels,
+            ttl_ms: millis(asked.ttl_seconds),
+            idle_ttl_ms: millis(asked.idle_ttl_seconds),
+            ..CreateSandbox::named(name)
+        },
+    )?;
+    let record = work.api.registry().create(spec).await.map_err(told)?;
+    Ok(Answer::of(Made { sandbox: which.to_string(), record: record.into() }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// The stopped ones too.
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Listed {
+    sandboxes: Vec<Row>,
+    /// This session's own, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    own: Option<String>,
+    /// Whether there are more than are shown.
+    truncated: bool,
+}
+
+/// A sandbox in a list.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Row {
+    /// What other tools take as `sandbox`.
+    sandbox: String,
+    state: String,
+    machine: String,
+    created_at_ms: u64,
+    labels: BTreeMap<String, String>,
+}
+
+async fn list(work: Work, asked: List) -> Result<Answer<Listed>, Problem> {
+    let own = work.session.own();
+    let mut records = work.api.registry().list(None);
+    records.retain(|record| {
+        work.caller.covers(&record.namespace) && (asked.all || !record.state.is_over())
+    });
+    let mut room = SANDBOXES_LABELS_BYTES_MAX;
+    let has_room = |record: &&Record| {
+        let labels = record.labels.iter().map(|(key, value)| key.len() + value.len());
+        let left = room.checked_sub(labels.sum());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let shown = records.iter().take(SANDBOXES_SHOWN_MAX).take_while(has_room).count();
+    let truncated = records.len() > shown;
+    let rows = records.into_iter().take(shown).map(|record| Row {
+        sandbox: record.which().to_string(),
+        state: record.state.name().to_owned(),
+        machine: record.machine.to_string(),
+        created_at_ms: record.created_at_ms,
+        labels: record.labels,
+    });
+    let sandboxes = rows.collect();
+    Ok(Answer::of(Listed { sandboxes, own: own.map(|own| own.to_string()), truncated }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// The sandbox, by its name.
+    sandbox: String,
+}
+
+/// A sandbox that has been ended.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Ended {
+    sandbox: String,
+    /// How it was, or is.
+    state: String,
+}
+
+async fn stop(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
+    let which = work.which(Some(&asked.sandbox))?;
+    let stopped = work.api.registry().stop(&which, STOP_GRACE_DEFAULT).await.map_err(told)?;
+    let state = stopped.state.name().to_owned();
+    Ok(Answer::of(Ended { sandbox: which.to_string(), state }))
+}
+
+async fn remove(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
+    let which = work.which(Some(&asked.sandbox))?;
+    work.api.registry().remove(&which, true).await.map_err(told)?;
+    Ok(Answer::of(Ended { sandbox: which.to_string(), state: "removed".to_owned() }))
+}
+
+/// A refusal with what helps here.
+fn told(error: SandboxError) -> Problem {
+    let problem = Problem::from(error);
+    match problem.code {
+        Code::NotFound => problem.hint("`sandbox_list` lists those that there are"),
+        Code::Conflict => problem.hint("choose another name, or `sandbox_remove` that one first"),
+        _ => problem,
+    }
+}

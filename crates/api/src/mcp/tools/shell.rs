@@ -1,0 +1,240 @@
+//! `shell_execute`: a command line, to its end.
+
+use std::time::Duration;
+
+use nix::errno::Errno;
+use protocol::ExitRecord;
+use protocol::exit::{Cause, SpawnFailure};
+use protocol::message::Channel;
+use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::output::{notes, shown_outputs};
+use crate::mcp::cut::{Rest, clip};
+use crate::mcp::kept::{self, Kept};
+use crate::mcp::limits::REASON_BYTES_MAX;
+use crate::mcp::progress::Progress;
+use crate::mcp::results::Outputs;
+use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
+use crate::problem::{Code, Problem};
+use crate::v1::{KeptArtifact, Leash, LeftOut, OnDisconnect, draw_session};
+use access::keys::Access;
+use agent_client::guest::GuestError;
+use agent_client::guest::exec::{Event, Execution};
+use services::artifact::Scene;
+
+pub fn entries() -> Vec<Entry> {
+    vec![tool(
+        "shell_execute",
+        "Run a shell command",
+        "Runs a command line with /bin/sh and gives back what it says and its exit code. An exit code \
+         other than 0 and a timeout are errors, with all output from before. What it leaves running \
+         in the background goes on, unless its time was over.",
+        Access::Run,
+        Effect::Runs,
+        shell_execute,
+    )]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ShellExecute {
+    /// The command line.
+    command: String,
+    /// Where it begins; the sandbox's own directory when left out.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    working_directory: Option<String>,
+    /// Seconds until it is killed with all that it has started; the server's own limit when left
+    /// out, 240 as a rule.
+    #[serde(default)]
+    #[schemars(range(max = 86_400))]
+    timeout: Option<f64>,
+    /// The sandbox, by its name; this session's own when left out.
+    #[serde(default)]
+    sandbox: Option<String>,
+}
+
+/// How a command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Exited,
+    /// It could not be started.
+    NeverRan,
+    /// By a signal.
+    Signaled,
+    Killed,
+    TimedOut,
+    OutOfMemory,
+    SandboxStopping,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Ran {
+    sandbox: String,
+    status: Status,
+    /// What a shell would say: 128 and the signal for one that ended it, 124 for a timeout.
+    exit_code: i32,
+    /// Its beginning, if it was long.
+    stdout: String,
+    stderr: String,
+    duration_seconds: f64,
+    /// Processes of it that live on.
+    left_behind_count: u32,
+    /// Whether something of the outputs is not shown.
+    truncated: bool,
+    /// By which `read_output` reads on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    rest: Vec<Rest>,
+    /// The new and changed files of its directory and of `/artifacts`, kept.
+    artifacts: Vec<KeptArtifact>,
+    artifacts_left_out: Vec<LeftOut>,
+}
+
+async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, Problem> {
+    // What the line says is code.
+    work.trail.command(&["sh".to_owned()]);
+    let limit = work.time_limit(asked.timeout)?;
+    let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
+    let _permit = work.api.admission().admit(&work.caller.label())?;
+    let cwd = asked.working_directory.filter(|path| !path.is_empty());
+    let cwd = cwd.or_else(|| inside.record.workdir.clone());
+    let scene = Scene { workdir: cwd.as_deref().map(Into::into), ..Scene::default() };
+    let start = Start {
+        session: draw_session()?,
+        program: Program::Script { script: asked.command.into(), shell: None },
+        cwd: cwd.map(Into::into),
+        env: Vec::new(),
+        user: None,
+        stdio: Stdio::Pipes { stdin: false },
+        deadline_ms: Some(limit.as_millis() as u64),
+        spool: SpoolSpec::default(),
+        holders: Vec::new(),
+        tied: true,
+        limits: GroupLimits::default(),
+    };
+    let capture = kept::begin(&work.api, &inside, scene).await;
+    let progress = Progress::begin(&work.context, limit);
+    let (mut outputs, memory) = (Outputs::default(), work.api.budget().share());
+    let mut execution = Execution::begin(&inside.guest, &start)?;
+    // Whatever ends this call before the command has ended, ends the command.
+    let mut leash = Leash::new(inside.guest.clone(), start.session.clone(), OnDisconnect::Cancel);
+    let record = loop {
+        let event = tokio::select! {
+            event = execution.next() => event.map_err(unstarted)?,
+            () = work.context.ct.cancelled() => {
+                return Err(Problem::new(Code::Gone, "the call was cancelled, and the command killed"));
+            }
+        };
+        match event {
+            Some(Event::Started(_)) => {}
+            Some(Event::Output { channel, bytes, .. }) => {
+                progress.count(bytes.len());
+                of(&mut outputs, channel).add(&bytes, &memory);
+            }
+            Some(Event::Gap { channel, from, to }) => {
+                of(&mut outputs, channel).lose(to.saturating_sub(from));
+            }
+            Some(Event::Exited(record)) => break record,
+            None => return Err(GuestError::Malformed { what: "no exit record" }.into()),
+        }
+    };
+    progress.end().await;
+    // What it has left in the background was meant to stay.
+    if !matches!(record.cause, Cause::TimedOut { .. }) {
+        leash.ended();
+    }
+    drop(leash);
+    let kept = kept::end(&work.api, capture, None).await;
+    Ok(conclude(&work, &inside.which.to_string(), note, &record, outputs, kept))
+}
+
+fn of(outputs: &mut Outputs, channel: Channel) -> &mut crate::mcp::cut::Output {
+    match channel {
+        Channel::Stderr => &mut outputs.stderr,
+        Channel::Stdout | Channel::Terminal => &mut outputs.stdout,
+    }
+}
+
+fn conclude(
+    work: &Work,
+    sandbox: &str,
+    note: Option<String>,
+    record: &ExitRecord,
+    outputs: Outputs,
+    kept: Kept,
+) -> Answer<Ran> {
+    let (status, words) = end(&record.cause);
+    let exit_code = record.cause.shell_code();
+    let left = record.left_behind_count;
+    let left = (left > 0).then(|| format!("{left} processes of it go on in the background"));
+    let shown = work.session.results().show(outputs, work.api.budget());
+    let mut content = shown_outputs(&shown);
+    content.extend(kept.pictures);
+    let place = format!("exit code {exit_code}, sandbox {sandbox}");
+    let said = [note, words, left, kept.words].into_iter().flatten().chain([place]);
+    content.push(notes(said, &shown));
+    let structured = Ran {
+        sandbox: sandbox.to_owned(),
+        status,
+        exit_code,
+        stdout: shown.stdout,
+        stderr: shown.stderr,
+        duration_seconds: Duration::from_micros(record.duration_us).as_secs_f64(),
+        left_behind_count: record.left_behind_count,
+        truncated: !shown.rest.is_empty(),
+        run: shown.run,
+        rest: shown.rest,
+        artifacts: kept.captured.artifacts,
+        artifacts_left_out: kept.captured.left_out,
+    };
+    Answer { content, structured, is_error: exit_code != 0 }
+}
+
+fn end(cause: &Cause) -> (Status, Option<String>) {
+    match cause {
+        Cause::Exited { .. } => (Status::Exited, None),
+        Cause::SpawnFailed { failure } => (Status::NeverRan, Some(never_ran(failure))),
+        Cause::Signaled { signal, .. } => {
+            (Status::Signaled, Some(format!("signal {signal} has ended it")))
+        }
+        Cause::Killed { signal, by } => {
+            (Status::Killed, Some(format!("it was ended with signal {signal} by {by}")))
+        }
+        Cause::TimedOut { limit_ms } => {
+            let seconds = Duration::from_millis(*limit_ms).as_secs_f64();
+            let words = format!(
+                "timeout: it was killed after {seconds} s, with all that it had started. Ask for \
+                 more `timeout`, or let it run in the background with its output in a file"
+            );
+            (Status::TimedOut, Some(words))
+        }
+        Cause::OutOfMemory { .. } => {
+            let words = "it was killed because the sandbox ran out of memory; do less at once, or \
+                         make a sandbox with more `memory_mib`";
+            (Status::OutOfMemory, Some(words.to_owned()))
+        }
+        Cause::AgentStopping => {
+            (Status::SandboxStopping, Some("it ended because the sandbox was stopped".to_owned()))
+        }
+    }
+}
+
+/// A refusal to start a command, with what helps here.
+fn unstarted(error: GuestError) -> Problem {
+    let problem = Problem::from(error);
+    if problem.code == Code::SpawnFailed {
+        return problem.hint("is `working_directory` there, and a shell in the sandbox's image?");
+    }
+    problem
+}
+
+/// Why a command never ran. What it was about is the guest's word, and so of any length.
+fn never_ran(failure: &SpawnFailure) -> String {
+    let (stage, subject) = (failure.stage, clip(&failure.subject, REASON_BYTES_MAX));
+    let reason = Errno::from_raw(failure.errno).desc();
+    format!("it never ran: {stage:?} of {subject:?} has failed ({reason})")
+}

@@ -1,0 +1,103 @@
+//! Bytes on their way to a client, out of a guest or a file of the host: a task for each, which ends
+//! with them, the client or the deadline of the call.
+
+use std::fs::File;
+use std::io::{self, SeekFrom};
+
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+use super::body::{Gone, Outgoing, Sink};
+use super::call::{Call, passed};
+use agent_client::guest::{GuestError, Output, Piece};
+use sandbox::Activity;
+
+/// What is read of a file at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Where bytes come from.
+pub enum Source {
+    /// While they come, something is at work in the sandbox.
+    Guest { output: Output, activity: Option<Activity> },
+    /// So many bytes of a file, from `first` on.
+    File { file: File, first: u64, length: u64 },
+}
+
+/// A body of what comes out of `source`. It is cut off unless all of it has come, so that no client
+/// takes a part for the whole.
+pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Outgoing {
+    let (sink, body) = Outgoing::pieces(length);
+    let (deadline, request_id) = (call.deadline, call.request_id.clone());
+    tokio::spawn(async move {
+        let carried = tokio::select! {
+            carried = carry(source, &sink) => carried,
+            // The client is gone; dropping the source tells the guest.
+            () = sink.closed() => Err(CutShort::Client(Gone)),
+            () = passed(deadline) => Err(CutShort::Deadline),
+        };
+        match carried {
+            Ok(()) => sink.finish(),
+            Err(CutShort::Client(Gone)) => {}
+            Err(error) => {
+                let request = &*request_id.0;
+                tracing::info!(target: "burrow::http", request, %error, "an answer is cut off");
+            }
+        }
+    });
+    body
+}
+
+/// Why an answer is not whole.
+#[derive(Debug, thiserror::Error)]
+enum CutShort {
+    #[error(transparent)]
+    Client(#[from] Gone),
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    #[error("bytes {from} to {to} no longer exist")]
+    Gap { from: u64, to: u64 },
+    #[error("the file cannot be read: {0}")]
+    Read(#[from] io::Error),
+    #[error("the deadline of the call has passed")]
+    Deadline,
+}
+
+async fn carry(source: Source, sink: &Sink) -> Result<(), CutShort> {
+    match source {
+        Source::Guest { output, activity: _activity } => carry_output(output, sink).await,
+        Source::File { file, first, length } => {
+            carry_file(tokio::fs::File::from_std(file), first, length, sink).await
+        }
+    }
+}
+
+async fn carry_output(mut output: Output, sink: &Sink) -> Result<(), CutShort> {
+    loop {
+        match output.next().await {
+            Piece::Bytes { bytes, .. } => sink.send(bytes).await?,
+            Piece::Gap { from, to } => return Err(CutShort::Gap { from, to }),
+            Piece::End => return Ok(()),
+            Piece::Failed(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn carry_file(
+    mut file: tokio::fs::File,
+    first: u64,
+    length: u64,
+    sink: &Sink,
+) -> Result<(), CutShort> {
+    file.seek(SeekFrom::Start(first)).await?;
+    let mut left = length;
+    while left > 0 {
+        let mut piece = vec![0; left.min(PIECE_BYTES as u64) as usize];
+        let count = file.read(&mut piece).await?;
+        if count == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        piece.truncate(count);
+        sink.send(piece).await?;
+        left -= count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! `/metrics`: what sandboxes use and what the server does, as Prometheus reads it.
+//!
+//! A sandbox whose agent does not answer at once is left out of this scrape, so that one that hangs
+//! costs the others nothing.
+
+mod labels;
+mod parts;
+
+pub use labels::{MetricLabels, Shown};
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use hyper::Method;
+use protocol::metrics::Sample;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::Api;
+use super::call::Call;
+use super::counters::BUCKETS_US;
+use super::limits::{SCRAPE_GUEST_MAX, SCRAPE_SCOPES_MAX};
+use super::problem::Problem;
+use super::route::{Operation, operation};
+use super::shape::{Nothing, Page};
+use sandbox::caps::Row;
+use sandbox::pool::ShelfStatus;
+use sandbox::{Phase, Record, Registry, SandboxRef};
+
+const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+const US_PER_S: f64 = 1e6;
+
+pub fn operations() -> Vec<Operation> {
+    let summary = "What sandboxes use and what the server does, for Prometheus.";
+    vec![operation(Method::GET, "/metrics", "prometheus", summary, scrape).tag("server")]
+}
+
+async fn scrape(call: Call, _: Nothing, _: Nothing) -> Result<Page, Problem> {
+    let records = call.api.registry().list(call.caller.only_namespace());
+    let samples = sample(&call.api, &records).await;
+    let mut text = Text::default();
+    let labels =
+        records.iter().map(|record| (record.which(), call.api.labels().of(&record.labels)));
+    sandboxes(&mut text, &records, &samples, &labels.collect());
+    // What the server does for all is not for the holder of one namespace.
+    if call.caller.only_namespace().is_none() {
+        server(&mut text, &call.api);
+        parts::Parts::look(&call.api).await.write(&mut text, &call.api);
+    }
+    Ok(Page { kind: KIND, text: Bytes::from(text.0) })
+}
+
+/// What a family of numbers takes from a sample.
+type Read = fn(&Sample) -> Option<f64>;
+
+/// What is shown of each sandbox's labels.
+type Labelled = BTreeMap<SandboxRef, Vec<(String, String)>>;
+
+/// The newest sample of each running sandbox.
+async fn sample(api: &Api, records: &[Record]) -> BTreeMap<SandboxRef, Sample> {
+    let mut asked = JoinSet::new();
+    for record in records.iter().filter(|record| record.state.phase() == Phase::Running) {
+        let which = record.which();
+        let Ok(guest) = api.registry().guest(&which) else { continue };
+        asked.spawn(async move {
+            let answer = timeout(SCRAPE_GUEST_MAX, guest.newest_metrics(false)).await.ok()?.ok()?;
+            answer.newest().map(|sample| (which, *sample))
+        });
+    }
+    let mut samples = BTreeMap::new();
+    while let Some(answer) = asked.join_next().await {
+        samples.extend(answer.ok().flatten());
+    }
+    samples
+}
+
+fn sandboxes(
+    text: &mut Text,
+    records: &[Record],
+    samples: &BTreeMap<SandboxRef, Sample>,
+    labelled: &Labelled,
+) {
+    text.family("burrow_sandboxes", "gauge", "Sandboxes by state.");
+    for phase in Phase::ALL {
+        let count = records.iter().filter(|record| record.state.phase() == phase).count();
+        text.line("burrow_sandboxes", &[("state", phase.name())], count as f64);
+    }
+    by_label(text, records, labelled);
+    let families: [(&str, &str, &str, Read); 9] = [
+        ("burrow_sandbox_cpu_seconds_total", "counter", "CPU time used.", |sample| {
+            Some(sample.cpu_us as f64 / US_PER_S)
+        }),
+        ("burrow_sandbox_memory_bytes", "gauge", "Memory used.", |sample| {
+            Some(sample.memory_bytes as f64)
+        }),
+        ("burrow_sandbox_memory_bytes_max", "gauge", "Memory that may be used.", |sample| {
+            sample.memory_bytes_max.map(|bytes| bytes as f64)
+        }),
+        ("burrow_sandbox_disk_bytes", "gauge", "Taken in the writable layer.", |sample| {
+            sample.disk_bytes.map(|bytes| bytes as f64)
+        }),
+        ("burrow_sandbox_disk_bytes_max", "gauge", "Size of the writable layer.", |sample| {
+            sample.disk_bytes_max.map(|bytes| bytes as f64)
+        }),
+        ("burrow_sandbox_processes", "gauge", "Processes.", |sample| {
+            Some(f64::from(sample.processes))
+        }),
+        ("burrow_sandbox_oom_kills_total", "counter", "Processes killed for memory.", |sample| {
+            sample.oom_kills.map(|kills| kills as f64)
+        }),
+        ("burrow_sandbox_read_bytes_total", "counter", "Read from block devices.", |sample| {
+            sample.read_bytes.map(|bytes| bytes as f64)
+        }),
+        ("burrow_sandbox_written_bytes_total", "counter", "Written to block devices.", |sample| {
+            sample.written_bytes.map(|bytes| bytes as f64)
+        }),
+    ];
+    for (name, kind, help, read) in families {
+        text.family(name, kind, help);
+        for (which, sample) in samples {
+            let mut labels =
+                vec![("namespace", which.namespace.as_str()), ("name", which.name.as_str())];
+            let own = labelled.get(which).into_iter().flatten();
+            labels.extend(own.map(|(name, value)| (name.as_str(), value.as_str())));
+            if let Some(value) = read(sample) {
+                text.line(name, &labels, value);
+            }
+        }
+    }
+}
+
+/// Sandboxes by each of the labels that are shown, whether their agents answer or not.
+fn by_label(text: &mut Text, records: &[Record], labelled: &Labelled) {
+    let mut counts: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+    for record in records {
+        for (name, value) in labelled.get(&record.which()).into_iter().flatten() {
+            *counts.entry((name, value, record.state.name())).or_default() += 1;
+        }
+    }
+    if counts.is_empty() {
+        return;
+    }
+    let family = "burrow_sandboxes_by_label";
+    text.family(family, "gauge", "Sandboxes by each label that is shown, and by state.");
+    for ((name, value, state), count) in counts {
+        text.line(family, &[(name, value), ("state", state)], count as f64);
+    }
+}
+
+fn server(text: &mut Text, api: &Api) {
+    text.family("burrow_build_info", "gauge", "The server's version.");
+    text.line("burrow_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    text.single("burrow_connections", "gauge", "Open connections.", api.places().open() as f64);
+    let runs = api.admission().running() as f64;
+    text.single("burrow_runs", "gauge", "Runs and commands under way.", runs);
+    if let Some(own) = Own::read() {
+        let cpu = "CPU time of the server.";
+        text.single("process_cpu_seconds_total", "counter", cpu, own.cpu_seconds);
+        let memory = "Memory of the server.";
+        text.single("process_resident_memory_bytes", "gauge", memory, own.resident_bytes);
+        text.single("process_open_fds", "gauge", "Descriptors of the server.", own.descriptors);
+    }
+    pool(text, &api.registry().pool());
+    caps(text, api.registry());
+    let calls = api.counters().all();
+    let name = "burrow_http_requests_total";
+    text.family(name, "counter", "Answered requests.");
+    for ((operation, status), calls) in &calls {
+        let labels = [("operation", *operation), ("status", &status.to_string())];
+        text.line(name, &labels, calls.count as f64);
+    }
+    let name = "burrow_http_request_duration_seconds";
+    text.family(name, "histogram", "How long requests took.");
+    for ((operation, status), calls) in &calls {
+        let status = status.to_string();
+        let mut below = 0;
+        for (bound, count) in BUCKETS_US.iter().zip(calls.buckets) {
+            below += count;
+            let bound = (*bound as f64 / US_PER_S).to_string();
+            let labels = [("operation", *operation), ("status", &status), ("le", &bound)];
+            text.line(&format!("{name}_bucket"), &labels, below as f64);
+        }
+        let labels = [("operation", *operation), ("status", &status), ("le", "+Inf")];
+        text.line(&format!("{name}_bucket"), &labels, calls.count as f64);
+        let labels = &labels[..2];
+        text.line(&format!("{name}_sum"), labels, calls.sum_us as f64 / US_PER_S);
+        text.line(&format!("{name}_count"), labels, calls.count as f64);
+    }
+}
+
+/// What a family of numbers takes from an entry of the pool.
+type ReadShelf = fn(&ShelfStatus) -> f64;
+
+fn pool(text: &mut Text, shelves: &[ShelfStatus]) {
+    let families: [(&str, &str, &str, ReadShelf); 7] = [
+        ("burrow_pool_wanted", "gauge", "Machines that shall be ready.", |it| it.wanted as f64),
+        ("burrow_pool_ready", "gauge", "Machines that are ready.", |it| it.ready as f64),
+        ("burrow_pool_starting", "gauge", "Machines that start.", |it| it.starting as f64),
+        ("burrow_pool_claimed_total", "counter", "Sandboxes from the pool.", |it| {
+            it.counts.claimed as f64
+        }),
+        ("burrow_pool_missed_total", "counter", "Sandboxes for which none was ready.", |it| {
+            it.counts.missed as f64
+        }),
+        ("burrow_pool_replaced_total", "counter", "Machines ended unclaimed.", |it| {
+            it.counts.replaced as f64
+        }),
+        ("burrow_pool_failed_total", "counter", "Machines that did not start.", |it| {
+            it.counts.failed as f64
+        }),
+    ];
+    if shelves.is_empty() {
+        return;
+    }
+    for (name, kind, help, read) in families {
+        text.family(name, kind, help);
+        // Two entries may be alike but for their memory: their places tell them apart.
+        for (number, shelf) in shelves.iter().enumerate() {
+            let (entry, machine) = (number.to_string(), shelf.machine.name());
+            let labels = [("entry", entry.as_str()), ("image", &shelf.image), ("machine", machine)];
+            text.line(name, &labels, read(shelf));
+        }
+    }
+}
+
+/// What a family of numbers takes from one number beside its cap.
+type ReadRow = fn(&Row) -> Option<u64>;
+
+/// What those use that have a cap, and how often one was in the way.
+fn caps(text: &mut Text, registry: &Registry) {
+    let scopes = registry.capped(SCRAPE_SCOPES_MAX);
+    let families: [(&str, &str, ReadRow); 2] = [
+        ("burrow_cap_used", "Used of what has a cap.", |row| row.allowed.map(|_| row.used)),
+        ("burrow_cap_allowed", "What may be used of it.", |row| row.allowed),
+    ];
+    for (name, help, read) in families {
+        text.family(name, "gauge", help);
+        for (scope, used, cap) in &scopes {
+            for row in used.rows(cap) {
+                let labels = [("scope", scope.kind()), ("name", scope.name()), ("cap", row.cap)];
+                if let Some(value) = read(&row) {
+                    text.line(name, &labels, value as f64);
+                }
+            }
+        }
+    }
+    let name = "burrow_cap_refusals_total";
+    text.family(name, "counter", "What was refused because of a cap.");
+    for (cap, count) in registry.refused_by_caps() {
+        text.line(name, &[("cap", cap)], count as f64);
+    }
+}
+
+/// A text of anybody's choice as the value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// What this process uses.
+struct Own {
+    cpu_seconds: f64,
+    resident_bytes: f64,
+    descriptors: f64,
+}
+
+impl Own {
+    fn read() -> Option<Self> {
+        let usage =
+            nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).ok()?;
+        let seconds =
+            |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / US_PER_S;
+        let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+        let pages: f64 = statm.split(' ').nth(1)?.parse().ok()?;
+        let page = rustix::param::page_size() as f64;
+        let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.count() as f64;
+        Some(Self {
+            cpu_seconds: seconds(usage.user_time()) + seconds(usage.system_time()),
+            resident_bytes: pages * page,
+            descriptors,
+        })
+    }
+}
+
+/// The text format.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.family(name, kind, help);
+        self.line(name, &[], value);
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<_> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}

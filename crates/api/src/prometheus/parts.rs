@@ -1,0 +1,135 @@
+//! The figures of the parts that sandboxes are used through: notebooks, artifacts, apps, egress,
+//! workspaces. None of their labels has values that somebody chooses.
+
+use super::{Text, US_PER_S};
+use crate::Api;
+use sandbox::tallies::{EgressTally, Tallies, WorkspaceTally};
+use services::app::State;
+use services::artifact::Figures as ArtifactFigures;
+use services::notebook::Figures as NotebookFigures;
+use workspace::Carried;
+
+/// What is looked up before the text is written.
+pub struct Parts {
+    notebooks: Option<NotebookFigures>,
+    artifacts: Option<ArtifactFigures>,
+}
+
+impl Parts {
+    /// A store that does not answer leaves its figures out of this scrape.
+    pub async fn look(api: &Api) -> Self {
+        let notebooks = match api.notebooks() {
+            Ok(notebooks) => notebooks.figures().await.ok(),
+            Err(_) => None,
+        };
+        let artifacts = match api.artifacts() {
+            Ok(artifacts) => artifacts.figures().await.ok(),
+            Err(_) => None,
+        };
+        Self { notebooks, artifacts }
+    }
+
+    pub fn write(&self, text: &mut Text, api: &Api) {
+        if let Some(figures) = &self.notebooks {
+            notebooks(text, figures);
+        }
+        if let Some(figures) = &self.artifacts {
+            artifacts(text, figures);
+        }
+        apps(text, api);
+        let tallies: &Tallies = api.registry().tallies();
+        egress(text, &tallies.egress());
+        workspaces(text, &tallies.workspaces(), api.registry().carried());
+    }
+}
+
+fn notebooks(text: &mut Text, it: &NotebookFigures) {
+    text.single("burrow_notebooks_open", "gauge", "Notebooks in use.", it.open as f64);
+    let name = "burrow_notebook_saves_total";
+    text.family(name, "counter", "Saves of variables.");
+    text.line(name, &[("outcome", "ok")], it.saves as f64);
+    text.line(name, &[("outcome", "failed")], it.failed_saves as f64);
+    let name = "burrow_notebook_save_seconds_total";
+    text.single(
+        name,
+        "counter",
+        "How long saves took that went well.",
+        it.save_us as f64 / US_PER_S,
+    );
+    let name = "burrow_notebook_saved_bytes_total";
+    text.single(name, "counter", "What saves have kept, each all of it.", it.saved_bytes as f64);
+    let name = "burrow_notebook_kept_bytes";
+    text.single(name, "gauge", "Variables that are kept, of all notebooks.", it.kept_bytes as f64);
+    let name = "burrow_notebook_reopenings_total";
+    text.single(name, "counter", "Interpreters that were given variables.", it.reopened as f64);
+    let name = "burrow_notebook_lost_runs_total";
+    text.single(name, "counter", "Runs whose changes were gone.", it.lost_runs as f64);
+}
+
+fn artifacts(text: &mut Text, it: &ArtifactFigures) {
+    text.single("burrow_artifacts", "gauge", "Artifacts that are kept.", it.count as f64);
+    let name = "burrow_artifact_bytes";
+    text.single(name, "gauge", "What they take on the disk, equal ones once.", it.bytes as f64);
+    let name = "burrow_artifacts_captured_total";
+    text.single(name, "counter", "Artifacts that runs have left.", it.captured as f64);
+    let name = "burrow_artifacts_left_out_total";
+    text.single(name, "counter", "What runs have left and was not kept.", it.left_out as f64);
+}
+
+fn apps(text: &mut Text, api: &Api) {
+    let apps = api.apps().matching(|_| true);
+    text.family("burrow_apps", "gauge", "Apps by state.");
+    for (state, word) in [
+        (State::Starting, "starting"),
+        (State::Running, "running"),
+        (State::Exited, "exited"),
+        (State::Failed, "failed"),
+    ] {
+        let count = apps.iter().filter(|app| app.state == state).count();
+        text.line("burrow_apps", &[("state", word)], count as f64);
+    }
+    let (ok, failed) = api.apps().starts();
+    let name = "burrow_app_starts_total";
+    text.family(name, "counter", "Apps that were asked for.");
+    text.line(name, &[("outcome", "ok")], ok as f64);
+    text.line(name, &[("outcome", "failed")], failed as f64);
+}
+
+fn egress(text: &mut Text, it: &EgressTally) {
+    let name = "burrow_egress_decisions_total";
+    text.family(name, "counter", "What sandboxes wanted to reach, as far as it was told.");
+    for (what, verdict, count) in [
+        ("name", "allowed", it.names_allowed),
+        ("name", "refused", it.names_refused),
+        ("connection", "allowed", it.connections_allowed),
+        ("connection", "refused", it.connections_refused),
+    ] {
+        text.line(name, &[("what", what), ("verdict", verdict)], count as f64);
+    }
+    let name = "burrow_egress_untold_total";
+    text.single(name, "counter", "Events of egress that were too many.", it.untold as f64);
+    let name = "burrow_egress_bytes_total";
+    text.family(name, "counter", "Carried by connections that are over.");
+    text.line(name, &[("way", "sent")], it.sent_bytes as f64);
+    text.line(name, &[("way", "received")], it.received_bytes as f64);
+}
+
+fn workspaces(text: &mut Text, it: &WorkspaceTally, carried: &Carried) {
+    let name = "burrow_workspace_exchanges_total";
+    text.single(name, "counter", "Exchanges that brought something.", it.exchanges as f64);
+    let name = "burrow_workspace_paths_total";
+    text.family(name, "counter", "What became of changed paths.");
+    for (outcome, count) in [
+        ("written", it.written),
+        ("deleted", it.deleted),
+        ("conflict", it.conflicts),
+        ("refused", it.refused),
+        ("untold", it.untold),
+    ] {
+        text.line(name, &[("outcome", outcome)], count as f64);
+    }
+    let name = "burrow_workspace_bytes_total";
+    text.family(name, "counter", "Of files that were carried.");
+    text.line(name, &[("way", "in")], carried.sent_bytes() as f64);
+    text.line(name, &[("way", "back")], carried.taken_bytes() as f64);
+}

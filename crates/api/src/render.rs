@@ -1,0 +1,99 @@
+//! Commands that make files: run to their end, with how far they are on the way there and what they
+//! have made behind it. The native API and tools both have such, and answer each in their own shape.
+
+mod gauge;
+
+use protocol::ExitRecord;
+use protocol::message::Channel;
+
+use super::capture::Capture;
+use super::problem::Problem;
+use super::v1::Begun;
+use agent_client::guest::GuestError;
+use agent_client::guest::exec::Event;
+use services::artifact::Captured;
+
+pub use gauge::Reading;
+
+use gauge::Gauge;
+
+/// What is kept of the end of all that a command says.
+const TAIL_BYTES: usize = 16 * 1024;
+
+/// A command under way.
+pub struct Rendering {
+    begun: Begun,
+    capture: Option<Capture>,
+    stdout: Gauge,
+    stderr: Gauge,
+    tail: Vec<u8>,
+    said_bytes: u64,
+}
+
+/// What comes next of it.
+pub enum Step {
+    Progress(Reading),
+    Ended(Box<Rendered>),
+}
+
+/// A command that has ended.
+pub struct Rendered {
+    pub record: ExitRecord,
+    /// The end of what it has said, both outputs as they came.
+    pub log: String,
+    /// Whether it has said more.
+    pub is_cut: bool,
+    pub captured: Captured,
+}
+
+impl Rendering {
+    pub fn new(begun: Begun, capture: Capture) -> Self {
+        Self {
+            begun,
+            capture: Some(capture),
+            stdout: Gauge::default(),
+            stderr: Gauge::default(),
+            tail: Vec::new(),
+            said_bytes: 0,
+        }
+    }
+
+    /// The next step. Behind the last one there is none to ask for.
+    pub async fn next(&mut self) -> Result<Step, Problem> {
+        loop {
+            match self.begun.execution.next().await? {
+                Some(Event::Output { channel, bytes, .. }) => {
+                    if let Some(reading) = self.hear(channel, &bytes) {
+                        return Ok(Step::Progress(reading));
+                    }
+                }
+                Some(Event::Exited(record)) => {
+                    self.begun.leash.ended();
+                    return Ok(Step::Ended(Box::new(self.end(record).await)));
+                }
+                Some(Event::Started(_) | Event::Gap { .. }) => {}
+                None => return Err(GuestError::Malformed { what: "no exit record" }.into()),
+            }
+        }
+    }
+
+    fn hear(&mut self, channel: Channel, bytes: &[u8]) -> Option<Reading> {
+        self.said_bytes += bytes.len() as u64;
+        self.tail.extend_from_slice(bytes);
+        let over = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..over);
+        match channel {
+            Channel::Stderr => self.stderr.take(bytes),
+            Channel::Stdout | Channel::Terminal => self.stdout.take(bytes),
+        }
+    }
+
+    async fn end(&mut self, record: ExitRecord) -> Rendered {
+        let captured = match self.capture.take() {
+            Some(capture) => capture.end(None).await,
+            None => Captured::default(),
+        };
+        let log = String::from_utf8_lossy(&self.tail).into_owned();
+        Rendered { record, log, is_cut: self.said_bytes > TAIL_BYTES as u64, captured }
+    }
+}

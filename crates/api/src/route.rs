@@ -1,0 +1,327 @@
+//! The table of all operations: from a method and a path to a handler, and from the handler's types
+//! to its part of the OpenAPI document. What is served and what is documented cannot differ, because
+//! both are read from here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hyper::Method;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value};
+
+use super::body::Response;
+use super::call::Call;
+use super::problem::{Code, Problem, ProblemBody};
+use access::keys::Access;
+
+/// What a handler returns, behind a pointer.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
+
+type Handler = Arc<dyn Fn(Call) -> Answering + Send + Sync>;
+type Describe = fn(&mut Document<'_>);
+
+/// One method of one path.
+#[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
+pub struct Operation {
+    pub method: Method,
+    /// With `{names}` for the parts that vary.
+    pub path: &'static str,
+    /// The name under which clients generate a method for it.
+    pub id: &'static str,
+    pub tag: &'static str,
+    pub summary: &'static str,
+    pub description: &'static str,
+    /// What a key must allow; `None` for what anybody may ask.
+    pub access: Option<Access>,
+    /// Whether an `Idempotency-Key` is heeded.
+    pub idempotent: bool,
+    /// Whether it counts among the runs that a key may have at once.
+    pub is_run: bool,
+    /// Whether it is in the OpenAPI document: not where the path speaks a protocol of its own, which
+    /// has a specification of its own.
+    pub is_documented: bool,
+    /// Whether what it carries is recorded instead of itself.
+    pub is_carrier: bool,
+    /// Refusals beyond those that every operation has.
+    pub problems: &'static [Code],
+    /// How its refusals are said.
+    pub refusals: Refusals,
+    pub describe: Describe,
+    pub handler: Handler,
+}
+
+/// The shape of an operation's refusals. It is the one of the native API unless the path speaks
+/// another protocol.
+#[derive(Clone, Copy)]
+pub struct Refusals {
+    pub respond: fn(Problem) -> Response,
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self {
+            respond: Problem::into_response,
+            schema: |schemas| schemas.subschema_for::<ProblemBody>(),
+        }
+    }
+}
+
+/// Where a handler's types write down what they are.
+pub struct Document<'a> {
+    pub schemas: &'a mut SchemaGenerator,
+    pub operation: &'a mut Map<String, Value>,
+    /// What a refusal is.
+    pub refusal: Schema,
+}
+
+/// What a handler takes beside the call: nothing, a query, a body.
+pub trait Input: Sized + Send {
+    fn describe(document: &mut Document<'_>);
+    fn read(call: &mut Call) -> impl Future<Output = Result<Self, Problem>> + Send;
+}
+
+/// What a handler gives back.
+pub trait Output: Send {
+    fn describe(document: &mut Document<'_>);
+    fn into_response(self) -> Response;
+}
+
+/// Makes an operation of a function of a call, a query and a body.
+pub fn operation<Q, B, O, F, A>(
+    method: Method,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    handler: F,
+) -> Operation
+where
+    Q: Input + 'static,
+    B: Input + 'static,
+    O: Output + 'static,
+    F: Fn(Call, Q, B) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<O, Problem>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    let handler: Handler = Arc::new(move |mut call: Call| {
+        let handler = Arc::clone(&handler);
+        Box::pin(async move {
+            let query = Q::read(&mut call).await?;
+            let body = B::read(&mut call).await?;
+            Ok(handler(call, query, body).await?.into_response())
+        })
+    });
+    Operation {
+        method,
+        path,
+        id,
+        tag: "",
+        summary,
+        description: "",
+        access: Some(Access::Read),
+        idempotent: false,
+        is_run: false,
+        is_documented: true,
+        is_carrier: false,
+        problems: &[],
+        refusals: Refusals::default(),
+        describe: |document| {
+            Q::describe(document);
+            B::describe(document);
+            O::describe(document);
+        },
+        handler,
+    }
+}
+
+impl Operation {
+    #[must_use]
+    pub fn access(mut self, access: Option<Access>) -> Self {
+        self.access = access;
+        self
+    }
+
+    #[must_use]
+    pub fn run(mut self) -> Self {
+        self.access = Some(Access::Run);
+        self
+    }
+
+    /// It also counts among the runs at once.
+    #[must_use]
+    pub fn counted(mut self) -> Self {
+        self.is_run = true;
+        self.run()
+    }
+
+    #[must_use]
+    pub fn undocumented(mut self) -> Self {
+        self.is_documented = false;
+        self
+    }
+
+    #[must_use]
+    pub fn carrier(mut self) -> Self {
+        self.is_carrier = true;
+        self
+    }
+
+    #[must_use]
+    pub fn tag(mut self, tag: &'static str) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    #[must_use]
+    pub fn about(mut self, description: &'static str) -> Self {
+        self.description = description;
+        self
+    }
+
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    #[must_use]
+    pub fn refusing(mut self, refusals: Refusals) -> Self {
+        self.refusals = refusals;
+        self
+    }
+
+    #[must_use]
+    pub fn problems(mut self, problems: &'static [Code]) -> Self {
+        self.problems = problems;
+        self
+    }
+}
+
+/// The parts of a path that vary, decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters(Vec<(&'static str, String)>);
+
+impl Parameters {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// All operations.
+pub struct Routes(Vec<Operation>);
+
+impl Routes {
+    pub fn new(operations: Vec<Operation>) -> Self {
+        Self(operations)
+    }
+
+    pub fn all(&self) -> &[Operation] {
+        &self.0
+    }
+
+    /// The operation for a request. A `HEAD` is a `GET` whose body is left out, unless there is one
+    /// of its own.
+    pub fn find(&self, method: &Method, path: &str) -> Result<(&Operation, Parameters), Problem> {
+        let mut allowed: Vec<&str> = Vec::new();
+        let mut get = None;
+        // A path that is written out is that, and not one with something in its place.
+        let is_written_out = self.0.iter().any(|operation| operation.path == path);
+        for operation in self.0.iter().filter(|one| !is_written_out || one.path == path) {
+            let Some(parameters) = match_path(operation.path, path) else { continue };
+            let parameters = parameters?;
+            if operation.method == *method {
+                return Ok((operation, parameters));
+            }
+            allowed.push(operation.method.as_str());
+            if operation.method == Method::GET {
+                allowed.push("HEAD");
+                get = Some((operation, parameters));
+            }
+        }
+        if let Some(found) = get.filter(|_| *method == Method::HEAD) {
+            return Ok(found);
+        }
+        if allowed.is_empty() {
+            let message = format!("there is nothing at {path}");
+            return Err(Problem::not_found(message).hint("GET /openapi.json lists what there is"));
+        }
+        let allow = allowed.join(", ");
+        let message = format!("{path} does not know the method {method}; it knows {allow}");
+        Err(Problem { allow: Some(allow), ..Problem::new(Code::MethodNotAllowed, message) })
+    }
+}
+
+/// Holds a path against a template.
+fn match_path(template: &'static str, path: &str) -> Option<Result<Parameters, Problem>> {
+    let mut parameters = Vec::new();
+    let mut parts = path.split('/');
+    for expected in template.split('/') {
+        let part = parts.next()?;
+        match expected.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+            Some(_) if part.is_empty() => return None,
+            Some(name) => parameters.push((name, part)),
+            None if part == expected => {}
+            None => return None,
+        }
+    }
+    if parts.next().is_some() {
+        return None;
+    }
+    let decoded = parameters.into_iter().map(|(name, part)| match percent_decode(part) {
+        Some(text) => Ok((name, text)),
+        None => Err(Problem::invalid(format!("{name} in the path is not percent-encoded UTF-8"))),
+    });
+    Some(decoded.collect::<Result<_, _>>().map(Parameters))
+}
+
+/// Text with its `%41`s read; `None` for what is not.
+pub fn percent_decode(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        decoded.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matched(template: &'static str, path: &str) -> Option<Vec<(&'static str, String)>> {
+        match_path(template, path).map(|parameters| parameters.unwrap().0)
+    }
+
+    #[test]
+    fn a_path_is_held_against_a_template_part_by_part() {
+        assert_eq!(matched("/v1/a", "/v1/a"), Some(vec![]));
+        assert_eq!(matched("/v1/a", "/v1/a/"), None);
+        assert_eq!(matched("/v1/{x}", "/v1/"), None);
+        assert_eq!(matched("/v1/{x}/y", "/v1/a%2Fb/y"), Some(vec![("x", "a/b".to_owned())]));
+        assert_eq!(matched("/v1/{x}", "/v1/a/b"), None);
+    }
+
+    #[test]
+    fn what_is_not_percent_encoded_utf8_is_refused() {
+        for broken in ["%", "%4", "%4g", "%ff", "%+1"] {
+            assert_eq!(percent_decode(broken), None, "{broken}");
+        }
+        assert_eq!(percent_decode("%e2%82%AC+"), Some("€+".to_owned()));
+    }
+}

@@ -1,0 +1,382 @@
+//! JSON-RPC as the first SDKs speak it: one path, five methods.
+//!
+//! ```text
+//!  body ─▶ envelope ─▶ start   sandbox.start, sandbox.stop
+//!   (bytes)  (requests) repl    sandbox.repl.run    ─▶ lines ─▶ written ─▶ answer
+//!                       command sandbox.command.run
+//!                       metrics sandbox.metrics.get
+//! ```
+//!
+//! The table of operations calls [`answer`]; each method is a file. A client that is gone drops the
+//! whole call, and with it what runs for it. What a request is refused with is an answer of JSON-RPC
+//! too, with HTTP 200 unless the key or a limit is what stands in the way.
+
+mod command;
+mod envelope;
+mod failure;
+mod limits;
+mod lines;
+mod metrics;
+mod params;
+mod repl;
+mod start;
+mod written;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Method, StatusCode};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::body::{JSON, Outgoing, Response, respond};
+use super::call::{Call, Inside};
+use super::problem::{Code, Problem};
+use super::route::{Document, Input, Operation, Output, Refusals, operation};
+use super::shape::Nothing;
+use super::trail::Trail;
+use super::v1::DEADLINE_MARGIN;
+use access::audit::Door;
+use access::keys::{Access, RetryAfter};
+use envelope::{Asked, NoRequest, Request};
+use failure::{Failure, UNKNOWN_METHOD};
+use limits::{BATCH_AT_ONCE_MAX, OUTPUT_BYTES_MAX};
+use params::{Params, shown};
+use sandbox::{Name, SandboxRef};
+use written::Written;
+
+pub use repl::ended;
+
+const METHODS: [&str; 5] = [
+    "sandbox.start",
+    "sandbox.stop",
+    "sandbox.repl.run",
+    "sandbox.command.run",
+    "sandbox.metrics.get",
+];
+
+/// What a web page's form can send without being asked.
+const FORMS: [&str; 3] = ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
+
+const REFUSALS: Refusals = Refusals { respond: refuse, schema: failed_schema };
+
+pub fn operations() -> Vec<Operation> {
+    let summary = "JSON-RPC 2.0, as the published SDKs speak it.";
+    vec![
+        operation(Method::POST, "/api/v1/rpc", "json_rpc", summary, answer)
+            .about(include_str!("rpc/about.md"))
+            .tag("json-rpc")
+            .carrier()
+            .refusing(REFUSALS)
+            .problems(&[Code::LimitReached, Code::Unavailable]),
+    ]
+}
+
+/// The body, whatever is in it: what is wrong with it is told in an answer.
+pub struct Body(Bytes);
+
+/// One answer or several, or that there is none to give.
+pub struct Answer {
+    status: StatusCode,
+    retry_after: Option<HeaderValue>,
+    written: Option<Written>,
+}
+
+async fn answer(call: Call, _: Nothing, Body(body): Body) -> Result<Answer, Problem> {
+    let asked = envelope::parse(&body);
+    // Code can be large, and has been taken out of it.
+    drop(body);
+    Ok(match asked {
+        Err(failure) => Answer::failed(&Value::Null, failure),
+        Ok(Asked::One(Err(refused))) => Answer::failed(&refused.id, refused.failure),
+        Ok(Asked::One(Ok(request))) => {
+            let id = request.id.unwrap_or(Value::Null);
+            match perform(&call, &request.method, request.params, OUTPUT_BYTES_MAX).await {
+                Ok(result) => Answer::of(envelope::answer(&id, Ok(result))),
+                Err(failure) => Answer::failed(&id, failure),
+            }
+        }
+        Ok(Asked::Batch(requests)) => {
+            let room = OUTPUT_BYTES_MAX / requests.len().max(1);
+            let answers = requests.into_iter().enumerate();
+            let answers = answers.map(|(at, request)| one_of_many(&call, at, request, room));
+            let answers = stream::iter(answers).buffered(BATCH_AT_ONCE_MAX);
+            let answers: Vec<_> = answers.filter_map(std::future::ready).collect().await;
+            if answers.is_empty() { Answer::none() } else { Answer::of(envelope::answers(answers)) }
+        }
+    })
+}
+
+/// Carries out one request of a batch, which counts for the key as if it had come alone; the first one
+/// was counted at the door. Nobody waits for the answer to one without an id.
+async fn one_of_many(
+    call: &Call,
+    at: usize,
+    request: Result<Request, Box<NoRequest>>,
+    room: usize,
+) -> Option<Written> {
+    match request {
+        Err(refused) => Some(envelope::answer(&refused.id, Err(refused.failure))),
+        Ok(Request { id, method, params }) => {
+            let charged = if at == 0 { Ok(()) } else { charge(call) };
+            let outcome = match charged {
+                Ok(()) => perform(call, &method, params, room).await,
+                Err(failure) => Err(failure),
+            };
+            id.map(|id| envelope::answer(&id, outcome))
+        }
+    }
+}
+
+/// Counts a request of a batch. The answer has no header that could say when to come again.
+fn charge(call: &Call) -> Result<(), Failure> {
+    call.api.door().charge(&call.caller).map_err(|problem| match problem.retry_after {
+        Some(pause) => {
+            let seconds = RetryAfter(pause).seconds();
+            problem.hint(format!("send this request of the batch again in {seconds} s")).into()
+        }
+        None => problem.into(),
+    })
+}
+
+async fn perform(
+    call: &Call,
+    method: &str,
+    params: Value,
+    room: usize,
+) -> Result<Written, Failure> {
+    let trail = trail(call, method, &params);
+    let outcome = match trail.admit() {
+        Ok(()) => carry_out(call, method, params, room).await,
+        Err(problem) => Err(problem.into()),
+    };
+    if let Err(failure) = &outcome {
+        trail.ended(Some(failure.reason()));
+    }
+    let request = &*call.request_id.0;
+    let code = outcome.as_ref().err().map_or(0, Failure::code);
+    tracing::debug!(target: "burrow::rpc", request, method, code);
+    outcome
+}
+
+/// The method's own way into the audit log, with what its parameters say before they are checked.
+fn trail(call: &Call, method: &str, params: &Value) -> Trail {
+    let looks = method == "sandbox.metrics.get";
+    let trail = call.trail.within(Door::Rpc, &shown(method), looks);
+    let text = |name: &str| params.get(name).and_then(Value::as_str);
+    if let Some(name) = text("sandbox").and_then(|name| name.parse().ok()) {
+        let namespace = text("namespace").and_then(|namespace| namespace.parse().ok());
+        let namespace = namespace.unwrap_or_else(|| own_namespace(call));
+        trail.sandbox(&SandboxRef { namespace, name });
+    }
+    if let Some(command) = text("command") {
+        let args = params.get("args").and_then(Value::as_array).into_iter().flatten();
+        let args = args.filter_map(|arg| arg.as_str().map(str::to_owned));
+        trail.command(&std::iter::once(command.to_owned()).chain(args).collect::<Vec<_>>());
+    }
+    trail
+}
+
+async fn carry_out(
+    call: &Call,
+    method: &str,
+    params: Value,
+    room: usize,
+) -> Result<Written, Failure> {
+    match method {
+        "sandbox.start" => start::start(call, allowed(call, Access::Run, params)?).await,
+        "sandbox.stop" => start::stop(call, allowed(call, Access::Run, params)?).await,
+        "sandbox.repl.run" => repl::run(call, allowed(call, Access::Run, params)?, room).await,
+        "sandbox.command.run" => {
+            command::run(call, allowed(call, Access::Run, params)?, room).await
+        }
+        "sandbox.metrics.get" => metrics::get(call, allowed(call, Access::Read, params)?).await,
+        unknown => {
+            let (unknown, known) = (shown(unknown), METHODS.join(", "));
+            let message = format!("there is no method {unknown:?}; there are {known}");
+            Err(Failure::new(UNKNOWN_METHOD, message))
+        }
+    }
+}
+
+/// The parameters of somebody who may do that.
+fn allowed(call: &Call, access: Access, params: Value) -> Result<Params, Failure> {
+    call.may(access)?;
+    Params::of(params)
+}
+
+/// The sandbox that is meant.
+fn which(call: &Call, params: &mut Params) -> Result<SandboxRef, Failure> {
+    let namespace = params.maybe_name("namespace")?;
+    let name = params.maybe_name("sandbox")?;
+    let name = name.ok_or_else(|| Failure::params("the parameter sandbox is missing: its name"))?;
+    let namespace = namespace.unwrap_or_else(|| own_namespace(call));
+    Ok(SandboxRef { namespace, name })
+}
+
+/// How long a run or a command may take: what is asked for, but a little less than its call, so that
+/// the answer says how it went.
+fn time_limit(call: &Call, params: &mut Params) -> Result<Duration, Failure> {
+    let asked = params.timeout()?.unwrap_or(call.api.limits().rpc_run_deadline);
+    Ok(limit_within(asked, call.time_left()))
+}
+
+fn limit_within(asked: Duration, time_left: Option<Duration>) -> Duration {
+    let left = time_left.map(|left| left.saturating_sub(DEADLINE_MARGIN.min(left / 4)));
+    let limit = left.map_or(asked, |left| left.min(asked));
+    // The guest counts milliseconds, and without any there would be no limit.
+    Duration::from_millis(limit.as_millis().max(1) as u64)
+}
+
+/// The namespace of those who name none.
+fn own_namespace(call: &Call) -> Name {
+    call.caller.only_namespace().cloned().unwrap_or_else(Name::default_namespace)
+}
+
+/// The running sandbox that is meant, if the key reaches it.
+fn inside(call: &Call, which: SandboxRef) -> Result<Inside, Failure> {
+    call.reaches(&which.namespace)?;
+    let entered = call.api.inside(which);
+    entered.map_err(|problem| match problem.code {
+        Code::NotFound | Code::Conflict => problem.hint("sandbox.start makes it").into(),
+        _ => problem.into(),
+    })
+}
+
+impl Answer {
+    fn of(written: Written) -> Self {
+        Self { status: StatusCode::OK, retry_after: None, written: Some(written) }
+    }
+
+    fn none() -> Self {
+        Self { status: StatusCode::NO_CONTENT, retry_after: None, written: None }
+    }
+
+    fn failed(id: &Value, failure: Failure) -> Self {
+        let status = failure.status();
+        let retry_after = failure.retry_after().map(|pause| HeaderValue::from(pause.seconds()));
+        Self { status, retry_after, written: Some(envelope::answer(id, Err(failure))) }
+    }
+}
+
+/// A refusal that comes before any method: of the key, the host name, the body.
+fn refuse(problem: Problem) -> Response {
+    let written = envelope::answer(&Value::Null, Err(problem.clone().into()));
+    // Its status and headers, and another body.
+    let mut response = problem.into_response();
+    *response.body_mut() = Outgoing::whole(written.into_bytes());
+    response
+}
+
+impl Input for Body {
+    fn describe(document: &mut Document<'_>) {
+        // Whatever is sent is answered; what is no request, with an error that says so.
+        let example = json!({
+            "jsonrpc": "2.0", "id": "1", "method": "sandbox.metrics.get",
+            "params": { "namespace": "default" }
+        });
+        let content = json!({ "application/json": { "schema": {}, "example": example } });
+        let description = "A request, or a batch of them.";
+        let body = json!({ "required": false, "description": description, "content": content });
+        document.insert("requestBody", body);
+        document.refuses(&[Code::TooLarge, Code::UnsupportedMediaType]);
+    }
+
+    async fn read(call: &mut Call) -> Result<Self, Problem> {
+        let kind = call.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let essence = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+        if FORMS.iter().any(|form| form.eq_ignore_ascii_case(essence)) {
+            let message = format!("this call takes application/json, not {essence:?}");
+            return Err(Problem::new(Code::UnsupportedMediaType, message));
+        }
+        Ok(Self(call.read_body().await?))
+    }
+}
+
+impl Output for Answer {
+    fn describe(document: &mut Document<'_>) {
+        let one = answer_schema();
+        let any =
+            json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] });
+        document.answers("200", "What became of it.", "application/json", &any);
+        let description = "A batch of requests without ids was carried out.";
+        document.response("204", json!({ "description": description }));
+    }
+
+    fn into_response(self) -> Response {
+        let Some(written) = self.written else {
+            let mut response = hyper::Response::new(Outgoing::empty());
+            *response.status_mut() = self.status;
+            return response;
+        };
+        let mut response = respond(self.status, JSON, Outgoing::whole(written.into_bytes()));
+        if let Some(pause) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, pause);
+        }
+        response
+    }
+}
+
+fn answer_schema() -> Schema {
+    json_schema!({
+        "type": "object",
+        "required": ["jsonrpc", "id"],
+        "properties": {
+            "jsonrpc": { "const": "2.0" },
+            "id": { "type": ["string", "number", "boolean", "null"] },
+            "result": {},
+            "error": error_schema()
+        },
+        "oneOf": [{ "required": ["result"] }, { "required": ["error"] }],
+        "additionalProperties": false
+    })
+}
+
+fn error_schema() -> Schema {
+    json_schema!({
+        "type": "object",
+        "required": ["code", "message"],
+        "properties": {
+            "code": { "type": "integer" },
+            "message": { "type": "string" },
+            "data": { "type": "object" }
+        },
+        "additionalProperties": false
+    })
+}
+
+fn failed_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "required": ["jsonrpc", "id", "error"],
+        "properties": {
+            "jsonrpc": { "const": "2.0" },
+            "id": { "type": ["string", "number", "boolean", "null"] },
+            "error": error_schema()
+        },
+        "additionalProperties": false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_leaves_its_call_time_to_answer_and_is_never_nothing() {
+        let ms = Duration::from_millis;
+        let cases = [
+            (ms(500), None, ms(500)),
+            (ms(500), Some(ms(10_000)), ms(500)),
+            (ms(10_000), Some(ms(5000)), ms(4750)),
+            (ms(10_000), Some(ms(400)), ms(300)),
+            (ms(10_000), Some(Duration::from_micros(900)), ms(1)),
+            (ms(10_000), Some(Duration::ZERO), ms(1)),
+        ];
+        for (asked, left, limit) in cases {
+            assert_eq!(limit_within(asked, left), limit, "{asked:?} within {left:?}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Output as JSON-RPC's clients read it: a list with an entry for each line, in the order in which
+//! the lines were finished, and for commands the whole text of each stream besides. Pure.
+//!
+//! It is written as JSON at once, so that what is kept is what will be sent, and is bounded as such.
+
+#[cfg(test)]
+mod tests;
+
+use crate::budget::Share;
+
+/// Where something was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+/// The output of one run or command while it is under way.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The entries, with commas in between.
+    entries: Vec<u8>,
+    /// By stream.
+    sides: [Side; 2],
+    /// Whether each text is wanted whole as well.
+    wholes: bool,
+    bytes_max: usize,
+    room: usize,
+    /// What all calls share, where it is counted.
+    memory: Option<Share>,
+    /// There was no room for all, so nothing more is kept.
+    full: Option<Full>,
+    /// Some was lost on the way here.
+    is_lossy: bool,
+}
+
+/// What had no room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    /// This answer.
+    Answer,
+    /// The memory of all calls.
+    Memory,
+}
+
+/// What is known of one stream.
+#[derive(Debug, Default)]
+struct Side {
+    /// A line whose end has not come.
+    begun: Vec<u8>,
+    /// All text, as the inside of a JSON string.
+    whole: Vec<u8>,
+}
+
+/// All that was said, as JSON.
+#[derive(Debug)]
+pub struct Said {
+    /// A list.
+    pub output: Vec<u8>,
+    /// Strings.
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Some of it was left out, which an entry in its place says, or the last one.
+    pub is_truncated: bool,
+}
+
+/// What an entry takes beside its text.
+const ENTRY_BYTES: usize = br#"{"stream":"stdout","text":""},"#.len();
+/// A line's end in a JSON string.
+const NEWLINE: &[u8] = br"\n";
+/// What a byte of output takes at most: `\u0000`.
+const ESCAPED_BYTES_MAX: usize = 6;
+
+impl Lines {
+    /// Keeps at most `bytes_max` of JSON.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            entries: Vec::new(),
+            sides: [Side::default(), Side::default()],
+            wholes: false,
+            bytes_max,
+            room: bytes_max,
+            memory: None,
+            full: None,
+            is_lossy: false,
+        }
+    }
+
+    /// The same, of which the whole texts are wanted as well.
+    pub fn with_wholes(bytes_max: usize) -> Self {
+        Self { wholes: true, ..Self::new(bytes_max) }
+    }
+
+    /// Counts what is kept, and keeps nothing more when there is no memory for it.
+    #[must_use]
+    pub fn counted(self, memory: Share) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// Takes in what has come on a stream. A line that goes on is waited for.
+    pub fn say(&mut self, stream: Stream, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (line, after) = rest.split_at(end);
+            rest = &after[1..];
+            if self.sides[stream as usize].begun.is_empty() {
+                self.enter(stream, line, true);
+            } else {
+                self.begin(stream, line);
+                self.end_line(stream, true);
+            }
+            if self.full.is_some() {
+                return;
+            }
+        }
+        self.begin(stream, rest);
+    }
+
+    /// Says something on lines of its own.
+    pub fn tell(&mut self, stream: Stream, text: &str) {
+        self.break_line(stream);
+        self.say(stream, text.as_bytes());
+        self.break_line(stream);
+    }
+
+    /// Ends a line whose end has not come.
+    pub fn break_line(&mut self, stream: Stream) {
+        if !self.sides[stream as usize].begun.is_empty() {
+            self.end_line(stream, true);
+        }
+    }
+
+    /// Says that so many bytes of a stream were lost on the way here. What comes behind them is no part
+    /// of the line before.
+    pub fn lose(&mut self, stream: Stream, bytes: u64) {
+        self.is_lossy = true;
+        self.break_line(stream);
+        let name = stream.name();
+        self.tell(Stream::Stderr, &format!("[{bytes} bytes of {name} were lost here]"));
+    }
+
+    pub fn finish(mut self) -> Said {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if !self.sides[stream as usize].begun.is_empty() {
+                self.end_line(stream, false);
+            }
+        }
+        if let Some(full) = self.full {
+            let why = match full {
+                Full::Answer => {
+                    format!("an answer holds {} MiB of it", self.bytes_max / (1024 * 1024))
+                }
+                Full::Memory => "the server has no memory for more of it".to_owned(),
+            };
+            let note = format!("[the output is cut short: {why}]");
+            self.write(Stream::Stderr, &note, true);
+        }
+        // The comma behind the last entry.
+        self.entries.pop();
+        let [stdout, stderr] = self.sides.map(|side| wrapped(side.whole, b'"', b'"'));
+        let output = wrapped(self.entries, b'[', b']');
+        Said { output, stdout, stderr, is_truncated: self.full.is_some() || self.is_lossy }
+    }
+
+    /// Goes on with a line. There is no use in keeping more of it than there is room for.
+    fn begin(&mut self, stream: Stream, bytes: &[u8]) {
+        if self.full.is_some() {
+            return;
+        }
+        let left = self.room.saturating_sub(self.sides[stream as usize].begun.len());
+        let kept = &bytes[..bytes.len().min(left)];
+        if !self.grow(kept.len()) {
+            return;
+        }
+        self.sides[stream as usize].begun.extend_from_slice(kept);
+        if bytes.len() > left {
+            self.end_line(stream, false);
+            self.full = Some(Full::Answer);
+        }
+    }
+
+    fn end_line(&mut self, stream: Stream, has_newline: bool) {
+        let mut line = std::mem::take(&mut self.sides[stream as usize].begun);
+        self.enter(stream, &line, has_newline);
+        if let Some(memory) = &self.memory {
+            memory.shrink(line.len());
+        }
+        // Its room is good for the next one, unless it was an uncommonly long line.
+        if line.capacity() <= KEPT_BYTES_MAX {
+            line.clear();
+            self.sides[stream as usize].begun = line;
+        }
+    }
+
+    /// Makes an entry of a line, as far as there is room for it.
+    fn enter(&mut self, stream: Stream, line: &[u8], has_newline: bool) {
+        if self.full.is_some() {
+            return;
+        }
+        let copies = if self.wholes { 2 } else { 1 };
+        let fixed = ENTRY_BYTES + NEWLINE.len();
+        let worst = fixed + copies * ESCAPED_BYTES_MAX * line.len();
+        let kept = if worst <= self.room {
+            line
+        } else {
+            let left = self.room.saturating_sub(fixed) / copies;
+            let kept = fitting(line, left);
+            if kept.len() < line.len() || self.room < fixed {
+                self.full = Some(Full::Answer);
+                if kept.is_empty() {
+                    return;
+                }
+            }
+            kept
+        };
+        let is_cut = kept.len() < line.len();
+        self.write(stream, &String::from_utf8_lossy(kept), has_newline && !is_cut);
+    }
+
+    fn write(&mut self, stream: Stream, text: &str, has_newline: bool) {
+        let before = self.entries.len();
+        let head: &[u8] = match stream {
+            Stream::Stdout => br#"{"stream":"stdout","text":"#,
+            Stream::Stderr => br#"{"stream":"stderr","text":"#,
+        };
+        self.entries.extend_from_slice(head);
+        let from = self.entries.len();
+        serde_json::to_writer(&mut self.entries, text).expect("memory takes any text");
+        let to = self.entries.len();
+        self.entries.extend_from_slice(b"},");
+        let mut taken = self.entries.len() - before;
+        if self.wholes {
+            let whole = &mut self.sides[stream as usize].whole;
+            let written = whole.len();
+            whole.extend_from_slice(&self.entries[from + 1..to - 1]);
+            if has_newline {
+                whole.extend_from_slice(NEWLINE);
+            }
+            taken += whole.len() - written;
+        }
+        self.room = self.room.saturating_sub(taken);
+        self.grow(taken);
+    }
+
+    /// Takes what is kept from the memory of all calls; when there is none, it is the last that is.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let has_grown = self.memory.as_ref().is_none_or(|memory| memory.try_grow(bytes));
+        if !has_grown {
+            self.full.get_or_insert(Full::Memory);
+        }
+        has_grown
+    }
+}
+
+/// A line's room that is kept for the next.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+/// As much of a line as takes at most `left` bytes in JSON, cut between characters.
+fn fitting(line: &[u8], mut left: usize) -> &[u8] {
+    let cost = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        0..0x20 => ESCAPED_BYTES_MAX,
+        0x20..0x80 => 1,
+        // It may be no character, and U+FFFD has three.
+        0x80.. => 3,
+    };
+    let fits = |byte| {
+        left = left.checked_sub(cost(byte))?;
+        Some(())
+    };
+    let mut end = line.iter().copied().map_while(fits).count();
+    while end < line.len() && end > 0 && line[end] & 0xC0 == 0x80 {
+        end -= 1;
+    }
+    &line[..end]
+}
+
+fn wrapped(mut bytes: Vec<u8>, open: u8, close: u8) -> Vec<u8> {
+    bytes.insert(0, open);
+    bytes.push(close);
+    bytes
+}

@@ -1,0 +1,234 @@
+//! `sandbox.repl.run`: code in the interpreter that a sandbox keeps for its language.
+//!
+//! The context is named as the language is, so that the native API reaches the same one. What an
+//! earlier run's threads say late is in nobody's answer here; the native API tells it.
+
+use std::time::Duration;
+
+use protocol::ContextName;
+use protocol::exit::Cause;
+use protocol::repl::{Display, ErrorReport, Event, Finished, Grace, Happening, RunEnd, Rung};
+use tokio::time::Instant;
+
+use super::failure::{Failure, TIMED_OUT};
+use super::lines::{Lines, Said, Stream};
+use super::params::{Params, seconds, shown};
+use super::written::Written;
+use super::{inside, time_limit, which};
+use crate::call::{Call, passed};
+use crate::problem::{Code, Problem};
+use agent_client::guest::GuestError;
+use agent_client::guest::contexts::{RunCode, language, open};
+
+pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written, Failure> {
+    let which = which(call, &mut params)?;
+    let asked = params.text("language")?;
+    let language = language(&asked)?;
+    let code = params.text("code")?;
+    let limit = time_limit(call, &mut params)?;
+    // The guest counts from the run's start, and the client from here: time in the queue is its too.
+    let mut give_up_at = Some(Instant::now() + limit);
+    let inside = inside(call, which)?;
+    let _permit = call.api.admission().admit(&call.caller.label())?;
+
+    let mut context = open(context_of(language), language);
+    context.cwd = inside.record.workdir.as_deref().map(Into::into);
+    let failed = |error| Failure::inside(&inside.which, error);
+    inside.guest.settle(&mut context).await.map_err(failed)?;
+    let mut ask = RunCode::new(context, code);
+    ask.deadline = Some(limit);
+    let mut run = inside.guest.run_code_now(ask).map_err(failed)?;
+    let lines = Lines::new(room).counted(call.memory.clone());
+    let mut telling = Telling { lines, language, lost: None, limit, is_given_up: false };
+    let finished = loop {
+        let event = tokio::select! {
+            event = run.next() => event.map_err(failed)?,
+            () = passed(give_up_at) => {
+                give_up_at = None;
+                run.queued().await.map_err(failed)?;
+                // When that fails, the run's own events say what has become of it.
+                let ended = run.interrupt(Grace::default()).await;
+                telling.is_given_up = matches!(ended, Ok(Some(_)));
+                continue;
+            }
+        };
+        match event {
+            Some(event) => {
+                if let Some(finished) = telling.hear(event) {
+                    break finished;
+                }
+            }
+            // A run tells its end or its failure before it says that there is no more.
+            None => return Err(failed(GuestError::Malformed { what: "a run without an end" })),
+        }
+    };
+    telling.conclude(&asked, finished)
+}
+
+fn language(asked: &str) -> Result<&'static str, Failure> {
+    language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
+        let names: Vec<_> = language::NAMES.iter().map(|(name, _)| *name).collect();
+        let asked = shown(asked);
+        Failure::params(format!("language: {asked:?} is none of {}", names.join(", ")))
+    })
+}
+
+fn context_of(language: &str) -> ContextName {
+    language.parse().expect("languages are names")
+}
+
+/// What a run says, on its way into an answer.
+struct Telling {
+    lines: Lines,
+    language: &'static str,
+    /// The interpreter is another than the last run's, and why.
+    lost: Option<String>,
+    limit: Duration,
+    /// Its time is over, and it was ended for that.
+    is_given_up: bool,
+}
+
+impl Telling {
+    /// Takes in the next event; the last one is given back.
+    fn hear(&mut self, event: Event) -> Option<Finished> {
+        match event.what {
+            Happening::Stdout { bytes } => self.lines.say(Stream::Stdout, bytes.as_bytes()),
+            Happening::Stderr { bytes } => self.lines.say(Stream::Stderr, bytes.as_bytes()),
+            Happening::Display(shown) => self.show(&shown),
+            Happening::Error(report) => self.lines.tell(Stream::Stderr, &traceback(report)),
+            Happening::Started(started) => self.lost = started.lost,
+            Happening::Finished(finished) => return Some(finished),
+            Happening::Late(_)
+            | Happening::Artifact(_)
+            | Happening::InputRequest { .. }
+            | Happening::Lost { .. }
+            | Happening::Gap { .. } => {}
+        }
+        None
+    }
+
+    /// Shows a value as an interactive interpreter does: as text.
+    fn show(&mut self, shown: &Display) {
+        if let Some(form) = shown.data.iter().find(|form| form.mime == "text/plain") {
+            self.lines.tell(Stream::Stdout, &form.data.to_string_lossy());
+        }
+    }
+
+    fn conclude(mut self, asked: &str, finished: Finished) -> Result<Written, Failure> {
+        let Finished { end, state_kept, rung, .. } = finished;
+        let end = match end {
+            RunEnd::Interrupted { .. } if self.is_given_up => {
+                RunEnd::TimedOut { limit_ms: self.limit.as_millis() as u64 }
+            }
+            RunEnd::Cancelled { .. } if self.is_given_up => {
+                return Err(self.unheard(asked, state_kept));
+            }
+            end => end,
+        };
+        let is_well = matches!(end, RunEnd::Ok {} | RunEnd::Exited { code: 0 });
+        let words = match end {
+            RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { code: 0 } => None,
+            RunEnd::Exited { code } if self.language == "python" => {
+                Some(format!("SystemExit: {code}"))
+            }
+            RunEnd::Exited { code } => Some(format!("exit status {code}")),
+            RunEnd::Interrupted { by } => Some(format!("the run was interrupted by {by}")),
+            RunEnd::Died { cause } => Some(format!("the interpreter {}", ended(&cause))),
+            RunEnd::TimedOut { limit_ms } => {
+                return Err(self.overrun(asked, limit_ms, state_kept, rung));
+            }
+            RunEnd::Cancelled { reason } => {
+                let message = format!("the code was not run: {reason}");
+                return Err(Problem::new(Code::Conflict, message).into());
+            }
+        };
+        if let Some(words) = words {
+            self.lines.tell(Stream::Stderr, &words);
+        }
+        if !state_kept {
+            let words = "the state of the interpreter is lost; the next run begins with a new one";
+            self.lines.tell(Stream::Stderr, words);
+        }
+        let status = if is_well { "success" } else { "error" };
+        let mut written = self.written(status, asked, state_kept);
+        if let Some(lost) = &self.lost {
+            written = written.text(",\"state_lost\":").value(lost);
+        }
+        Ok(written.text("}"))
+    }
+
+    fn overrun(self, asked: &str, limit_ms: u64, state_kept: bool, rung: Option<Rung>) -> Failure {
+        let limit = Duration::from_millis(limit_ms);
+        let said = seconds(limit);
+        let how = match rung {
+            Some(Rung::Killed) => "its interpreter was killed",
+            _ => "it was interrupted",
+        };
+        let fate = if state_kept { "the state is kept" } else { "the state is lost" };
+        let message =
+            format!("the code ran out of time: {how} at its deadline of {said}, and {fate}");
+        self.timed_out(asked, limit, state_kept, message)
+    }
+
+    /// Its turn has not come.
+    fn unheard(self, asked: &str, state_kept: bool) -> Failure {
+        let limit = self.limit;
+        let message = format!(
+            "the code was not run: it waited for its turn in the interpreter for all of its {}",
+            seconds(limit)
+        );
+        self.timed_out(asked, limit, state_kept, message)
+    }
+
+    fn timed_out(
+        mut self,
+        asked: &str,
+        limit: Duration,
+        state_kept: bool,
+        message: String,
+    ) -> Failure {
+        let data = self.written("timeout", asked, state_kept);
+        Failure::new(TIMED_OUT, message)
+            .data(data.text(",\"timeout\":").value(&limit.as_secs_f64()).text("}"))
+    }
+
+    /// What is said of a run however it ended; the object is still open.
+    fn written(&mut self, status: &str, asked: &str, state_kept: bool) -> Written {
+        let Said { output, is_truncated, .. } = std::mem::take(&mut self.lines).finish();
+        Written::default()
+            .text("{\"status\":")
+            .value(&status)
+            .text(",\"language\":")
+            .value(&asked)
+            .text(",\"output\":")
+            .bytes(output)
+            .text(",\"truncated\":")
+            .value(&is_truncated)
+            .text(",\"state_kept\":")
+            .value(&state_kept)
+    }
+}
+
+/// The text of an error, whatever there is of it.
+fn traceback(report: ErrorReport) -> String {
+    let ErrorReport { kind, message, traceback, .. } = report;
+    if !traceback.trim().is_empty() {
+        return traceback;
+    }
+    if message.is_empty() { kind } else { format!("{kind}: {message}") }
+}
+
+/// How a process ended, as the end of a sentence.
+pub fn ended(cause: &Cause) -> String {
+    match cause {
+        Cause::Exited { code } => format!("exited with {code}"),
+        Cause::Signaled { signal, .. } => format!("died of signal {signal}"),
+        Cause::Killed { signal, by } => format!("was killed with signal {signal} by {by}"),
+        Cause::TimedOut { limit_ms } => {
+            format!("was killed at its deadline of {}", seconds(Duration::from_millis(*limit_ms)))
+        }
+        Cause::OutOfMemory { .. } => "was killed because the sandbox ran out of memory".to_owned(),
+        Cause::AgentStopping => "was ended because the sandbox was stopped".to_owned(),
+        Cause::SpawnFailed { failure } => format!("could not be started: {}", failure.subject),
+    }
+}

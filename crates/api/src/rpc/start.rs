@@ -1,0 +1,138 @@
+//! `sandbox.start` and `sandbox.stop`. Both may be asked for again and again: a start of what runs
+//! and a stop of what is gone have succeeded.
+
+use super::failure::Failure;
+use super::limits::START_TRIES_MAX;
+use super::params::Params;
+use super::which;
+use super::written::Written;
+use crate::call::Call;
+use crate::images::workspace_of;
+use crate::problem::{Code, Problem};
+use sandbox::{Registry, SandboxError, SandboxRef, Spec, State, Until};
+
+/// The largest number of processors that can be meant.
+const CPUS_MAX: f64 = 1024.0;
+/// The same of MiB of memory; the sandbox's own bounds are tighter.
+const MEMORY_MIB_MAX: f64 = (1_u64 << 40) as f64;
+
+/// What the native API takes and this call does not. To pass over it would be to give less than was
+/// asked for.
+const ELSEWHERE: [&str; 10] = [
+    "cpu_millis",
+    "hostname",
+    "idle_ttl_ms",
+    "keep_stopped_ms",
+    "machine",
+    "memory_mib",
+    "mount",
+    "scratch_bytes",
+    "snapshot",
+    "ttl_ms",
+];
+
+pub async fn start(call: &Call, mut params: Params) -> Result<Written, Failure> {
+    let which = which(call, &mut params)?;
+    let config = params.part("config", "config.")?;
+    call.reaches(&which.namespace)?;
+    let spec = spec(call, which.clone(), config)?;
+    make(call.api.registry(), &which, spec).await?;
+    Ok(Written::of(&format!("the sandbox {which} is running")))
+}
+
+pub async fn stop(call: &Call, mut params: Params) -> Result<Written, Failure> {
+    let which = which(call, &mut params)?;
+    call.reaches(&which.namespace)?;
+    remove(call.api.registry(), &which).await?;
+    Ok(Written::of(&format!("the sandbox {which} is stopped")))
+}
+
+fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Failure> {
+    let defaults = call.api.defaults();
+    let mut spec = Spec::new(which);
+    spec.key = call.caller.key();
+    spec.machine = defaults.machine;
+    let asked = config.maybe_text("pull")?.map(|pull| pull.parse()).transpose();
+    let asked = asked.map_err(|error| Failure::params(format!("config.pull: {error}")))?;
+    let pull = call.api.pull_of(&call.caller, asked)?;
+    spec.pull = Some(pull);
+    spec.image = match config.maybe_text("image")?.filter(|image| !image.is_empty()) {
+        Some(image) => Some(call.api.root_of(&call.caller, spec.machine, &image, pull)?),
+        None => None,
+    };
+    let memory_mib = config.amount("memory")?.filter(|mib| *mib > 0.0);
+    if memory_mib.is_some_and(|mib| mib > MEMORY_MIB_MAX) {
+        return Err(Failure::params("config.memory is in MiB, and no host has so many"));
+    }
+    spec.memory_mib = memory_mib.map(|mib| mib.ceil() as u64).or(defaults.memory_mib);
+    spec.cpu_millis = match config.amount("cpus")? {
+        Some(cpus) if cpus > CPUS_MAX => {
+            return Err(Failure::params(format!("config.cpus: at most {CPUS_MAX} can be had")));
+        }
+        // 0 is what 0.4 has been rounded to on the way: the smallest share.
+        Some(cpus) => Some((cpus * 1000.0).round() as u32),
+        None => defaults.cpu_millis,
+    };
+    spec.env = config.environment("envs")?;
+    spec.env.extend(config.environment("env")?);
+    spec.workdir = config.maybe_text("workdir")?.filter(|workdir| !workdir.is_empty());
+    spec.user = config.maybe_text("user")?.filter(|user| !user.is_empty());
+    spec.secrets = config.texts("secrets")?;
+    spec.egress = config.maybe_texts("egress")?;
+    let workspace = config.maybe_text("workspace")?.filter(|name| !name.is_empty());
+    let permitted = |name: String| workspace_of(&call.caller, name);
+    spec.workspace = workspace.map(permitted).transpose()?;
+    spec.labels = config.environment("labels")?.into_iter().collect();
+    for name in ELSEWHERE {
+        if config.has(name) {
+            return Err(Failure::params(format!(
+                "config.{name} cannot be had by this call; `POST /v1/sandboxes` takes it"
+            )));
+        }
+    }
+    spec.volumes = config.pairs("volumes")?;
+    spec.ports = config.pairs("ports")?;
+    spec.ttl_ms = defaults.ttl_ms;
+    spec.idle_ttl_ms = defaults.idle_ttl_ms;
+    spec.keep_stopped_ms = defaults.keep_stopped_ms;
+    Ok(spec)
+}
+
+/// Makes the sandbox, or finds that it runs. What was left of one of that name gives way.
+async fn make(registry: &Registry, which: &SandboxRef, spec: Spec) -> Result<(), Failure> {
+    for _ in 0..START_TRIES_MAX {
+        let state = match registry.create(spec.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(SandboxError::NameTaken { state, .. }) => state,
+            Err(error) => return Err(error.into()),
+        };
+        match state {
+            State::Running => return Ok(()),
+            // Whoever starts a sandbox wants it to run.
+            State::Paused { .. } => return passed_over(registry.resume(which).await),
+            // Whoever was first makes it for both. If that fails, this one tries for itself.
+            State::Creating => passed_over(registry.wait(which, Until::Created).await)?,
+            State::Stopping => passed_over(registry.wait(which, Until::Stopped).await)?,
+            State::Stopped { .. } => match registry.remove(which, false).await {
+                // Another start was quicker, and what runs now is new.
+                Err(SandboxError::StillRunning { .. }) => {}
+                removed => passed_over(removed)?,
+            },
+            State::Lost { .. } => remove(registry, which).await?,
+        }
+    }
+    let message = format!("{which} was made and removed by others all the time; try again");
+    Err(Problem::new(Code::Conflict, message).into())
+}
+
+async fn remove(registry: &Registry, which: &SandboxRef) -> Result<(), Failure> {
+    passed_over(registry.remove(which, true).await)
+}
+
+/// A sandbox that is gone is as good as one that was removed.
+fn passed_over<T>(outcome: Result<T, SandboxError>) -> Result<(), Failure> {
+    match outcome {
+        Ok(_) | Err(SandboxError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

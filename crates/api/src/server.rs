@@ -1,0 +1,248 @@
+//! The listening server: connections, each with its place, its pace and its end.
+//!
+//! ```text
+//!  bind ─▶ accept ─▶ (TLS) ─▶ request, answer, request, … ─▶ closed
+//!             │                      ▲ idle too long, or gives way to another
+//!             └── no place: 503      └ the server ends: the calls under way have their grace
+//! ```
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::Api;
+use super::body::{Hold, Response};
+use super::call::Peer;
+use super::dispatch::dispatch;
+use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, TLS_TIME_MAX, TURNED_AWAY_MAX};
+use super::listen::{Connection, Listener};
+use super::pace::{Paced, Serving};
+use super::places::{Place, Places};
+use super::problem::Code;
+use host::tls::Tls;
+use settings::Listen;
+
+/// What a client is told for whom there is no place.
+const FULL: &str = "every connection is busy; come again in a moment";
+/// What a client is told that comes while the last calls are finished.
+const ENDING: &str = "the server is stopping";
+
+/// A server on one address.
+pub struct Server {
+    api: Api,
+    listener: Listener,
+    tls: Option<Arc<Tls>>,
+    places: Places,
+}
+
+/// Where a connection came to, as a call needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance {
+    pub peer: Peer,
+    /// Only this machine can reach the address.
+    pub is_local: bool,
+}
+
+impl Server {
+    /// TLS is for TCP alone: a Unix socket is this user's.
+    pub async fn bind(api: Api, on: &Listen, tls: Option<Arc<Tls>>) -> io::Result<Self> {
+        let tls = tls.filter(|_| matches!(on, Listen::Tcp(_)));
+        let places = api.places().clone();
+        Ok(Self { api, listener: Listener::bind(on).await?, tls, places })
+    }
+
+    /// The address as a URL.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        match self.listener.address() {
+            Listen::Tcp(address) => format!("{scheme}://{address}"),
+            on @ Listen::Unix(_) => on.to_string(),
+        }
+    }
+
+    /// Serves until `ending` says so; then takes no new connections, and waits for the calls under
+    /// way. Dropping the future cuts them off.
+    pub async fn run(self, mut ending: watch::Receiver<bool>) {
+        let mut connections = JoinSet::new();
+        let end = ending.clone();
+        let is_local = self.listener.address().is_local();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        let entrance = Entrance { peer, is_local };
+                        connections.spawn(self.attend(stream, entrance, end.clone()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection was not accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+                () = has_ended(&mut ending) => break,
+            }
+        }
+        // Until the calls under way are done, whoever comes is told where it stands.
+        let mut told = JoinSet::new();
+        let mut done = pin!(async {
+            while connections.join_next().await.is_some() {}
+            // A WebSocket goes on behind the connection that it came on, and keeps its place.
+            self.places.all_free().await;
+        });
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) if self.tls.is_none() => {
+                        told.spawn(turn_away(stream, ENDING));
+                    }
+                    Ok(_) => {}
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+                () = &mut done => break,
+                Some(_) = told.join_next() => {}
+            }
+        }
+    }
+
+    fn attend(
+        &self,
+        stream: Box<dyn Connection>,
+        entrance: Entrance,
+        ending: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (api, tls, place) = (self.api.clone(), self.tls.clone(), self.places.take());
+        async move {
+            let Some(place) = place else {
+                if tls.is_none() {
+                    turn_away(stream, FULL).await;
+                }
+                return;
+            };
+            let Some(tls) = tls else { return serve(api, stream, entrance, place, ending).await };
+            let (acceptor, trouble) = tls.acceptor();
+            if let Some(error) = trouble {
+                tracing::warn!(%error, "the certificate has changed and is not used");
+            }
+            if let Ok(Ok(stream)) = timeout(TLS_TIME_MAX, acceptor.accept(stream)).await {
+                serve(api, Box::new(stream), entrance, place, ending).await;
+            }
+        }
+    }
+}
+
+/// Tells a client why it is not served, whatever it asks for. What it has sent is read, because a
+/// connection that is closed over unread bytes takes the answer with it.
+async fn turn_away(mut stream: Box<dyn Connection>, why: &str) {
+    let telling = async {
+        stream.write_all(refusal(why).as_bytes()).await?;
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(HEAD_BYTES_MAX as u64), &mut tokio::io::sink()).await
+    };
+    // Best effort: whoever does not listen has not been kept waiting either.
+    let _ = timeout(TURNED_AWAY_MAX, telling).await;
+}
+
+fn refusal(why: &str) -> String {
+    let body = serde_json::json!({ "code": Code::Unavailable, "message": why }).to_string();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Answers the requests of one connection.
+async fn serve(
+    api: Api,
+    stream: Box<dyn Connection>,
+    entrance: Entrance,
+    place: Place,
+    mut ending: watch::Receiver<bool>,
+) {
+    let limits = api.limits().clone();
+    let serving = Serving::default();
+    let io = TokioIo::new(Paced::new(stream, serving.clone(), limits.head_time_max));
+    let place = Arc::new(place);
+    let at_work = Arc::clone(&place);
+    let pace = serving.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let busy: Hold = Arc::new(Busy::begin(&at_work, &serving));
+        let api = api.clone();
+        async move {
+            let mut response = dispatch(&api, request, entrance, Arc::clone(&busy)).await;
+            response.body_mut().hold(busy);
+            Ok::<Response, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.connection_idle_max)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(io, service)
+        .with_upgrades();
+    tokio::pin!(connection);
+    let mut leaving = false;
+    loop {
+        tokio::select! {
+            // What goes wrong on one connection is that client's affair.
+            _ = connection.as_mut() => return,
+            () = place.must_leave(), if !leaving => {}
+            () = has_ended(&mut ending), if !leaving => {}
+        }
+        leaving = true;
+        pace.leave();
+        connection.as_mut().graceful_shutdown();
+    }
+}
+
+/// Resolves when the server ends.
+async fn has_ended(ending: &mut watch::Receiver<bool>) {
+    // Whoever would say so is gone: that is an end too.
+    let _ = ending.wait_for(|ending| *ending).await;
+}
+
+/// Marks a connection as busy while a call is under way, its streams and sockets included.
+struct Busy {
+    place: Arc<Place>,
+    serving: Serving,
+}
+
+impl Busy {
+    fn begin(place: &Arc<Place>, serving: &Serving) -> Self {
+        serving.set(true);
+        place.set_idle(false);
+        Self { place: Arc::clone(place), serving: serving.clone() }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.serving.set(false);
+        self.place.set_idle(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_place_is_told_in_whole_http() {
+        let said = refusal(FULL);
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+        serde_json::from_str::<super::super::problem::ProblemBody>(body).unwrap();
+    }
+}

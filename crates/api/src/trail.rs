@@ -1,0 +1,301 @@
+//! One operation on its way into the audit log.
+//!
+//! The door that takes an operation begins its trail, handlers add what only they know, and the record
+//! is written when the last who has it lets go: behind the end of a stream, a WebSocket, or a call that
+//! goes on without its client.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyper::StatusCode;
+use serde_json::Value;
+
+use super::call::Peer;
+use super::caller::Caller;
+use super::problem::{Code, Problem};
+use super::v1::What;
+use access::audit::{Audit, Door, Entry, Outcome, Unwritable, Verdict, Who};
+use sandbox::{Record, Registry, SandboxRef, Spec};
+
+/// Records of those without a good key, in [`STRANGERS_PERIOD`]. Anybody can knock, and what they cost
+/// must not push out what others did; beyond this they are counted.
+const STRANGERS_MAX: u32 = 60;
+const STRANGERS_PERIOD: Duration = Duration::from_secs(60);
+
+/// See the module's description. Clones are the same operation.
+#[derive(Clone, Default)]
+pub struct Trail(Option<Arc<Inner>>);
+
+struct Inner {
+    audit: Audit,
+    registry: Registry,
+    begun: Instant,
+    /// Whether it only looks.
+    looks: bool,
+    noted: Mutex<Noted>,
+}
+
+struct Noted {
+    entry: Entry,
+    sandbox: Option<SandboxRef>,
+    is_dropped: bool,
+}
+
+impl Trail {
+    pub fn begin(audit: &Audit, registry: &Registry, entry: Entry, looks: bool) -> Self {
+        if audit.directory().is_none() {
+            return Self(None);
+        }
+        let noted = Mutex::new(Noted { entry, sandbox: None, is_dropped: false });
+        let (audit, registry, begun) = (audit.clone(), registry.clone(), Instant::now());
+        Self(Some(Arc::new(Inner { audit, registry, begun, looks, noted })))
+    }
+
+    /// Refuses what must not be done without a record.
+    pub fn admit(&self) -> Result<(), Problem> {
+        let Some(inner) = self.0.as_ref().filter(|inner| !inner.looks || inner.audit.reads())
+        else {
+            return Ok(());
+        };
+        inner.audit.admit().map_err(|error: Unwritable| {
+            Problem::new(Code::Unavailable, error.to_string())
+                .hint("the server's log says why; its operator has to make room")
+                .retry_after(super::limits::BUSY_PAUSE)
+        })
+    }
+
+    pub fn who(&self, caller: &Caller) {
+        self.note(|noted| noted.entry.who = who(caller));
+    }
+
+    /// The sandbox that it is about.
+    pub fn sandbox(&self, which: &SandboxRef) {
+        let Some(inner) = &self.0 else { return };
+        // Behind a removal nothing is known of it any more.
+        let found = inner.registry.get(which).ok();
+        self.note(|noted| {
+            noted.entry.namespace = Some(which.namespace.to_string());
+            noted.entry.sandbox = Some(which.name.to_string());
+            noted.sandbox = Some(which.clone());
+            if let Some(record) = found {
+                describe(&mut noted.entry, record);
+            }
+        });
+    }
+
+    /// Whether it is known which sandbox it is about.
+    pub fn has_sandbox(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.noted().sandbox.is_some())
+    }
+
+    /// A sandbox that is to be made.
+    pub fn creation(&self, spec: &Spec) {
+        self.sandbox(&spec.which());
+        self.note(|noted| {
+            noted.entry.image.clone_from(&spec.image);
+            noted.entry.secrets.clone_from(&spec.secrets);
+            noted.entry.labels.clone_from(&spec.labels);
+        });
+        for (name, value) in spec.asked() {
+            self.fact(name, value);
+        }
+    }
+
+    /// An image that is no sandbox's.
+    pub fn image(&self, name: Option<String>, digest: Option<String>) {
+        self.note(|noted| {
+            noted.entry.image = name.or_else(|| noted.entry.image.take());
+            noted.entry.digest = digest.or_else(|| noted.entry.digest.take());
+        });
+    }
+
+    /// The program that it starts. Code is nobody's business here.
+    pub fn program(&self, what: &What) {
+        match what {
+            What::Argv(argv) => self.command(argv),
+            What::Script { shell, .. } => {
+                self.command(&[shell.clone().unwrap_or_else(|| "sh".to_owned())]);
+            }
+            What::LoginShell => self.command(&["login shell".to_owned()]),
+        }
+    }
+
+    pub fn command(&self, argv: &[String]) {
+        let Some((program, arguments)) = argv.split_first() else { return };
+        let wanted = self.0.as_ref().is_some_and(|inner| inner.audit.arguments());
+        self.note(|noted| {
+            noted.entry.program = Some(program.clone());
+            noted.entry.arguments = if wanted { arguments.to_vec() } else { Vec::new() };
+        });
+    }
+
+    pub fn fact(&self, name: &str, value: impl Into<Value>) {
+        self.note(|noted| drop(noted.entry.facts.insert(name.to_owned(), value.into())));
+    }
+
+    /// What came of it.
+    pub fn answered(&self, status: StatusCode, code: Option<Code>) {
+        self.note(|noted| {
+            let entry = &mut noted.entry;
+            entry.status = Some(status.as_u16());
+            entry.code = code.map(|code| code.name().to_owned());
+            entry.policy = code.and_then(verdict);
+            entry.outcome = outcome(status, code);
+        });
+    }
+
+    /// The same for what has no status.
+    pub fn ended(&self, refused: Option<Code>) {
+        self.note(|noted| {
+            noted.entry.code = refused.map(|code| code.name().to_owned());
+            noted.entry.policy = refused.and_then(verdict);
+            noted.entry.outcome =
+                refused.map_or(Outcome::Ok, |code| outcome(code.status(), refused));
+        });
+    }
+
+    /// Of somebody without a good key.
+    pub fn of_stranger(&self, strangers: &Strangers) {
+        match strangers.admit() {
+            None => self.forget(),
+            Some(0) => {}
+            Some(more) => self.fact("more_not_recorded", more),
+        }
+    }
+
+    /// Others record what is in it.
+    pub fn forget(&self) {
+        self.note(|noted| noted.is_dropped = true);
+    }
+
+    /// The trail of something that this operation carries, through the same connection.
+    pub fn within(&self, door: Door, operation: &str, looks: bool) -> Self {
+        let Some(inner) = &self.0 else { return Self(None) };
+        let outer = inner.noted().entry.clone();
+        let entry = Entry::new(outer.who, door, operation);
+        let entry = Entry { request: outer.request, remote: outer.remote, ..entry };
+        Self::begin(&inner.audit, &inner.registry, entry, looks)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Noted)) {
+        if let Some(inner) = &self.0 {
+            change(&mut inner.noted());
+        }
+    }
+}
+
+impl Inner {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        // Nothing in it is ever half-changed.
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let noted = self.noted.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Whoever looks where they may not is worth a line, whatever is recorded of the others.
+        let is_policy = matches!(noted.entry.policy, Some(Verdict::Key | Verdict::Scope));
+        if noted.is_dropped || (self.looks && !self.audit.reads() && !is_policy) {
+            return;
+        }
+        let mut entry = noted.entry.clone();
+        if let Some(which) = noted.sandbox.as_ref().filter(|_| entry.id.is_none())
+            && let Ok(record) = self.registry.get(which)
+        {
+            // It was not there when this began.
+            if entry.outcome == Outcome::Ok {
+                entry = entry.facts(record.granted());
+            }
+            describe(&mut entry, record);
+        }
+        entry.duration_us =
+            Some(u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+        self.audit.record(entry);
+    }
+}
+
+/// An entry of somebody at one of the doors.
+pub fn entry(caller: &Caller, door: Door, operation: &str, request: &str, peer: Peer) -> Entry {
+    let remote = match peer {
+        Peer::Tcp(address) => Some(address.to_string()),
+        Peer::Local => None,
+    };
+    let request = Some(request.to_owned());
+    Entry { request, remote, ..Entry::new(who(caller), door, operation) }
+}
+
+fn who(caller: &Caller) -> Who {
+    match caller {
+        Caller::Anybody => Who::Anybody,
+        Caller::Local => Who::Local,
+        Caller::Holder(grant) => Who::Key { id: caller.label(), name: grant.name.clone() },
+    }
+}
+
+fn describe(entry: &mut Entry, record: Record) {
+    entry.id = Some(record.id.to_string());
+    entry.image = record.image;
+    entry.digest = record.image_digest.map(|digest| digest.to_string());
+    entry.secrets = record.secrets;
+    entry.labels = record.labels;
+}
+
+fn verdict(code: Code) -> Option<Verdict> {
+    match code {
+        Code::Unauthenticated => Some(Verdict::Key),
+        Code::Forbidden => Some(Verdict::Scope),
+        Code::RateLimited => Some(Verdict::Rate),
+        Code::LimitReached => Some(Verdict::Limit),
+        Code::CapExceeded => Some(Verdict::Cap),
+        Code::UnknownSecret | Code::SecretFailed => Some(Verdict::Secret),
+        _ => None,
+    }
+}
+
+fn outcome(status: StatusCode, code: Option<Code>) -> Outcome {
+    let began = matches!(
+        code,
+        Some(
+            Code::SpawnFailed
+                | Code::AppFailed
+                | Code::AppNotReady
+                | Code::ModuleMissing
+                | Code::Io
+        )
+    );
+    if status.is_server_error() || began {
+        Outcome::Failed
+    } else if status.is_client_error() {
+        Outcome::Refused
+    } else {
+        Outcome::Ok
+    }
+}
+
+/// How many of those without a good key are recorded.
+#[derive(Debug, Default)]
+pub struct Strangers(Mutex<Knocks>);
+
+#[derive(Debug, Default)]
+struct Knocks {
+    since: Option<Instant>,
+    recorded: u32,
+    uncounted: u64,
+}
+
+impl Strangers {
+    /// Whether one more is recorded, and how many were not since the last.
+    pub fn admit(&self) -> Option<u64> {
+        let mut knocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if knocks.since.is_none_or(|since| since.elapsed() >= STRANGERS_PERIOD) {
+            (knocks.since, knocks.recorded) = (Some(Instant::now()), 0);
+        }
+        if knocks.recorded >= STRANGERS_MAX {
+            knocks.uncounted += 1;
+            return None;
+        }
+        knocks.recorded += 1;
+        Some(std::mem::take(&mut knocks.uncounted))
+    }
+}

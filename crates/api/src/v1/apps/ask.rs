@@ -1,0 +1,175 @@
+//! What an app is asked for with.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::problem::Problem;
+use crate::v1::exec::program::check_range;
+use sandbox::SandboxRef;
+use services::app::limits::{CODE_BYTES_MAX, READY_PATH_BYTES_MAX, READY_TIMEOUT_MAX};
+use services::app::{AppSpec, Kind, Program};
+
+pub const ABOUT: &str = "\
+Answers when the app has answered a request itself, with any status. `code` is a file of Python: of \
+`flask`, `fastapi` (any ASGI app) and `streamlit` it is served by the framework, and code that serves \
+by itself does so at our port. The app is `app` or `application`, else the only one that there is, \
+else what `create_app()` makes. A `command` must listen on `$PORT` and stay in the foreground. An app \
+is a session whose output is recorded. When it ends before it answers, does not answer in time, or its \
+client goes away before that, nothing of it is left; `app_failed` and `app_not_ready` have the tail of \
+its log in their details. Nobody is asked for a key at its URL, which is why it is reached from this \
+host alone.";
+
+/// The names that apps may have.
+const APP_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$";
+/// The longest wait, in milliseconds.
+const READY_TIMEOUT_MS_MAX: u64 = READY_TIMEOUT_MAX.as_millis() as u64;
+
+/// How an app is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AppType {
+    #[default]
+    Flask,
+    /// Any ASGI app, by uvicorn.
+    Fastapi,
+    Streamlit,
+    /// A program that listens by itself: a command, or code that is a script.
+    Command,
+}
+
+/// A command: a line for the shell, or the program and its arguments.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a command is a string, or a list of strings")]
+pub enum Command {
+    Line(String),
+    Argv(#[schemars(length(min = 1, max = 16384))] Vec<String>),
+}
+
+/// A web app to start.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["code"] }, { "required": ["command"] }]))]
+pub struct StartApp {
+    /// Its name; one of its type by default. An app of that name that has ended gives way.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("pattern" = APP_NAME))]
+    pub name: Option<String>,
+    #[serde(rename = "type")]
+    pub kind: AppType,
+    /// A file of Python.
+    #[serde(default)]
+    #[schemars(with = "String", length(max = CODE_BYTES_MAX))]
+    pub code: Option<String>,
+    /// Of the type `command` alone.
+    #[serde(default)]
+    #[schemars(with = "Command")]
+    pub command: Option<Command>,
+    /// In the sandbox; a free one by default. The app has it as `$PORT`.
+    #[serde(default)]
+    pub port: Option<NonZeroU16>,
+    /// On this host, at 127.0.0.1; 0 is any that is free.
+    #[serde(default)]
+    pub host_port: u16,
+    /// Added to the sandbox's environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Where it begins; the sandbox's own directory by default.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub workdir: Option<String>,
+    /// What is asked for to see whether it answers.
+    #[serde(default = "root")]
+    #[schemars(length(max = READY_PATH_BYTES_MAX), extend("pattern" = "^/[!-~]*$"))]
+    pub ready_path: String,
+    /// How long it may take to: a minute unless said.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = READY_TIMEOUT_MS_MAX))]
+    pub ready_timeout_ms: Option<u64>,
+    /// The interpreter of code: `python3` unless said.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 4096))]
+    pub python: Option<String>,
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+impl StartApp {
+    /// One of which only its type and what it runs is said.
+    pub fn of(kind: AppType, code: Option<String>, command: Option<String>) -> Self {
+        Self {
+            name: None,
+            kind,
+            code,
+            command: command.map(Command::Line),
+            port: None,
+            host_port: 0,
+            env: BTreeMap::new(),
+            workdir: None,
+            ready_path: root(),
+            ready_timeout_ms: None,
+            python: None,
+        }
+    }
+
+    pub fn spec(self, which: SandboxRef) -> Result<AppSpec, Problem> {
+        check_range("ready_timeout_ms", self.ready_timeout_ms, 1, READY_TIMEOUT_MS_MAX)?;
+        let kind = Kind::from(self.kind);
+        let program = match (self.code, self.command) {
+            (Some(code), None) => Program::Code { kind, code },
+            (None, Some(command)) if kind == Kind::Command => command.into_program()?,
+            (None, Some(_)) => {
+                let message = format!("a {} app is started from its `code`", kind.name());
+                return Err(Problem::invalid(message)
+                    .hint("a program that serves by itself is of the type `command`"));
+            }
+            _ => return Err(Problem::invalid("say one of `code` and `command`")),
+        };
+        let mut spec = AppSpec::new(which, program);
+        spec.name = self.name.map(|name| name.parse()).transpose().map_err(invalid)?;
+        spec.port = self.port.map(NonZeroU16::get);
+        spec.host_port = self.host_port;
+        spec.env = self.env;
+        spec.workdir = self.workdir.filter(|path| !path.is_empty());
+        spec.ready_path = self.ready_path;
+        if let Some(millis) = self.ready_timeout_ms {
+            spec.ready_timeout = Duration::from_millis(millis);
+        }
+        if let Some(python) = self.python {
+            spec.python = python;
+        }
+        Ok(spec)
+    }
+}
+
+impl Command {
+    fn into_program(self) -> Result<Program, Problem> {
+        match self {
+            Self::Line(line) => Ok(Program::Line(line)),
+            Self::Argv(argv) if argv.is_empty() => {
+                Err(Problem::invalid("the command names no program"))
+            }
+            Self::Argv(argv) => Ok(Program::Argv(argv)),
+        }
+    }
+}
+
+impl From<AppType> for Kind {
+    fn from(kind: AppType) -> Self {
+        match kind {
+            AppType::Flask => Self::Flask,
+            AppType::Fastapi => Self::Fastapi,
+            AppType::Streamlit => Self::Streamlit,
+            AppType::Command => Self::Command,
+        }
+    }
+}
+
+fn invalid(error: impl std::fmt::Display) -> Problem {
+    Problem::invalid(error.to_string())
+}

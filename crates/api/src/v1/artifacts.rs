@@ -1,0 +1,423 @@
+//! Artifacts: what runs have left, listed, looked at, fetched in whole or in part, and removed; and a
+//! file of a sandbox made one by hand.
+//!
+//! Content is whatever untrusted code has made of it, so no answer lets a browser run it under this
+//! server's name: see `content`.
+
+mod content;
+
+use hyper::Method;
+use protocol::Text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::capture::origin;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Created, Json, Nothing, Query, Reply};
+use super::files::{FilePath, refused};
+use super::sandboxes::NAME;
+use sandbox::Name;
+use services::artifact::{self, ArtifactError, ArtifactId, Category, Cleaned, Reason};
+use services::store::StoreError;
+use services::store::artifacts::{ArtifactRow, Which};
+use services::store::limits::ARTIFACTS_PAGE_MAX;
+
+/// Artifacts on a page when none are asked for.
+const PAGE_DEFAULT: u64 = 100;
+/// What the name of a notebook looks like.
+const NOTEBOOK_BYTES_MAX: usize = 128;
+const NOTEBOOK: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$";
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/v1/artifacts";
+    let one = "/v1/artifacts/{id}";
+    [
+        operation(Method::GET, all, "list_artifacts", "What runs have left.", list)
+            .about("The newest first, a page at a time. Contents are fetched one by one."),
+        operation(Method::GET, one, "get_artifact", "One artifact.", get),
+        operation(
+            Method::GET,
+            "/v1/artifacts/{id}/content",
+            "read_artifact",
+            "The bytes of an artifact.",
+            content::read,
+        )
+        .about(
+            "`Range` with one range is heeded, and `If-Range` and `If-None-Match` with its `ETag`, \
+             which is that of its digest. Pictures, films and sounds are for showing; everything \
+             else is for saving, and nothing in it runs in a browser.",
+        )
+        .problems(&[Code::RangeNotSatisfiable, Code::Io]),
+        operation(Method::DELETE, one, "remove_artifact", "Remove an artifact.", remove).run(),
+        operation(Method::DELETE, all, "remove_artifacts", "Remove many artifacts.", clean)
+            .run()
+            .about(
+                "All that the query matches, in the namespace that it names or that is the key's. A \
+                 query that would match all of them needs `all`.",
+            ),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/artifacts",
+            "keep_artifact",
+            "Keep a file of a sandbox.",
+            keep,
+        )
+        .run()
+        .about("A regular file, on a path without symlinks. What it is afterwards does not matter.")
+        .problems(&[Code::Io, Code::Gone, Code::TooLarge, Code::LimitReached, Code::DeadlineExceeded]),
+    ]
+    .map(|operation| operation.tag("artifacts"))
+    .to_vec()
+}
+
+/// What a run has left, and is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeptArtifact {
+    pub id: String,
+    /// For people: it may be anything, also the same as another's.
+    pub name: String,
+    /// Where it was in the sandbox; absent for what was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub path: Option<String>,
+    /// Its MIME type, by how it begins, and by its name where that does not tell.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub category: CategoryName,
+    /// In bytes.
+    pub size: u64,
+    /// `sha256:` and hexadecimal digits.
+    pub digest: String,
+    pub created_ms: u64,
+    pub namespace: String,
+    pub sandbox: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub notebook: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub run: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CategoryName {
+    Image,
+    /// What code has shown.
+    Figure,
+    Video,
+    Audio,
+    Document,
+    Data,
+    Code,
+    Archive,
+    Text,
+    Other,
+}
+
+/// Something that did not become an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Its path, or what it was called.
+    pub path: String,
+    /// In words.
+    pub reason: String,
+}
+
+/// The artifacts of one run, for calls that ask for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Captured {
+    pub artifacts: Vec<KeptArtifact>,
+    /// What the run has left, and is not kept.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Which artifacts, a page of them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArtifactsQuery {
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    namespace: Option<Name>,
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    sandbox: Option<Name>,
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NOTEBOOK))]
+    notebook: Option<String>,
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = u64::MAX))]
+    run: Option<u64>,
+    #[serde(default)]
+    #[schemars(with = "CategoryName")]
+    category: Option<CategoryName>,
+    /// Made then or later: milliseconds since 1970.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = u64::MAX))]
+    since_ms: Option<u64>,
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1, max = ARTIFACTS_PAGE_MAX))]
+    limit: Option<u64>,
+    /// What the page before gave as `next`.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = u64::MAX))]
+    after: Option<u64>,
+}
+
+/// A page of artifacts.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArtifactPage {
+    pub artifacts: Vec<KeptArtifact>,
+    /// Where the next page begins; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub next: Option<u64>,
+}
+
+/// Which artifacts are removed. At least one of these but the namespace must be said.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CleanQuery {
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    namespace: Option<Name>,
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = u64::MAX))]
+    older_than_ms: Option<u64>,
+    #[serde(default)]
+    #[schemars(with = "CategoryName")]
+    category: Option<CategoryName>,
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    sandbox: Option<Name>,
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NOTEBOOK))]
+    notebook: Option<String>,
+    /// Every artifact of the namespace.
+    #[serde(default)]
+    all: bool,
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Removed {
+    pub removed: u64,
+    /// Their sizes together. Of equal contents the disk had one.
+    pub bytes: u64,
+}
+
+/// A file to keep.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeepArtifact {
+    pub path: FilePath,
+}
+
+impl From<ArtifactRow> for KeptArtifact {
+    fn from(row: ArtifactRow) -> Self {
+        let category = row.category.parse().unwrap_or(Category::Other);
+        Self {
+            id: row.id,
+            name: row.name,
+            path: row.path,
+            kind: row.mime,
+            category: category.into(),
+            size: row.size,
+            digest: format!("sha256:{}", row.digest),
+            created_ms: row.created_ms,
+            namespace: row.namespace,
+            sandbox: row.sandbox,
+            notebook: row.notebook,
+            run: row.run,
+        }
+    }
+}
+
+impl From<artifact::Captured> for Captured {
+    fn from(captured: artifact::Captured) -> Self {
+        let left_out = captured.left_out.into_iter();
+        Self {
+            artifacts: captured.artifacts.into_iter().map(KeptArtifact::from).collect(),
+            left_out: left_out.map(|one| LeftOut { path: one.path, reason: one.reason }).collect(),
+        }
+    }
+}
+
+impl From<Category> for CategoryName {
+    fn from(category: Category) -> Self {
+        match category {
+            Category::Image => Self::Image,
+            Category::Figure => Self::Figure,
+            Category::Video => Self::Video,
+            Category::Audio => Self::Audio,
+            Category::Document => Self::Document,
+            Category::Data => Self::Data,
+            Category::Code => Self::Code,
+            Category::Archive => Self::Archive,
+            Category::Text => Self::Text,
+            Category::Other => Self::Other,
+        }
+    }
+}
+
+impl From<CategoryName> for Category {
+    fn from(name: CategoryName) -> Self {
+        match name {
+            CategoryName::Image => Self::Image,
+            CategoryName::Figure => Self::Figure,
+            CategoryName::Video => Self::Video,
+            CategoryName::Audio => Self::Audio,
+            CategoryName::Document => Self::Document,
+            CategoryName::Data => Self::Data,
+            CategoryName::Code => Self::Code,
+            CategoryName::Archive => Self::Archive,
+            CategoryName::Text => Self::Text,
+            CategoryName::Other => Self::Other,
+        }
+    }
+}
+
+impl From<ArtifactError> for Problem {
+    fn from(error: ArtifactError) -> Self {
+        let message = error.to_string();
+        match error {
+            ArtifactError::NotFound { .. } => {
+                Self::not_found(message).hint("GET /v1/artifacts lists those that there are")
+            }
+            ArtifactError::Store(StoreError::Busy { .. }) => Self::new(Code::Unavailable, message),
+            ArtifactError::Content { .. } | ArtifactError::Damaged { .. } => {
+                Self::new(Code::Io, message).hint("its file on the host was changed or removed")
+            }
+            _ => Self::new(Code::Internal, message),
+        }
+    }
+}
+
+impl From<Reason> for Problem {
+    fn from(reason: Reason) -> Self {
+        let code = match &reason {
+            Reason::Kind { .. } | Reason::Name => Code::Invalid,
+            Reason::TooLarge { .. } | Reason::RunFull { .. } => Code::TooLarge,
+            Reason::NamespaceFull { .. } | Reason::TooMany { .. } => Code::LimitReached,
+            Reason::Changed { .. } => Code::Conflict,
+            Reason::NoTime => Code::DeadlineExceeded,
+            _ => Code::Io,
+        };
+        Self::new(code, format!("the file was not kept: {reason}"))
+    }
+}
+
+/// The artifact that the path names, if the key reaches it. Of one that it does not reach, nothing is
+/// told.
+async fn found(call: &Call) -> Result<ArtifactRow, Problem> {
+    let id: ArtifactId = call.parameter("id")?;
+    let row = call.api.artifacts()?.get(&id).await?;
+    let namespace = row.namespace.parse::<Name>();
+    if namespace.is_ok_and(|namespace| call.caller.covers(&namespace)) {
+        return Ok(row);
+    }
+    Err(ArtifactError::NotFound { id }.into())
+}
+
+/// The name of a notebook, which is one of no odd letters.
+fn notebook(asked: Option<String>) -> Result<Option<String>, Problem> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let is_name = |name: &str| {
+        let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        begins && name.len() <= NOTEBOOK_BYTES_MAX && name.chars().all(is_part)
+    };
+    match asked {
+        Some(name) if !is_name(&name) => {
+            Err(Problem::invalid("notebook: it is no name of a notebook"))
+        }
+        asked => Ok(asked),
+    }
+}
+
+fn category(name: Option<CategoryName>) -> Option<String> {
+    name.map(|name| Category::from(name).to_string())
+}
+
+async fn list(
+    call: Call,
+    Query(query): Query<ArtifactsQuery>,
+    _: Nothing,
+) -> Result<Reply<ArtifactPage>, Problem> {
+    super::exec::program::check_range("limit", query.limit, 1, ARTIFACTS_PAGE_MAX)?;
+    let limit = query.limit.unwrap_or(PAGE_DEFAULT);
+    let which = Which {
+        namespace: call.one_namespace(query.namespace)?.map(|one| one.to_string()),
+        sandbox: query.sandbox.map(|name| name.to_string()),
+        notebook: notebook(query.notebook)?,
+        run: query.run,
+        category: category(query.category),
+        since_ms: query.since_ms,
+        below: query.after,
+        ..Which::default()
+    };
+    let rows = call.api.artifacts()?.list(which, limit).await?;
+    let is_full = rows.len() as u64 == limit;
+    let next = rows.last().map(|row| row.number).filter(|_| is_full);
+    let artifacts = rows.into_iter().map(KeptArtifact::from).collect();
+    Ok(Reply(ArtifactPage { artifacts, next }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, Problem> {
+    Ok(Reply(found(&call).await?.into()))
+}
+
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, Problem> {
+    let row = found(&call).await?;
+    let which = Which { id: Some(row.id.clone()), ..Which::default() };
+    call.api.artifacts()?.remove(which).await?;
+    Ok(Reply(row.into()))
+}
+
+async fn clean(
+    call: Call,
+    Query(query): Query<CleanQuery>,
+    _: Nothing,
+) -> Result<Reply<Removed>, Problem> {
+    let CleanQuery { older_than_ms, sandbox, all, .. } = query;
+    let category = category(query.category);
+    let names_any = older_than_ms.is_some()
+        || category.is_some()
+        || sandbox.is_some()
+        || query.notebook.is_some();
+    if !names_any && !all {
+        return Err(Problem::invalid("the query names no artifacts").hint(
+            "say older_than_ms, category, sandbox or notebook; all=true removes all of them",
+        ));
+    }
+    let which = Which {
+        namespace: call.one_namespace(query.namespace)?.map(|one| one.to_string()),
+        sandbox: sandbox.map(|name| name.to_string()),
+        notebook: notebook(query.notebook)?,
+        category,
+        until_ms: older_than_ms.map(artifact::before_ms),
+        ..Which::default()
+    };
+    let Cleaned { count, bytes } = call.api.artifacts()?.remove(which).await?;
+    Ok(Reply(Removed { removed: count, bytes }))
+}
+
+async fn keep(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<KeepArtifact>,
+) -> Result<Created<KeptArtifact>, Problem> {
+    let path: Text = asked.path.into_text()?;
+    let inside = call.inside()?;
+    // What is not there is said as it is of any file.
+    inside.guest.stat(path.clone(), false).await.map_err(refused)?;
+    let artifacts = call.api.artifacts()?;
+    let kept = artifacts.keep(&inside.guest, path, &origin(&inside)).await?;
+    Ok(Created(kept.into()))
+}

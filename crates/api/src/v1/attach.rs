@@ -1,0 +1,216 @@
+//! In front of a session over a WebSocket: what it shows one way, what is typed the other, neither
+//! waiting for the other. A browser terminal needs nothing else.
+
+mod seat;
+
+use hyper::Method;
+use protocol::SessionId;
+use protocol::requests::Stdio;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use self::seat::Seat;
+use super::super::call::Call;
+use super::super::problem::{Code, Problem, ProblemBody};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Nothing, Query};
+use super::super::websocket::{self, Switched};
+use super::exec::program::{Bounds, Described, What};
+use super::exec::{ChannelName, Leash, OnDisconnect, draw_session};
+use super::exit::Exit;
+use super::sessions::{Size, find, start_recorded};
+use super::value::Content;
+use sandbox::RECORDED_HOLDER;
+
+/// The terminal of a client that does not say how large its own is.
+const SIZE_DEFAULT: Size = Size { rows: 24, columns: 80 };
+
+pub fn operations() -> Vec<Operation> {
+    [
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/attach",
+            "attach_session",
+            "Sit in front of a session, over a WebSocket.",
+            attach,
+        )
+        .about(ABOUT)
+        .run()
+        .problems(&[Code::RangeNotSatisfiable]),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/shell",
+            "shell_socket",
+            "Start a shell on a terminal and sit in front of it, over a WebSocket.",
+            shell,
+        )
+        .about(ABOUT_SHELL)
+        .run()
+        .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::LimitReached]),
+    ]
+    .map(|operation| operation.tag("sessions"))
+    .to_vec()
+}
+
+const ABOUT: &str = "\
+Binary messages are the bytes of a terminal, both ways. Text messages are JSON. The client may say \
+`{\"type\":\"resize\",\"rows\":24,\"columns\":80}`, `{\"type\":\"signal\",\"signal\":\"INT\"}`, \
+`{\"type\":\"stdin\",\"text\":\"…\"}`, `{\"type\":\"eof\"}` and `{\"type\":\"take\"}`, which takes the \
+keyboard. The server says `attached` first, `gap` for bytes that no longer exist, `keyboard` when that \
+changes hands, `refused` for what was not done, and `exited` or `over` at the end; then it closes with \
+1000. The outputs of a session without a terminal come as `output`. With `plain=true` there is no \
+JSON: all that the client says is typed, and nothing but bytes is said, as xterm.js' attach addon \
+wants it. Leaving ends nothing; whoever comes back with `from` misses nothing.";
+
+const ABOUT_SHELL: &str = "\
+A login shell, or `argv`, as one URL for a browser terminal; the messages are those of `attach`. When \
+the client is gone, all that was started is killed, unless `on_disconnect` is `detach`: then it goes \
+on as the session that `attached` names.";
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttachQuery {
+    /// The first byte that is wanted: without it, the last screens are shown.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    pub from: Option<u64>,
+    /// Take the keyboard from whoever has it.
+    #[serde(default)]
+    pub take: bool,
+    /// Only look.
+    #[serde(default)]
+    pub read_only: bool,
+    /// The size of the client's terminal.
+    #[serde(default)]
+    #[schemars(with = "u16", range(min = 1, max = 65535))]
+    pub rows: Option<u16>,
+    #[serde(default)]
+    #[schemars(with = "u16", range(min = 1, max = 65535))]
+    pub columns: Option<u16>,
+    /// Bytes alone, and no JSON.
+    #[serde(default)]
+    pub plain: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShellQuery {
+    /// The size of the client's terminal: 24 rows of 80 columns by default.
+    #[serde(default)]
+    #[schemars(with = "u16", range(min = 1, max = 65535))]
+    pub rows: Option<u16>,
+    #[serde(default)]
+    #[schemars(with = "u16", range(min = 1, max = 65535))]
+    pub columns: Option<u16>,
+    /// A program and its arguments instead of a login shell.
+    #[serde(default)]
+    pub argv: Vec<String>,
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub cwd: Option<String>,
+    /// `name`, `name:group`, `uid` or `uid:gid`.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub on_disconnect: OnDisconnect,
+    /// Bytes alone, and no JSON.
+    #[serde(default)]
+    pub plain: bool,
+}
+
+/// What the server says of a session, beside its bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AttachEvent {
+    /// The first.
+    Attached {
+        session: String,
+        terminal: bool,
+        /// Where the first byte that comes stands in the output: of stdout, without a terminal.
+        offset: u64,
+        /// Whether what the client types goes to the program.
+        keyboard: bool,
+    },
+    /// Bytes of a session without a terminal.
+    Output {
+        channel: ChannelName,
+        offset: u64,
+        #[serde(flatten)]
+        content: Content,
+    },
+    /// Bytes that no longer exist.
+    Gap { channel: ChannelName, from: u64, to: u64 },
+    /// Whether what the client types goes to the program.
+    Keyboard { held: bool },
+    /// Something that the client has said was not done.
+    Refused { problem: ProblemBody },
+    /// The program has ended.
+    Exited { exit: Exit },
+    /// The sandbox ended with it.
+    Over {},
+}
+
+async fn attach(
+    mut call: Call,
+    Query(query): Query<AttachQuery>,
+    _: Nothing,
+) -> Result<Switched, Problem> {
+    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let size = match (query.rows, query.columns) {
+        (None, None) => None,
+        (rows, columns) => Some(Size {
+            rows: rows.unwrap_or(SIZE_DEFAULT.rows),
+            columns: columns.unwrap_or(SIZE_DEFAULT.columns),
+        }),
+    };
+    let size = size.map(Size::checked).transpose()?;
+    let mut seat = Seat::take(&call.api, found, query.from).await?;
+    if !query.read_only {
+        seat.sit_down(query.take, size).await?;
+    }
+    sit(&mut call, seat, query.plain)
+}
+
+async fn shell(
+    mut call: Call,
+    Query(query): Query<ShellQuery>,
+    _: Nothing,
+) -> Result<Switched, Problem> {
+    if !websocket::is_wanted(&call.headers) {
+        return Err(Problem::invalid("this call is a WebSocket: send Upgrade: websocket"));
+    }
+    let inside = call.inside()?;
+    let size = Size {
+        rows: query.rows.unwrap_or(SIZE_DEFAULT.rows),
+        columns: query.columns.unwrap_or(SIZE_DEFAULT.columns),
+    };
+    let what = if query.argv.is_empty() { What::LoginShell } else { What::Argv(query.argv) };
+    let described = Described {
+        what,
+        cwd: query.cwd,
+        env: std::collections::BTreeMap::new(),
+        user: query.user,
+        timeout_ms: None,
+        bounds: Bounds::default(),
+    };
+    let session: SessionId = draw_session()?;
+    let stdio = Stdio::Pty { size: size.checked()? };
+    let workdir = inside.record.workdir.as_deref();
+    let mut start = described.beginning_in(workdir).start(session.clone(), stdio)?;
+    start.holders = vec![RECORDED_HOLDER.to_owned()];
+    start.tied = query.on_disconnect == OnDisconnect::Cancel;
+    // The name is ours alone, so whoever leaves before it has begun ends it all the same.
+    let leash = Leash::recorded(inside.guest.clone(), session.clone(), query.on_disconnect);
+    start_recorded(&inside, &start).await?;
+    let found = find(&call.api, &inside.which, &session).await?;
+    let mut seat = Seat::take(&call.api, found, Some(0)).await?;
+    seat.sit_down(false, None).await?;
+    seat.hold(leash);
+    sit(&mut call, seat, query.plain)
+}
+
+fn sit(call: &mut Call, seat: Seat, plain: bool) -> Result<Switched, Problem> {
+    let attend = move |socket| seat.attend(socket, plain);
+    Ok(Switched(websocket::accept(call, attend)?))
+}

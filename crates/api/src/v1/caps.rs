@@ -1,0 +1,82 @@
+//! What the caller may have, and what is used of it.
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::route::{Operation, operation};
+use super::super::shape::{Nothing, Query, Reply};
+use super::sandboxes::NAME;
+use sandbox::caps::{Cap, Caps, Row, Used};
+use sandbox::{Name, SandboxError};
+
+pub fn operations() -> Vec<Operation> {
+    vec![
+        operation(Method::GET, "/v1/caps", "get_caps", "What is used and what is allowed.", get)
+            .tag("sandboxes")
+            .about("Of the namespace, and of the key that asks."),
+    ]
+}
+
+/// Whose caps.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CapsQuery {
+    /// That of the key, or `default`.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    pub namespace: Option<Name>,
+}
+
+/// Every scope that a sandbox of the caller counts for.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CapsInfo {
+    pub scopes: Vec<ScopeInfo>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScopeInfo {
+    /// `namespace` or `key`.
+    pub scope: String,
+    pub name: String,
+    pub caps: Vec<CapInfo>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CapInfo {
+    /// `sandboxes`, `memory_mib`, `cpu_millis`, `disk_bytes`; `run_ms_per_day` and
+    /// `output_bytes_per_day`, of a day of UTC; and `ttl_ms` of each sandbox.
+    pub cap: String,
+    pub used: u64,
+    /// Absent where there is no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub allowed: Option<u64>,
+}
+
+async fn get(
+    call: Call,
+    Query(query): Query<CapsQuery>,
+    _: Nothing,
+) -> Result<Reply<CapsInfo>, Problem> {
+    let namespace = call.one_namespace(query.namespace)?.unwrap_or_else(Name::default_namespace);
+    let key = call.caller.key();
+    let scopes = Caps::scopes(namespace.as_str(), key.as_deref()).into_iter().map(|scope| {
+        let (used, cap) = call.api.registry().caps(&scope)?;
+        let (kind, name) = (scope.kind().to_owned(), scope.name().to_owned());
+        Ok(ScopeInfo { scope: kind, name, caps: rows(&used, &cap) })
+    });
+    Ok(Reply(CapsInfo { scopes: scopes.collect::<Result<_, SandboxError>>()? }))
+}
+
+fn rows(used: &Used, cap: &Cap) -> Vec<CapInfo> {
+    let row = |row: Row| CapInfo { cap: row.cap.to_owned(), used: row.used, allowed: row.allowed };
+    // What each sandbox may live is used by nobody.
+    let life = Row { cap: "ttl_ms", used: 0, allowed: cap.ttl_ms };
+    used.rows(cap).into_iter().chain([life]).map(row).collect()
+}

@@ -1,0 +1,127 @@
+//! What a program is asked for with, and the request to the agent that comes of it.
+
+use std::collections::BTreeMap;
+
+use protocol::SessionId;
+use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::problem::Problem;
+use crate::v1::sandboxes::{CPUS_MAX, cpu_millis};
+use sandbox::limits::MEMORY_MIB_MAX;
+
+pub use super::limits::TIMEOUT_MS_MAX;
+
+/// The names that sessions may have.
+pub const SESSION_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$";
+
+/// Bytes of a mebibyte.
+const MIB: u64 = 1024 * 1024;
+/// As many as a kernel has numbers for.
+const PROCESSES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Bounds of what a program may use, together with all that it starts. Where the host cannot
+/// enforce one, a warning says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    #[serde(default)]
+    #[schemars(range(min = 1, max = MEMORY_MIB_MAX))]
+    pub memory_mib: Option<u64>,
+    /// Processors, in parts if need be.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = CPUS_MAX))]
+    pub cpus: Option<f64>,
+    #[serde(default)]
+    #[schemars(range(min = 1, max = PROCESSES_MAX))]
+    pub processes: Option<u64>,
+}
+
+/// What is executed.
+#[derive(Clone, Debug)]
+pub enum What {
+    Argv(Vec<String>),
+    Script { script: String, shell: Option<String> },
+    LoginShell,
+}
+
+/// All of a program but how it is connected.
+#[derive(Clone, Debug)]
+pub struct Described {
+    pub what: What,
+    pub cwd: Option<String>,
+    pub env: BTreeMap<String, String>,
+    pub user: Option<String>,
+    pub timeout_ms: Option<u64>,
+    pub bounds: Bounds,
+}
+
+impl Described {
+    /// Where it names no directory, it begins in that of its sandbox.
+    #[must_use]
+    pub fn beginning_in(mut self, workdir: Option<&str>) -> Self {
+        self.cwd = self.cwd.or_else(|| workdir.map(str::to_owned));
+        self
+    }
+
+    /// The request that starts it.
+    pub fn start(self, session: SessionId, stdio: Stdio) -> Result<Start, Problem> {
+        check_timeout(self.timeout_ms)?;
+        Ok(Start {
+            session,
+            program: self.what.into(),
+            cwd: self.cwd.map(Into::into),
+            env: self.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            user: self.user,
+            stdio,
+            deadline_ms: self.timeout_ms,
+            spool: SpoolSpec::default(),
+            holders: Vec::new(),
+            tied: false,
+            limits: self.bounds.group_limits()?,
+        })
+    }
+}
+
+impl Bounds {
+    fn group_limits(self) -> Result<GroupLimits, Problem> {
+        check_range("limits.memory_mib", self.memory_mib, 1, MEMORY_MIB_MAX)?;
+        check_range("limits.processes", self.processes, 1, PROCESSES_MAX)?;
+        let cpu_millis = self.cpus.map(cpu_millis).transpose()?;
+        Ok(GroupLimits {
+            memory_bytes: self.memory_mib.map(|mib| mib * MIB),
+            processes: self.processes,
+            // No share at all would mean that it never runs.
+            cpu_millis: cpu_millis.map(|millis| u64::from(millis.max(CPU_MILLIS_MIN))),
+        })
+    }
+}
+
+/// The smallest share of a processor that a program gets: the same as a sandbox's.
+const CPU_MILLIS_MIN: u32 = sandbox::limits::CPU_MILLIS_MIN;
+
+pub fn check_timeout(timeout_ms: Option<u64>) -> Result<(), Problem> {
+    check_range("timeout_ms", timeout_ms, 1, TIMEOUT_MS_MAX)
+}
+
+pub fn check_range(field: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
+    match value {
+        Some(value) if !(min..=max).contains(&value) => {
+            Err(Problem::invalid(format!("{field}: {value} is not from {min} to {max}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl From<What> for Program {
+    fn from(what: What) -> Self {
+        match what {
+            What::Argv(argv) => Self::Argv { argv: argv.into_iter().map(Into::into).collect() },
+            What::Script { script, shell } => {
+                Self::Script { script: script.into(), shell: shell.map(Into::into) }
+            }
+            What::LoginShell => Self::LoginShell {},
+        }
+    }
+}

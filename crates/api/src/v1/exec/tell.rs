@@ -1,0 +1,290 @@
+//! A program as events: lines of JSON while it runs.
+
+use std::collections::VecDeque;
+
+use protocol::message::{Channel, Started};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use super::begin::{Begun, Leash};
+use crate::call::{Call, Inside};
+use crate::capture::Capture;
+use crate::problem::{Problem, ProblemBody};
+use crate::stream::Events;
+use crate::v1::artifacts::Captured;
+use crate::v1::exit::Exit;
+use crate::v1::value::{Characters, Content};
+use agent_client::guest::GuestError;
+use agent_client::guest::exec::{Event, Execution};
+use services::artifact;
+
+/// What happens to a program. `exited` and `problem` are the last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ExecEvent {
+    Started {
+        session: String,
+        pid: u32,
+        /// What was asked for and could not be had here.
+        warnings: Vec<String>,
+    },
+    Stdout {
+        /// Where in the output it begins, in bytes.
+        offset: u64,
+        #[serde(flatten)]
+        content: Content,
+    },
+    Stderr {
+        offset: u64,
+        #[serde(flatten)]
+        content: Content,
+    },
+    /// Output that no longer exists.
+    Gap {
+        channel: ChannelName,
+        from: u64,
+        to: u64,
+    },
+    /// What it has left, where that was asked for. `exited` follows.
+    Artifacts {
+        captured: Captured,
+    },
+    Exited {
+        exit: Exit,
+    },
+    /// Something that the client has said on a WebSocket was not done. It goes on.
+    Refused {
+        problem: ProblemBody,
+    },
+    /// It cannot be followed any more.
+    Problem {
+        problem: ProblemBody,
+    },
+}
+
+/// An output of a session.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelName {
+    Stdout,
+    Stderr,
+    /// The one output of a terminal.
+    Terminal,
+}
+
+/// Answers with events.
+pub fn events(
+    call: &mut Call,
+    inside: Inside,
+    begun: Begun,
+    capture: Option<Capture>,
+) -> Result<Events<ExecEvent>, Problem> {
+    let Begun { execution, started, leash, writer: _writer } = begun;
+    let mut following = Following::new(execution, started, leash, capture);
+    Events::begin(call, |teller| async move {
+        let _inside = inside;
+        while let Some(event) = following.next().await {
+            if teller.tell(&event).await.is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// A program that is followed to its end.
+pub struct Following {
+    execution: Execution,
+    started: Option<Started>,
+    leash: Leash,
+    cuts: Cuts,
+    /// Events that were made at once and not told yet.
+    waiting: VecDeque<ExecEvent>,
+    /// What keeps its artifacts, until it has ended.
+    capture: Option<Capture>,
+    /// What is told once they are kept.
+    ending: Option<(JoinHandle<artifact::Captured>, ExecEvent)>,
+    over: bool,
+}
+
+impl Following {
+    pub fn new(
+        execution: Execution,
+        started: Started,
+        leash: Leash,
+        capture: Option<Capture>,
+    ) -> Self {
+        let (started, cuts, waiting) = (Some(started), Cuts::default(), VecDeque::new());
+        Self { execution, started, leash, cuts, waiting, capture, ending: None, over: false }
+    }
+
+    /// The next event; `None` behind the last. Loses nothing when it is cancelled.
+    pub async fn next(&mut self) -> Option<ExecEvent> {
+        if let Some(Started { pid, warnings, .. }) = self.started.take() {
+            let session = self.leash.session().to_string();
+            return Some(ExecEvent::Started { session, pid, warnings });
+        }
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some(event);
+            }
+            if let Some((keeping, _)) = &mut self.ending {
+                let captured = keeping.await.unwrap_or_default().into();
+                let exited = self.ending.take().map(|(_, exited)| exited);
+                self.waiting.push_back(ExecEvent::Artifacts { captured });
+                self.waiting.extend(exited);
+                continue;
+            }
+            if self.over {
+                return None;
+            }
+            match self.execution.next().await {
+                Ok(Some(event)) => self.take(event),
+                Ok(None) => {
+                    self.fail(GuestError::Malformed { what: "no exit record" });
+                }
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Output { channel, offset, bytes } => {
+                let piece = self.cuts.take(channel, offset, &bytes);
+                self.waiting.extend(piece.map(|piece| output(channel, piece)));
+            }
+            Event::Gap { channel, from, to } => {
+                let rest = self.cuts.finish(channel);
+                self.waiting.extend(rest.map(|piece| output(channel, piece)));
+                self.waiting.push_back(ExecEvent::Gap { channel: channel.into(), from, to });
+            }
+            Event::Exited(record) => {
+                self.flush();
+                self.leash.ended();
+                self.over = true;
+                let exited = ExecEvent::Exited { exit: record.into() };
+                match self.capture.take() {
+                    Some(capture) => {
+                        self.ending = Some((tokio::spawn(capture.end(None)), exited));
+                    }
+                    None => self.waiting.push_back(exited),
+                }
+            }
+            Event::Started(_) => {}
+        }
+    }
+
+    fn fail(&mut self, error: GuestError) {
+        self.flush();
+        self.over = true;
+        let problem = Problem::from(error).body();
+        self.waiting.push_back(ExecEvent::Problem { problem });
+    }
+
+    fn flush(&mut self) {
+        for channel in [Channel::Stdout, Channel::Stderr] {
+            let rest = self.cuts.finish(channel);
+            self.waiting.extend(rest.map(|piece| output(channel, piece)));
+        }
+    }
+}
+
+fn output(channel: Channel, (offset, content): (u64, Content)) -> ExecEvent {
+    match channel {
+        Channel::Stderr => ExecEvent::Stderr { offset, content },
+        Channel::Stdout | Channel::Terminal => ExecEvent::Stdout { offset, content },
+    }
+}
+
+/// Outputs cut where characters end, each with its place.
+#[derive(Debug, Default)]
+pub struct Cuts {
+    stdout: Cut,
+    stderr: Cut,
+    terminal: Cut,
+}
+
+#[derive(Debug, Default)]
+struct Cut {
+    characters: Characters,
+    /// The offset behind the last byte that came in.
+    end: u64,
+}
+
+impl Cuts {
+    /// What of an output can be told now.
+    pub fn take(&mut self, channel: Channel, offset: u64, bytes: &[u8]) -> Option<(u64, Content)> {
+        let cut = self.of(channel);
+        let begin = offset.saturating_sub(cut.characters.held());
+        cut.end = offset.saturating_add(bytes.len() as u64);
+        let whole = cut.characters.take(bytes);
+        (!whole.is_empty()).then(|| (begin, Content::of(whole)))
+    }
+
+    /// What was held back, when nothing follows that belongs to it.
+    pub fn finish(&mut self, channel: Channel) -> Option<(u64, Content)> {
+        let cut = self.of(channel);
+        let begin = cut.end.saturating_sub(cut.characters.held());
+        let rest = cut.characters.finish();
+        (!rest.is_empty()).then(|| (begin, Content::of(rest)))
+    }
+
+    fn of(&mut self, channel: Channel) -> &mut Cut {
+        match channel {
+            Channel::Stdout => &mut self.stdout,
+            Channel::Stderr => &mut self.stderr,
+            Channel::Terminal => &mut self.terminal,
+        }
+    }
+}
+
+impl From<Channel> for ChannelName {
+    fn from(channel: Channel) -> Self {
+        match channel {
+            Channel::Stdout => Self::Stdout,
+            Channel::Stderr => Self::Stderr,
+            Channel::Terminal => Self::Terminal,
+        }
+    }
+}
+
+impl From<ChannelName> for Channel {
+    fn from(name: ChannelName) -> Self {
+        match name {
+            ChannelName::Stdout => Self::Stdout,
+            ChannelName::Stderr => Self::Stderr,
+            ChannelName::Terminal => Self::Terminal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_that_comes_in_two_pieces_is_told_whole_and_in_its_place() {
+        let mut cuts = Cuts::default();
+        let euro = "€".as_bytes();
+        let text = |text: &str| Content::Text(text.to_owned());
+        let bytes = [b"ab", &euro[..1]].concat();
+        assert_eq!(cuts.take(Channel::Stdout, 10, &bytes), Some((10, text("ab"))));
+        assert_eq!(cuts.take(Channel::Stdout, 13, &euro[1..2]), None);
+        assert_eq!(cuts.take(Channel::Stdout, 14, &euro[2..]), Some((12, text("€"))));
+        assert_eq!(cuts.finish(Channel::Stdout), None);
+        assert_eq!(cuts.take(Channel::Stderr, 0, &euro[..2]), None);
+        let rest = Content::of(euro[..2].to_vec());
+        assert_eq!(cuts.finish(Channel::Stderr), Some((0, rest)));
+    }
+
+    #[test]
+    fn an_event_is_flat() {
+        let event = ExecEvent::Stdout { offset: 3, content: Content::Text("x".to_owned()) };
+        let told = serde_json::to_value(&event).unwrap();
+        assert_eq!(told, serde_json::json!({ "type": "stdout", "offset": 3, "text": "x" }));
+        assert_eq!(serde_json::from_value::<ExecEvent>(told).unwrap(), event);
+    }
+}

@@ -1,0 +1,139 @@
+//! Writing files: the body of a request becomes a file or a part of one, as it comes.
+//!
+//! A client that goes away, or is too slow, drops the handler, and with it the upload: the agent
+//! then forgets a whole file, and keeps what has arrived of one that is written where it is.
+
+use protocol::Text;
+use protocol::requests::WriteMode;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::super::call::Call;
+use super::super::super::problem::{Code, Problem};
+use super::super::super::route::{Document, Input};
+use super::super::super::shape::{Query, Reply};
+use super::digest::{CONTENT_DIGEST, Digest};
+use super::path::{PERMISSIONS, PathQuery, Permissions};
+use super::refusal::refused;
+use super::shape::FileWritten;
+use agent_client::guest::{FileTarget, Guest};
+
+/// Which file, and how it is written.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteQuery {
+    #[serde(flatten)]
+    at: PathQuery,
+    /// Make missing directories on the way.
+    #[serde(default)]
+    parents: bool,
+    /// In octal. A file that is there keeps its own when left out, a new one gets 0644.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = PERMISSIONS))]
+    permissions: Option<Permissions>,
+    /// Refuse to write a file that is there already. Not with `append`, nor with an `offset` other
+    /// than 0.
+    #[serde(default)]
+    create_only: bool,
+    /// Write behind the end of the file. Not with `offset`.
+    #[serde(default)]
+    append: bool,
+    /// Write from this byte on, which must not lie behind the end of the file. 0 begins anew.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    offset: Option<u64>,
+}
+
+/// A body of bytes, and what it must come to if its client says so.
+#[derive(Clone)]
+pub struct FileBody(Option<Digest>);
+
+impl Input for FileBody {
+    fn describe(document: &mut Document<'_>) {
+        let content = json!({ "application/octet-stream": { "schema": {} } });
+        document.insert("requestBody", json!({ "required": false, "content": content }));
+        document.parameters().push(json!({
+            "name": CONTENT_DIGEST.as_str(), "in": "header", "required": false,
+            "description": "What the body must come to. Not with `append` or `offset`.",
+            "schema": { "type": "string", "pattern": "^sha-256=:[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=:$" }
+        }));
+    }
+
+    async fn read(call: &mut Call) -> Result<Self, Problem> {
+        Digest::expected(&call.headers).map(Self)
+    }
+}
+
+pub async fn write(
+    mut call: Call,
+    Query(query): Query<WriteQuery>,
+    FileBody(mut digest): FileBody,
+) -> Result<Reply<FileWritten>, Problem> {
+    let mode = mode(&query)?;
+    if digest.is_some() && !matches!(mode, WriteMode::Replace {} | WriteMode::Create {}) {
+        let message = "Content-Digest cannot be checked before the file is written";
+        return Err(Problem::invalid(message)
+            .hint("leave out `append` and `offset`, or check what was written afterwards"));
+    }
+    let target = FileTarget {
+        path: query.at.into_text()?,
+        mode,
+        permissions: query.permissions.map(|Permissions(bits)| bits),
+        uid: None,
+        gid: None,
+        parents: query.parents,
+    };
+    let inside = call.inside()?;
+    match mode {
+        WriteMode::At { offset: 0 } => empty(&inside.guest, &target, query.create_only).await?,
+        WriteMode::At { offset } => reaches(&inside.guest, &target.path, offset).await?,
+        WriteMode::Replace {} | WriteMode::Create {} | WriteMode::Append {} => {}
+    }
+    let mut upload = inside.guest.write_file(target).map_err(refused)?;
+    while let Some(bytes) = call.body.chunk().await? {
+        if let Some(digest) = &mut digest {
+            digest.update(&bytes);
+        }
+        upload.write(&bytes).await.map_err(refused)?;
+    }
+    if let Some(digest) = digest {
+        digest.check()?;
+    }
+    let written = upload.finish().await.map_err(refused)?;
+    Ok(Reply(FileWritten { bytes: written.bytes }))
+}
+
+fn mode(query: &WriteQuery) -> Result<WriteMode, Problem> {
+    match (query.offset, query.append, query.create_only) {
+        (None, false, false) => Ok(WriteMode::Replace {}),
+        (None, false, true) => Ok(WriteMode::Create {}),
+        (None, true, false) => Ok(WriteMode::Append {}),
+        (Some(0), false, _) => Ok(WriteMode::At { offset: 0 }),
+        (Some(offset), false, false) => Ok(WriteMode::At { offset }),
+        (Some(_), true, _) => Err(Problem::invalid("append and offset exclude each other")),
+        (_, _, true) => Err(Problem::invalid(
+            "create_only asks for a new file, and append or offset for one that is there",
+        )),
+    }
+}
+
+/// Begins a file anew, so that nothing of an older and longer one is left behind the new end.
+async fn empty(guest: &Guest, target: &FileTarget, create_only: bool) -> Result<(), Problem> {
+    let mode = if create_only { WriteMode::Create {} } else { WriteMode::Replace {} };
+    let emptied = guest.write_file(FileTarget { mode, ..target.clone() }).map_err(refused)?;
+    emptied.finish().await.map_err(refused)?;
+    Ok(())
+}
+
+/// Refuses an offset that would leave a hole.
+async fn reaches(guest: &Guest, path: &Text, offset: u64) -> Result<(), Problem> {
+    let bytes = guest.stat(path.clone(), true).await.map_err(refused)?.bytes;
+    if offset <= bytes {
+        return Ok(());
+    }
+    let message = format!("byte {offset} lies behind the end of {path:?}, which has {bytes} bytes");
+    Err(Problem::new(Code::Conflict, message)
+        .hint("go on at the file's end, or begin anew with offset=0")
+        .details(json!({ "reason": "offset_behind_end", "bytes": bytes })))
+}

@@ -1,0 +1,141 @@
+//! What changes under a path, told as it happens.
+
+use protocol::message::{Change, WatchEvent};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::super::body::Gone;
+use super::super::super::call::{Call, passed};
+use super::super::super::problem::{Code, Problem, ProblemBody};
+use super::super::super::shape::{Nothing, Query};
+use super::super::super::stream::{Events, Teller};
+use super::path::PathQuery;
+use super::refusal::refused;
+use super::shape::shown;
+use agent_client::guest::{GuestError, Watcher};
+
+/// What is watched.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WatchQuery {
+    #[serde(flatten)]
+    at: PathQuery,
+    /// All that is below it too.
+    #[serde(default)]
+    recursive: bool,
+}
+
+/// What has happened. Paths are relative to the watched one, which is itself the empty path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FileChange {
+    Created(ChangedFile),
+    /// Written to; told when its writer closes it.
+    Modified(ChangedFile),
+    Attributes(ChangedFile),
+    Removed(ChangedFile),
+    /// Within what is watched.
+    Moved(MovedFile),
+    /// Changes were lost: look at everything again.
+    Overflow,
+    /// The watched path is gone, and nothing more is to come.
+    Ended,
+    /// The watch could not go on.
+    Failed {
+        problem: ProblemBody,
+    },
+}
+
+/// What has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangedFile {
+    /// What is not UTF-8 is shown as U+FFFD.
+    pub path: String,
+    /// The path's bytes, when they are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub path_base64: Option<String>,
+}
+
+/// What was moved from where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MovedFile {
+    /// Where it is now.
+    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub path_base64: Option<String>,
+    /// Where it was.
+    pub from: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub from_base64: Option<String>,
+}
+
+pub async fn watch(
+    mut call: Call,
+    Query(query): Query<WatchQuery>,
+    _: Nothing,
+) -> Result<Events<FileChange>, Problem> {
+    let path = query.at.into_text()?;
+    let inside = call.inside()?;
+    let watcher = inside.guest.watch(path, query.recursive).await.map_err(refused)?;
+    let (activity, deadline) = (inside.activity, call.deadline);
+    Events::begin(&mut call, move |teller| async move {
+        let last = tokio::select! {
+            told = tell(watcher, &teller) => match told {
+                Ok(last) => last,
+                Err(Gone) => return,
+            },
+            () = passed(deadline) => {
+                let message = "the deadline of the watch has passed";
+                failed(&Problem::new(Code::DeadlineExceeded, message))
+            }
+        };
+        // A client that is gone by now misses nothing.
+        let _ = teller.tell(&last).await;
+        drop(activity);
+    })
+}
+
+/// Tells all changes, and returns what there is to be told at the end.
+async fn tell(mut watcher: Watcher, teller: &Teller<FileChange>) -> Result<FileChange, Gone> {
+    loop {
+        match watcher.next().await {
+            Ok(Some(event)) => match FileChange::try_from(&event) {
+                Ok(change) => teller.tell(&change).await?,
+                Err(error) => return Ok(failed(&error.into())),
+            },
+            Ok(None) => return Ok(FileChange::Ended),
+            Err(error) => return Ok(failed(&refused(error))),
+        }
+    }
+}
+
+fn failed(problem: &Problem) -> FileChange {
+    FileChange::Failed { problem: problem.body() }
+}
+
+impl TryFrom<&WatchEvent> for FileChange {
+    type Error = GuestError;
+
+    fn try_from(event: &WatchEvent) -> Result<Self, GuestError> {
+        let (path, path_base64) = shown(&event.path);
+        let changed = ChangedFile { path, path_base64 };
+        Ok(match event.change {
+            Change::Created => Self::Created(changed),
+            Change::Modified => Self::Modified(changed),
+            Change::Attributes => Self::Attributes(changed),
+            Change::Removed => Self::Removed(changed),
+            Change::Overflow => Self::Overflow,
+            Change::Moved => {
+                let Some(from) = &event.from else {
+                    return Err(GuestError::Malformed { what: "a move from nowhere" });
+                };
+                let (from, from_base64) = shown(from);
+                let ChangedFile { path, path_base64 } = changed;
+                Self::Moved(MovedFile { path, path_base64, from, from_base64 })
+            }
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! Images of the host's store: listed, looked at, removed. Which of them a sandbox has is said where
+//! sandboxes are made.
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::refusal::code_of_image;
+use super::super::route::{Operation, operation};
+use super::super::shape::{Created, Json, Nothing, Reply};
+use access::keys::Access;
+use image::digest::Digest;
+use image::puller::{Puller, UnderWay};
+use image::reference::Reference;
+use image::store::Listed;
+use image::{ImageError, Images};
+
+pub fn operations() -> Vec<Operation> {
+    let one = "/v1/images/{digest}";
+    [
+        operation(Method::GET, "/v1/images", "list_images", "The images that are here.", list)
+            .about("The newest first. The server's configuration may name others."),
+        operation(
+            Method::POST,
+            "/v1/images/pull",
+            "pull_image",
+            "Pull an image from its registry, and wait until it is here.",
+            pull,
+        )
+        .access(Some(Access::Admin))
+        .about(
+            "Contents that are here do not travel again. A call that is given up gives the pull up, \
+             unless others wait for it; the next goes on where it stopped.",
+        )
+        .problems(&[Code::PullFailed, Code::LimitReached, Code::Unsupported]),
+        operation(
+            Method::GET,
+            "/v1/images/pulls",
+            "list_pulls",
+            "The images that are being pulled, and how far that is.",
+            pulls,
+        ),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/commit",
+            "commit_sandbox",
+            "Make an image of what a running sandbox has become.",
+            commit,
+        )
+        .access(Some(Access::Admin))
+        .about(
+            "It has the layers of the sandbox's image and one more, and what that image says of \
+             programs. Programs stand still meanwhile. What is mounted, `/tmp` and `/run` are not in \
+             it, nor are secrets and the environment of the sandbox.",
+        )
+        .problems(&[Code::Conflict, Code::Unsupported, Code::TooLarge, Code::LimitReached]),
+        operation(Method::GET, one, "get_image", "One image, by its digest.", get),
+        operation(
+            Method::DELETE,
+            one,
+            "remove_image",
+            "Remove an image with all its names.",
+            remove,
+        )
+        .access(Some(Access::Admin))
+        .about("Refused while a sandbox or a snapshot has it as its root.")
+        .problems(&[Code::Conflict]),
+    ]
+    .map(|operation| operation.tag("images"))
+    .to_vec()
+}
+
+/// An image.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    pub digest: String,
+    /// Whole names, with their registries.
+    pub names: Vec<String>,
+    /// What its layers take as they are kept.
+    pub size_bytes: u64,
+    pub layers: u64,
+    pub added_at_ms: u64,
+    /// Where programs begin that name no directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub user: Option<String>,
+    /// What it runs when nobody says what.
+    pub command: Vec<String>,
+}
+
+/// All images.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageList {
+    pub images: Vec<Image>,
+}
+
+/// An image to pull.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullImage {
+    /// Its name, with a tag or a digest, as `registry.example/team/app:2`.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+}
+
+/// An image to make of a sandbox.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommitSandbox {
+    /// What it is called, as `team/app:2`.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+}
+
+/// A pull that is under way.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullUnderWay {
+    pub image: String,
+    /// Bytes of its layers that are here.
+    pub bytes: u64,
+    /// Of all its layers; 0 as long as that is not known.
+    pub size_bytes: u64,
+}
+
+/// All pulls.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullList {
+    pub pulls: Vec<PullUnderWay>,
+}
+
+impl From<Listed> for Image {
+    fn from(Listed { image, names }: Listed) -> Self {
+        Self {
+            digest: image.digest.to_string(),
+            names: names.into_iter().map(|named| named.name).collect(),
+            size_bytes: image.size_bytes,
+            layers: image.layers.len() as u64,
+            added_at_ms: image.added_at_ms,
+            command: image.process.command(),
+            workdir: image.process.workdir,
+            user: image.process.user,
+        }
+    }
+}
+
+impl From<ImageError> for Problem {
+    fn from(error: ImageError) -> Self {
+        // What is wrong with the store itself is nobody's who asks.
+        let code = match code_of_image(&error) {
+            Code::StartFailed => Code::Internal,
+            code => code,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Asks the store where it may wait for disks and locks.
+async fn ask<T: Send + 'static>(
+    call: &Call,
+    ask: impl FnOnce(&Images) -> Result<T, ImageError> + Send + 'static,
+) -> Result<T, Problem> {
+    let images = call.api.registry().images().cloned();
+    let images = images.ok_or_else(|| Problem::new(Code::NotFound, "this bridge has no images"))?;
+    let asked = tokio::task::spawn_blocking(move || ask(&images));
+    Ok(asked.await.unwrap_or(Err(ImageError::Busy))?)
+}
+
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ImageList>, Problem> {
+    let images = ask(&call, Images::list).await?;
+    Ok(Reply(ImageList { images: images.into_iter().map(Image::from).collect() }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Problem> {
+    let digest: Digest = call.parameter("digest")?;
+    Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
+}
+
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Image>, Problem> {
+    let digest: Digest = call.parameter("digest")?;
+    let registry = call.api.registry().clone();
+    let removed = ask(&call, move |images| {
+        let text = digest.to_string();
+        let image = images.inspect(&text)?;
+        images.remove(&text, || registry.image_users())?;
+        Ok(image)
+    });
+    Ok(Reply(removed.await?.into()))
+}
+
+async fn pull(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<PullImage>,
+) -> Result<Reply<Image>, Problem> {
+    call.trail.image(Some(asked.image.clone()), None);
+    let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
+    let puller = call.api.registry().puller().cloned();
+    let puller =
+        puller.ok_or_else(|| Problem::new(Code::Unsupported, "this bridge pulls no images"))?;
+    let digest = puller.pull(&name).await?.digest;
+    call.trail.image(None, Some(digest.to_string()));
+    Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
+}
+
+async fn commit(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<CommitSandbox>,
+) -> Result<Created<Image>, Problem> {
+    let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
+    let which = call.which()?;
+    let digest = call.api.registry().commit(&which, name).await?.digest;
+    call.trail.fact("committed", digest.to_string());
+    Ok(Created(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))
+}
+
+async fn pulls(call: Call, _: Nothing, _: Nothing) -> Result<Reply<PullList>, Problem> {
+    let under_way = call.api.registry().puller().map(Puller::under_way).unwrap_or_default();
+    let shown = |one: UnderWay| {
+        let UnderWay { image, bytes, size } = one;
+        PullUnderWay { image, bytes, size_bytes: size }
+    };
+    Ok(Reply(PullList { pulls: under_way.into_iter().map(shown).collect() }))
+}

@@ -1,0 +1,174 @@
+//! Logs: what the sessions of a sandbox wrote, from the disk of the host. They are there when the
+//! sandbox is over, until it is removed. How a log is read is `reading`'s.
+
+mod entry;
+mod limits;
+mod reading;
+pub mod turns;
+
+use hyper::Method;
+use protocol::SessionId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use super::super::body::{Gone, NDJSON};
+use super::super::call::Call;
+use super::super::problem::Problem;
+use super::super::route::{Operation, operation};
+use super::super::shape::{Nothing, Query};
+use super::super::stream::{Either, Events, Teller};
+use super::super::websocket;
+use sandbox::limits::LOG_FOLLOW_PAUSE;
+use sandbox::log::Mark;
+
+use entry::{LogEntry, LogStream};
+use limits::{ENTRIES_DEFAULT, ENTRIES_MAX, PAGE_BYTES_MAX, TIME_MS_MAX, TURN_BYTES, TURN_ENTRIES};
+use reading::{Ended, Reading, Selection};
+
+pub fn operations() -> Vec<Operation> {
+    let path = "/v1/sandboxes/{namespace}/{name}/logs";
+    vec![
+        operation(Method::GET, path, "read_log", "What the sessions of a sandbox wrote.", read)
+            .tag("logs")
+            .about(
+                "A page of entries, oldest first; with `Accept: application/x-ndjson`, as a \
+                 WebSocket, or with `follow`, all of them, each as a value of its own. Every entry \
+                 names the place behind it: a client that was cut off goes on with `after`, and \
+                 what has been given up meanwhile to keep the log's bound comes as `missing`. It \
+                 can be read when the sandbox has stopped.",
+            ),
+    ]
+}
+
+/// What of a log.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogQuery {
+    /// Only so many of the last lines, of all outputs together. Not with `after`.
+    #[serde(default)]
+    #[schemars(with = "u32", range(max = 4_294_967_295_u32))]
+    pub tail: Option<u32>,
+    /// Only what was recorded at this time or later, milliseconds since 1970.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    pub since_ms: Option<u64>,
+    /// Only what was recorded at this time or before.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    pub until_ms: Option<u64>,
+    /// Only this session.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
+    pub session: Option<SessionId>,
+    /// Only this output. Starts and ends of sessions come all the same.
+    #[serde(default)]
+    #[schemars(with = "LogStream")]
+    pub stream: Option<LogStream>,
+    /// Go on with what comes, until the sandbox is over.
+    #[serde(default)]
+    pub follow: bool,
+    /// Entries of a page; 1000 when left out. A page with much output ends earlier.
+    #[serde(default)]
+    #[schemars(with = "u16", range(min = 1, max = 10_000))]
+    pub limit: Option<u16>,
+    /// The `place` of an entry, or `next` of the page before.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = "^[0-9]{1,10}-[0-9]{1,8}-[0-9]{1,18}$"))]
+    pub after: Option<String>,
+}
+
+/// Some entries of a log.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogPage {
+    pub entries: Vec<LogEntry>,
+    /// Where the next page begins, if there is more already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub next: Option<String>,
+}
+
+async fn read(
+    mut call: Call,
+    Query(query): Query<LogQuery>,
+    _: Nothing,
+) -> Result<Either<LogPage, LogEntry>, Problem> {
+    let limit = query.limit.unwrap_or(ENTRIES_DEFAULT);
+    if !(1..=ENTRIES_MAX).contains(&limit) {
+        let message = format!("limit: {limit} is not from 1 to {ENTRIES_MAX}");
+        return Err(Problem::invalid(message));
+    }
+    let follow = query.follow;
+    let selection = selection(query)?;
+    let directory = call.api.registry().log_directory(&call.which()?)?;
+    let mut reading = Reading::open(directory, selection).await?;
+    let is_stream = follow
+        || websocket::is_wanted(&call.headers)
+        || call.prefers(NDJSON.to_str().unwrap_or_default());
+    if is_stream {
+        let deadline = call.deadline;
+        let events = Events::begin(&mut call, move |teller| async move {
+            // A client that is gone has nothing to be told.
+            let _ = tell(reading, follow, deadline, &teller).await;
+        })?;
+        return Ok(Either::Stream(events));
+    }
+    let turn = reading.page(usize::from(limit), PAGE_BYTES_MAX).await?;
+    let last = turn.entries.last().and_then(|entry| entry.place.clone());
+    let next = last.filter(|_| turn.ended == Ended::Full);
+    Ok(Either::Whole(LogPage { entries: turn.entries, next }))
+}
+
+fn selection(query: LogQuery) -> Result<Selection, Problem> {
+    for (name, time) in [("since_ms", query.since_ms), ("until_ms", query.until_ms)] {
+        if time.is_some_and(|ms| ms > TIME_MS_MAX) {
+            let message = format!("{name}: at most {TIME_MS_MAX} is a time");
+            return Err(Problem::invalid(message));
+        }
+    }
+    let after: Option<Mark> = match query.after.as_deref().map(str::parse).transpose() {
+        Ok(after) => after,
+        Err(error) => return Err(Problem::invalid(format!("after: {error}"))),
+    };
+    if after.is_some() && query.tail.is_some() {
+        let message = "tail and after exclude each other: each says where to begin";
+        return Err(Problem::invalid(message));
+    }
+    Ok(Selection {
+        tail: query.tail.map(u64::from),
+        since_ms: query.since_ms,
+        until_ms: query.until_ms,
+        session: query.session,
+        stream: query.stream,
+        after,
+    })
+}
+
+/// Tells all entries that there are, and if asked for, those that come.
+async fn tell(
+    mut reading: Reading,
+    follow: bool,
+    deadline: Option<Instant>,
+    teller: &Teller<LogEntry>,
+) -> Result<(), Gone> {
+    loop {
+        let turn = match reading.turn(TURN_ENTRIES, TURN_BYTES).await {
+            Ok(turn) => turn,
+            Err(problem) => return teller.tell(&LogEntry::problem(problem.body())).await,
+        };
+        for entry in &turn.entries {
+            teller.tell(entry).await?;
+        }
+        let is_time_over = || {
+            deadline.is_some_and(|deadline| deadline <= Instant::now())
+                || reading.time_left().is_some_and(|left| left.is_zero())
+        };
+        match turn.ended {
+            Ended::Full | Ended::Paused => {}
+            Ended::Closed => return Ok(()),
+            Ended::AtEnd if !follow || is_time_over() => return Ok(()),
+            Ended::AtEnd => sleep(LOG_FOLLOW_PAUSE).await,
+        }
+    }
+}

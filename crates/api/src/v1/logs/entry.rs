@@ -1,0 +1,129 @@
+//! The entries of a log as clients read them. Pure.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::problem::ProblemBody;
+use crate::v1::exit::Exit;
+use crate::v1::value::Content;
+use sandbox::log::{Entry, Event, Mark};
+
+/// One thing that a log has recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LogEntry {
+    #[serde(flatten)]
+    pub what: Logged,
+    /// Wall clock of the host when it was recorded, milliseconds since 1970; absent for what is not
+    /// of the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub at_ms: Option<u64>,
+    /// The place behind this entry, as `after` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub place: Option<String>,
+}
+
+/// What was recorded. Clients leave out types that they do not know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Logged {
+    Started {
+        session: String,
+        command: String,
+        started_at_ms: u64,
+    },
+    /// What a session wrote: as `text` where it is UTF-8, as `base64` where it is not.
+    Output {
+        session: String,
+        stream: LogStream,
+        /// Of the first byte, in all that the session wrote there.
+        offset: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        text: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        base64: Option<String>,
+    },
+    /// Output from one offset to another that was never recorded.
+    Gap {
+        session: String,
+        stream: LogStream,
+        from: u64,
+        to: u64,
+    },
+    Exited {
+        session: String,
+        exit: Exit,
+    },
+    /// So many bytes of output were recorded here, and given up since to keep the log's bound.
+    Missing {
+        bytes: u64,
+    },
+    /// The sandbox is over; nothing follows.
+    Closed {
+        reason: String,
+    },
+    /// The entries break off here, for this reason.
+    Problem {
+        problem: ProblemBody,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogStream {
+    Stdout,
+    Stderr,
+    /// A terminal has one output for both.
+    Terminal,
+}
+
+impl LogEntry {
+    pub fn new(entry: Entry, mark: Option<Mark>) -> Self {
+        let at_ms = Some(entry.time_ms);
+        let place = mark.map(|mark| mark.to_string());
+        Self { what: entry.event.into(), at_ms, place }
+    }
+
+    pub fn problem(problem: ProblemBody) -> Self {
+        Self { what: Logged::Problem { problem }, at_ms: None, place: None }
+    }
+}
+
+impl From<Event> for Logged {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Started { session, command, started_at_ms } => {
+                Self::Started { session: session.to_string(), command, started_at_ms }
+            }
+            Event::Output { session, channel, offset, bytes } => {
+                let (text, base64) = match Content::of(bytes) {
+                    Content::Text(text) => (Some(text), None),
+                    Content::Base64(base64) => (None, Some(base64)),
+                };
+                let (session, stream) = (session.to_string(), channel.into());
+                Self::Output { session, stream, offset, text, base64 }
+            }
+            Event::Gap { session, channel, from, to } => {
+                Self::Gap { session: session.to_string(), stream: channel.into(), from, to }
+            }
+            Event::Exited { session, record } => {
+                Self::Exited { session: session.to_string(), exit: record.into() }
+            }
+            Event::Missing { bytes } => Self::Missing { bytes },
+            Event::Closed { why } => Self::Closed { reason: why },
+        }
+    }
+}
+
+impl From<protocol::message::Channel> for LogStream {
+    fn from(channel: protocol::message::Channel) -> Self {
+        match channel {
+            protocol::message::Channel::Stdout => Self::Stdout,
+            protocol::message::Channel::Stderr => Self::Stderr,
+            protocol::message::Channel::Terminal => Self::Terminal,
+        }
+    }
+}

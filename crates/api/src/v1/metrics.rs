@@ -1,0 +1,296 @@
+//! What sandboxes use: samples of the whole, and the usage of one session or context.
+
+use hyper::Method;
+use protocol::metrics::{Sample, Scope, TreeUsage};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::problem::{Code, Problem, ProblemBody};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Nothing, Query, Reply};
+use super::super::stream::{Events, Teller};
+use agent_client::guest::metrics::{Consumer, Samples};
+
+/// What 100 % of one CPU is in the samples of an agent.
+const HUNDREDTHS: f64 = 100.0;
+
+pub fn operations() -> Vec<Operation> {
+    [
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/metrics",
+            "get_metrics",
+            "What a sandbox uses, and has used.",
+            page,
+        )
+        .about(
+            "A sample is taken each second, and a quarter of an hour of them is kept inside. With \
+             `since`, all behind that sample come, a page at a time: a client that was away asks \
+             with the number of the last sample that it has, and misses nothing.",
+        ),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/metrics/stream",
+            "follow_metrics",
+            "Samples as they are taken.",
+            follow,
+        ),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/usage",
+            "get_session_usage",
+            "What a session uses, with all that it has started.",
+            session,
+        ),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/usage",
+            "get_context_usage",
+            "What a context's interpreter uses, with all that it has started.",
+            context,
+        ),
+    ]
+    .map(|operation| operation.tag("metrics").problems(&[Code::Conflict]))
+    .to_vec()
+}
+
+/// From which sample on.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsQuery {
+    /// The number of the last sample that is known, 0 for none. Left out, the newest alone is given.
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
+    pub since: Option<u64>,
+}
+
+/// Some samples, and which others there are.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsPage {
+    /// Oldest first; their numbers follow each other.
+    pub samples: Vec<MetricsSample>,
+    /// Samples that were asked for and are not kept any more, before those here.
+    pub missing: u64,
+    /// The oldest that is kept.
+    pub oldest: u64,
+    /// The number that the next sample will have.
+    pub next: u64,
+    /// CPUs that the sandbox may use at once.
+    pub cpus: u32,
+    pub scope: MetricsScope,
+}
+
+/// What the numbers are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricsScope {
+    /// A machine with a kernel of its own.
+    Machine,
+    /// The processes of the sandbox, on a kernel that has others too.
+    Namespace,
+    /// The agent and what it has started.
+    Agent,
+}
+
+/// What a sandbox used at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsSample {
+    pub number: u64,
+    pub at_ms: u64,
+    /// Since the agent began.
+    pub uptime_ms: u64,
+    /// Used so far; never falls.
+    pub cpu_us: u64,
+    /// Since the sample before, where 100 is one CPU. The first sample has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub cpu_percent: Option<f64>,
+    pub memory_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_bytes_max: Option<u64>,
+    /// Taken in the file system that is written to at `/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub disk_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub disk_bytes_max: Option<u64>,
+    pub processes: u32,
+    /// There were more processes than a sample looks at.
+    pub partial: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub oom_kills: Option<u64>,
+    /// The share of the last ten seconds in which something waited for a CPU, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub cpu_pressure_percent: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub memory_pressure_percent: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub io_pressure_percent: Option<f64>,
+    /// From and to block devices, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub read_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub written_bytes: Option<u64>,
+}
+
+/// What a follower of metrics is told.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum MetricsEvent {
+    Sample(Box<MetricsSample>),
+    /// So many samples before the next are not kept any more.
+    Missing {
+        samples: u64,
+    },
+    /// The stream cannot go on.
+    Problem(ProblemBody),
+}
+
+/// What a session or a context uses, with all that it has started.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TreeUsageShape {
+    /// The kernel accounts it to a control group of its own; otherwise it is a sum over the
+    /// processes that live.
+    pub grouped: bool,
+    pub cpu_us: u64,
+    pub memory_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_bytes_peak: Option<u64>,
+    pub processes: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub read_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub written_bytes: Option<u64>,
+}
+
+async fn page(
+    call: Call,
+    Query(query): Query<MetricsQuery>,
+    _: Nothing,
+) -> Result<Reply<MetricsPage>, Problem> {
+    let guest = call.look()?;
+    let samples = match query.since {
+        Some(since) => guest.metrics(since, false).await?,
+        None => guest.newest_metrics(false).await?,
+    };
+    Ok(Reply(samples.into()))
+}
+
+async fn follow(
+    mut call: Call,
+    Query(query): Query<MetricsQuery>,
+    _: Nothing,
+) -> Result<Events<MetricsEvent>, Problem> {
+    let guest = call.look()?;
+    let first = match query.since {
+        Some(since) => guest.metrics(since, true).await?,
+        None => guest.newest_metrics(true).await?,
+    };
+    Events::begin(&mut call, |teller| async move {
+        let mut samples = first;
+        loop {
+            if tell(&teller, &samples).await.is_err() {
+                return;
+            }
+            samples = match guest.metrics(samples.seen(), true).await {
+                Ok(samples) => samples,
+                Err(error) => {
+                    let problem = Problem::from(error).body();
+                    // The client may be gone as well.
+                    let _ = teller.tell(&MetricsEvent::Problem(problem)).await;
+                    return;
+                }
+            };
+        }
+    })
+}
+
+async fn tell(
+    teller: &Teller<MetricsEvent>,
+    samples: &Samples,
+) -> Result<(), super::super::body::Gone> {
+    if samples.missing > 0 {
+        teller.tell(&MetricsEvent::Missing { samples: samples.missing }).await?;
+    }
+    for sample in &samples.samples {
+        teller.tell(&MetricsEvent::Sample(Box::new(sample.into()))).await?;
+    }
+    Ok(())
+}
+
+async fn session(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Problem> {
+    let (guest, session) = (call.look()?, call.session()?);
+    Ok(Reply(guest.usage(Consumer::Session(session)).await?.into()))
+}
+
+async fn context(call: Call, _: Nothing, _: Nothing) -> Result<Reply<TreeUsageShape>, Problem> {
+    let (guest, context) = (call.look()?, call.context()?);
+    Ok(Reply(guest.usage(Consumer::Context(context)).await?.into()))
+}
+
+impl From<Samples> for MetricsPage {
+    fn from(samples: Samples) -> Self {
+        let Samples { missing, oldest, next, cpus, scope, .. } = samples;
+        let samples = samples.samples.iter().map(MetricsSample::from).collect();
+        let scope = match scope {
+            Scope::Machine => MetricsScope::Machine,
+            Scope::Namespace => MetricsScope::Namespace,
+            Scope::Agent => MetricsScope::Agent,
+        };
+        Self { samples, missing, oldest, next, cpus, scope }
+    }
+}
+
+impl From<&Sample> for MetricsSample {
+    fn from(sample: &Sample) -> Self {
+        let percent = |share: Option<u32>| share.map(|share| f64::from(share) / HUNDREDTHS);
+        Self {
+            number: sample.number,
+            at_ms: sample.time_ms,
+            uptime_ms: sample.uptime_ms,
+            cpu_us: sample.cpu_us,
+            cpu_percent: sample.cpu_percent(),
+            memory_bytes: sample.memory_bytes,
+            memory_bytes_max: sample.memory_bytes_max,
+            disk_bytes: sample.disk_bytes,
+            disk_bytes_max: sample.disk_bytes_max,
+            processes: sample.processes,
+            partial: sample.partial,
+            oom_kills: sample.oom_kills,
+            cpu_pressure_percent: percent(sample.cpu_pressure),
+            memory_pressure_percent: percent(sample.memory_pressure),
+            io_pressure_percent: percent(sample.io_pressure),
+            read_bytes: sample.read_bytes,
+            written_bytes: sample.written_bytes,
+        }
+    }
+}
+
+impl From<TreeUsage> for TreeUsageShape {
+    fn from(usage: TreeUsage) -> Self {
+        Self {
+            grouped: usage.grouped,
+            cpu_us: usage.cpu_us,
+            memory_bytes: usage.memory_bytes,
+            memory_bytes_peak: usage.memory_bytes_peak,
+            processes: usage.processes,
+            read_bytes: usage.read_bytes,
+            written_bytes: usage.written_bytes,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Notebooks: contexts whose variables survive their interpreter, their sandbox and the server. What
+//! a run in one is and says is `runs`' affair; what was run before, `history`'s.
+
+mod history;
+mod shape;
+
+use hyper::Method;
+
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Done, Json, MaybeJson, Nothing, Query, Reply};
+use super::super::stream::Either;
+use super::runs::{InterruptRequest, Interrupted, RunEvent, RunRequest, RunResult, carry_turn};
+use super::sandboxes::spec_of;
+use crate::Api;
+use crate::caller::Caller;
+use sandbox::{Name, SandboxRef};
+use services::notebook::{Ask, Place, own_sandbox};
+
+pub use history::PastRun;
+use shape::{ForgetRequest, NotebookList, NotebooksQuery, OpenNotebook};
+pub use shape::{InNotebook, Notebook, OwnSandbox, Reopened, Stats};
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/v1/notebooks";
+    let one = "/v1/notebooks/{namespace}/{notebook}";
+    [
+        operation(Method::POST, all, "open_notebook", "Open a notebook.", open)
+            .run()
+            .idempotent()
+            .about(
+                "One that is there is found, with its variables as its last run has left them. \
+                 Given a sandbox, it goes on in that; without one it has a sandbox of its own, which \
+                 is made when it is needed, ends when it is idle, and is made again.",
+            )
+            .problems(&[Code::Conflict, Code::LimitReached, Code::Unsupported]),
+        operation(Method::GET, all, "list_notebooks", "The notebooks that there are.", list)
+            .about("Ordered by namespace and name."),
+        operation(Method::GET, one, "get_notebook", "One notebook, and what is kept of it.", get)
+            .about("Every variable is in `saved`: kept, lost with the reason, or not available here."),
+        operation(Method::DELETE, one, "remove_notebook", "Remove a notebook.", remove)
+            .run()
+            .about("With its variables, its history, its interpreter, and a sandbox of its own.")
+            .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/run",
+            "run_in_notebook",
+            "Run code in a notebook.",
+            run,
+        )
+        .counted()
+        .about(
+            "As in a context, and the notebook is opened if there is none. `notebook` in the result \
+             says which run it was, and what was brought back if its interpreter is a new one. Its \
+             variables are saved behind the answer.",
+        )
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/interrupt",
+            "interrupt_notebook",
+            "End the run that is on in a notebook.",
+            interrupt,
+        )
+        .run()
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/save",
+            "save_notebook",
+            "Save a notebook's variables, and wait until they are.",
+            save,
+        )
+        .run()
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/reset",
+            "reset_notebook",
+            "Let go of all variables of a notebook.",
+            reset,
+        )
+        .run()
+        .about("Those in its interpreter and those that are kept. Its history stays.")
+        .problems(KEPT),
+        operation(
+            Method::POST,
+            "/v1/notebooks/{namespace}/{notebook}/forget",
+            "forget_variables",
+            "Let go of variables that are kept and cannot be loaded.",
+            forget,
+        )
+        .run()
+        .about("They are carried on with every save until then, for an image that can load them.")
+        .problems(KEPT),
+        operation(
+            Method::GET,
+            "/v1/notebooks/{namespace}/{notebook}/stats",
+            "notebook_stats",
+            "How much has run in a notebook.",
+            stats,
+        )
+        .problems(KEPT),
+        operation(
+            Method::DELETE,
+            "/v1/notebooks/{namespace}/{notebook}/cache",
+            "clear_cache",
+            "Let go of the compiled forms of code that a notebook's interpreter keeps.",
+            clear_cache,
+        )
+        .run()
+        .problems(KEPT),
+    ]
+    .into_iter()
+    .chain(history::operations())
+    .map(|operation| operation.tag("notebooks"))
+    .collect()
+}
+
+/// What keeps a notebook from being used.
+const KEPT: &[Code] = &[
+    Code::Conflict,
+    Code::Gone,
+    Code::Io,
+    Code::LimitReached,
+    Code::TooLarge,
+    Code::Unsupported,
+    Code::StartFailed,
+    Code::GuestUnreachable,
+];
+
+impl Call {
+    /// The notebook that the path names, if the key reaches it.
+    fn notebook(&self) -> Result<(Name, Name), Problem> {
+        let (namespace, id) = (self.parameter("namespace")?, self.parameter("notebook")?);
+        self.reaches(&namespace)?;
+        Ok((namespace, id))
+    }
+}
+
+async fn open(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<OpenNotebook>,
+) -> Result<Reply<Notebook>, Problem> {
+    let own = call.caller.only_namespace().cloned();
+    let namespace = asked.namespace.or(own).unwrap_or_else(Name::default_namespace);
+    call.reaches(&namespace)?;
+    let place = match (asked.sandbox, asked.spec) {
+        (Some(_), Some(_)) => {
+            let message = "a notebook has a sandbox or a spec of its own, not both";
+            return Err(Problem::new(Code::Conflict, message));
+        }
+        (Some(name), None) => {
+            Some(Place::Sandbox(SandboxRef { namespace: namespace.clone(), name }))
+        }
+        (None, Some(spec)) => {
+            Some(usual_place(&call.api, &call.caller, &namespace, &asked.name, spec)?)
+        }
+        (None, None) => None,
+    };
+    let notebooks = call.api.notebooks()?;
+    let language = asked.language.as_deref();
+    let usual =
+        usual_place(&call.api, &call.caller, &namespace, &asked.name, OwnSandbox::default())?;
+    let opened = notebooks.open(&namespace, &asked.name, language, place, usual).await?;
+    Ok(Reply(opened.into()))
+}
+
+async fn list(
+    call: Call,
+    Query(query): Query<NotebooksQuery>,
+    _: Nothing,
+) -> Result<Reply<NotebookList>, Problem> {
+    let namespace = call.one_namespace(query.namespace)?;
+    let found = call.api.notebooks()?.list(namespace.as_ref()).await?;
+    Ok(Reply(NotebookList { notebooks: found.into_iter().map(Notebook::summary).collect() }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    Ok(Reply(call.api.notebooks()?.get(&namespace, &id).await?.into()))
+}
+
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.remove(&namespace, &id).await?;
+    Ok(Done)
+}
+
+async fn run(
+    call: Call,
+    _: Nothing,
+    Json(mut request): Json<RunRequest>,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    request.check()?;
+    // A notebook keeps what its runs leave.
+    request.artifacts = call.api.kept().is_some();
+    let notebooks = call.api.notebooks()?.clone();
+    let usual = usual_place(&call.api, &call.caller, &namespace, &id, OwnSandbox::default())?;
+    notebooks.open(&namespace, &id, request.language.as_deref(), None, usual).await?;
+    let ask = Ask {
+        code: request.code.clone(),
+        cache_key: request.cache_key.clone(),
+        by_whom: call.caller.label(),
+    };
+    let turn = notebooks.enter(&namespace, &id, ask).await?;
+    carry_turn(call, id.to_string(), turn, request).await
+}
+
+async fn interrupt(
+    call: Call,
+    _: Nothing,
+    MaybeJson(asked): MaybeJson<InterruptRequest>,
+) -> Result<Reply<Interrupted>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    asked.grace.check()?;
+    let run = call.api.notebooks()?.interrupt(&namespace, &id, asked.grace.into()).await?;
+    Ok(Reply(Interrupted { run }))
+}
+
+async fn save(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Notebook>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    let notebooks = call.api.notebooks()?;
+    notebooks.save(&namespace, &id).await?;
+    Ok(Reply(notebooks.get(&namespace, &id).await?.into()))
+}
+
+async fn reset(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.reset(&namespace, &id).await?;
+    Ok(Done)
+}
+
+async fn forget(call: Call, _: Nothing, Json(asked): Json<ForgetRequest>) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.forget(&namespace, &id, asked.names).await?;
+    Ok(Done)
+}
+
+async fn stats(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Stats>, Problem> {
+    let (namespace, id) = call.notebook()?;
+    Ok(Reply(stats_of(&call.api, &namespace, &id).await?))
+}
+
+/// A sandbox of a notebook's own, by what is asked for and the defaults of this server.
+pub fn usual_place(
+    api: &Api,
+    caller: &Caller,
+    namespace: &Name,
+    id: &Name,
+    asked: OwnSandbox,
+) -> Result<Place, Problem> {
+    let name = own_sandbox(namespace, id)?.name;
+    let spec = spec_of(api, caller, asked.named(namespace.clone(), name))?;
+    Ok(Place::own(spec)?)
+}
+
+/// See [`Stats`].
+pub async fn stats_of(api: &Api, namespace: &Name, id: &Name) -> Result<Stats, Problem> {
+    let notebooks = api.notebooks()?;
+    let found = notebooks.get(namespace, id).await?;
+    let compiled = notebooks.compiled(namespace, id, false).await?;
+    let artifacts = match api.kept() {
+        Some(kept) => kept.count_of_notebook(namespace.as_str(), id.as_str()).await?,
+        None => 0,
+    };
+    Ok(Stats::new(&found, compiled, artifacts))
+}
+
+async fn clear_cache(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let (namespace, id) = call.notebook()?;
+    call.api.notebooks()?.compiled(&namespace, &id, true).await?;
+    Ok(Done)
+}

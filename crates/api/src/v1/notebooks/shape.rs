@@ -1,0 +1,327 @@
+//! Notebooks as clients read and write them. Pure.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::v1::files::PATH;
+use crate::v1::sandboxes::{CPUS_MAX, CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME};
+use sandbox::Name;
+use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
+use services::notebook::limits::ID_BYTES_MAX;
+use services::notebook::{self, Reopened as BroughtBack, manifest};
+
+/// A notebook to open.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpenNotebook {
+    /// What it is called in its namespace, of at most 54 characters.
+    #[schemars(with = "String", regex(pattern = NAME), length(max = ID_BYTES_MAX))]
+    pub name: Name,
+    /// The key's own, or `default`, when left out.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    pub namespace: Option<Name>,
+    /// `python` or `node`; of a new notebook `python` when left out.
+    #[serde(default)]
+    #[schemars(length(max = 63))]
+    pub language: Option<String>,
+    /// A running sandbox of its namespace that it shall live in.
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    pub sandbox: Option<Name>,
+    /// What a sandbox of its own shall be.
+    #[serde(default)]
+    pub spec: Option<OwnSandbox>,
+}
+
+/// A sandbox that a notebook makes for itself. It has no environment of its own, because that may
+/// hold secrets, and this is written down.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OwnSandbox {
+    #[serde(default)]
+    pub machine: Option<Machine>,
+    #[serde(default)]
+    pub image: Option<String>,
+    #[serde(default)]
+    #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
+    pub memory_mib: Option<u64>,
+    #[serde(default)]
+    #[schemars(range(min = 0, max = CPUS_MAX))]
+    pub cpus: Option<f64>,
+    #[serde(default)]
+    #[schemars(regex(pattern = PATH), length(max = WORKDIR_BYTES_MAX))]
+    pub workdir: Option<String>,
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
+    pub labels: BTreeMap<String, String>,
+    /// How long it lives while nothing is at work in it; half an hour when left out.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
+    pub idle_ttl_ms: Option<u64>,
+}
+
+/// A notebook.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Notebook {
+    pub name: String,
+    pub namespace: String,
+    pub language: String,
+    pub created_at_ms: u64,
+    /// When its last run began.
+    pub used_at_ms: u64,
+    /// Where its runs go on.
+    pub sandbox: String,
+    /// Whether that sandbox is its own.
+    pub own_sandbox: bool,
+    /// Runs so far.
+    pub runs: u64,
+    /// Runs whose changes are not on disk. One that was cancelled has none, and what a reopening has told
+    /// to be gone is not counted any more.
+    pub unsaved_runs: u64,
+    /// What of its variables is on disk; absent in lists, and before the first save.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SavedState")]
+    pub saved: Option<SavedState>,
+}
+
+/// What is kept of a notebook's variables, name by name.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SavedState {
+    /// The last run whose changes are in it.
+    pub run: u64,
+    pub saved_at_ms: u64,
+    pub bytes: u64,
+    pub kept: Vec<KeptName>,
+    /// Not there after a reopening, and why.
+    pub lost: Vec<LostName>,
+    /// Kept, but their code uses what is lost.
+    pub depends: Vec<Dependent>,
+    /// Kept, but they could not be loaded where they were last.
+    pub unavailable: Vec<Unavailable>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeptName {
+    pub name: String,
+    /// What it is, as the language calls it.
+    pub kind: String,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LostName {
+    pub name: String,
+    pub kind: String,
+    /// With the way to what cannot be kept, where that is within it.
+    pub reason: String,
+    /// The lost variables that it goes back to.
+    pub because_of: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dependent {
+    pub name: String,
+    pub uses: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unavailable {
+    pub name: String,
+    pub reason: String,
+}
+
+/// What is special about a run in a notebook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InNotebook {
+    pub notebook: String,
+    /// Which run of the notebook it is, from 1 on.
+    pub number: u64,
+    /// Present when the interpreter was new to the notebook: what was brought back before the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Reopened")]
+    pub reopened: Option<Reopened>,
+}
+
+/// What a new interpreter was given of a notebook's variables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reopened {
+    /// The variables are as this run has left them; 0 when nothing was kept.
+    pub as_of_run: u64,
+    /// Runs behind that, whose changes are gone; those that were cancelled had none.
+    pub unsaved_runs: u64,
+    pub restored: Vec<String>,
+    pub lost: Vec<LostName>,
+    pub depends: Vec<Dependent>,
+    pub unavailable: Vec<Unavailable>,
+    /// Why the working directory is not what it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub directory_lost: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotebookList {
+    pub notebooks: Vec<Notebook>,
+}
+
+/// Which notebooks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotebooksQuery {
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    pub namespace: Option<Name>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetRequest {
+    #[schemars(length(max = 1000))]
+    pub names: Vec<String>,
+}
+
+/// How much has run in a notebook.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stats {
+    /// The notebook's name.
+    pub session_id: String,
+    pub total_executions: u64,
+    /// In seconds.
+    pub average_execution_time: f64,
+    /// Of the runs whose language says; 0 when there was none.
+    pub cache_hit_ratio: f64,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    /// Compiled forms that its interpreter keeps at the moment; absent while it is busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub cached_compilations: Option<u64>,
+    pub artifacts_count: u64,
+}
+
+impl OwnSandbox {
+    /// As it would be asked for by hand.
+    pub fn named(self, namespace: Name, name: Name) -> CreateSandbox {
+        CreateSandbox {
+            namespace: Some(namespace),
+            machine: self.machine,
+            image: self.image,
+            memory_mib: self.memory_mib,
+            cpus: self.cpus,
+            workdir: self.workdir,
+            labels: self.labels,
+            idle_ttl_ms: self.idle_ttl_ms.or(Some(IDLE_MS)),
+            ..CreateSandbox::named(name)
+        }
+    }
+}
+
+const IDLE_MS: u64 = notebook::limits::SANDBOX_IDLE.as_millis() as u64;
+
+impl Stats {
+    pub fn new(found: &notebook::Notebook, compiled: Option<u64>, artifacts: u64) -> Self {
+        let totals = found.totals;
+        let ratio = |part: u64, whole: u64| {
+            if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+        };
+        Self {
+            session_id: found.id.clone(),
+            total_executions: totals.runs,
+            average_execution_time: ratio(totals.runs_us, totals.runs) / 1e6,
+            cache_hit_ratio: ratio(totals.cache_hits, totals.cache_hits + totals.cache_misses),
+            cache_hits: totals.cache_hits,
+            cache_misses: totals.cache_misses,
+            cached_compilations: compiled,
+            artifacts_count: artifacts,
+        }
+    }
+}
+
+impl Notebook {
+    /// Without its variables.
+    pub fn summary(found: notebook::Notebook) -> Self {
+        Self { saved: None, ..found.into() }
+    }
+}
+
+impl From<notebook::Notebook> for Notebook {
+    fn from(found: notebook::Notebook) -> Self {
+        Self {
+            name: found.id,
+            namespace: found.namespace,
+            language: found.language,
+            created_at_ms: found.created_ms,
+            used_at_ms: found.used_ms,
+            sandbox: found.sandbox.name.to_string(),
+            own_sandbox: found.is_own,
+            runs: found.totals.runs,
+            unsaved_runs: found.unsaved_runs,
+            saved: found.saved.map(SavedState::from),
+        }
+    }
+}
+
+impl From<notebook::Saved> for SavedState {
+    fn from(saved: notebook::Saved) -> Self {
+        let manifest::Kept { kept, lost, depends, unavailable } = saved.kept;
+        let kept = kept.into_iter().map(|one| {
+            let manifest::KeptName { name, kind, bytes } = one;
+            KeptName { name, kind, bytes }
+        });
+        Self {
+            run: saved.run,
+            saved_at_ms: saved.saved_ms,
+            bytes: saved.bytes,
+            kept: kept.collect(),
+            lost: lost.into_iter().map(LostName::from).collect(),
+            depends: depends.into_iter().map(Dependent::from).collect(),
+            unavailable: unavailable.into_iter().map(Unavailable::from).collect(),
+        }
+    }
+}
+
+impl From<BroughtBack> for Reopened {
+    fn from(back: BroughtBack) -> Self {
+        Self {
+            as_of_run: back.as_of_run,
+            unsaved_runs: back.unsaved_runs,
+            restored: back.restored,
+            lost: back.lost.into_iter().map(LostName::from).collect(),
+            depends: back.depends.into_iter().map(Dependent::from).collect(),
+            unavailable: back.unavailable.into_iter().map(Unavailable::from).collect(),
+            directory_lost: back.directory_lost,
+        }
+    }
+}
+
+impl From<manifest::LostName> for LostName {
+    fn from(lost: manifest::LostName) -> Self {
+        let manifest::LostName { name, kind, reason, because_of } = lost;
+        Self { name, kind, reason, because_of }
+    }
+}
+
+impl From<manifest::Dependent> for Dependent {
+    fn from(dependent: manifest::Dependent) -> Self {
+        let manifest::Dependent { name, uses } = dependent;
+        Self { name, uses }
+    }
+}
+
+impl From<manifest::Unavailable> for Unavailable {
+    fn from(away: manifest::Unavailable) -> Self {
+        let manifest::Unavailable { name, reason } = away;
+        Self { name, reason }
+    }
+}

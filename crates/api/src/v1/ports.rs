@@ -1,0 +1,223 @@
+//! Ports inside a sandbox: forwarded from ports of this host, or reached over a WebSocket.
+
+mod tunnel;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+use std::str::FromStr;
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::super::call::Call;
+use super::super::limits::BUSY_PAUSE;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Created, Done, Json, Nothing, Reply};
+use services::forwards::{Forward, ForwardError};
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/v1/sandboxes/{namespace}/{name}/ports";
+    let one = "/v1/sandboxes/{namespace}/{name}/ports/{forward}";
+    [
+        operation(Method::POST, all, "forward_port", "Forward a port of this host.", open)
+            .run()
+            .idempotent()
+            .about(
+                "Connections to the port of this host are carried to the port inside, each \
+                 direction to its own end. It need not be listened on yet. A forward ends with its \
+                 sandbox, with this server, or when it is removed. Nobody is asked for a key at a \
+                 forwarded port, which is why it is reached from this host alone.",
+            )
+            .problems(&[Code::Io, Code::LimitReached]),
+        operation(Method::GET, all, "list_ports", "The forwarded ports of a sandbox.", list),
+        operation(
+            Method::DELETE,
+            one,
+            "close_port",
+            "End a forward and its connections.",
+            close,
+        )
+        .run(),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/ports/{port}/connect",
+            "connect_port",
+            "One connection to a port inside, over a WebSocket.",
+            tunnel::connect,
+        )
+        .run()
+        .about(
+            "Binary messages are the bytes both ways; how they are cut means nothing. The text \
+             message `{\"type\":\"end\"}` says that the client has sent all, and the program inside \
+             reads the end of its input. When the program has said all, the socket is closed with \
+             1000; when the connection breaks off, with 1011.",
+        )
+        .problems(&[Code::Io, Code::Gone, Code::LimitReached]),
+    ]
+    .map(|operation| operation.tag("ports"))
+    .to_vec()
+}
+
+/// A port to forward.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardPort {
+    /// In the sandbox, at its 127.0.0.1.
+    port: NonZeroU16,
+    /// On this host; 0 is any that is free.
+    #[serde(default)]
+    host_port: u16,
+    /// This host's own addresses alone: who shall reach it from elsewhere needs a proxy that asks
+    /// who they are.
+    #[serde(default)]
+    host_address: HostAddress,
+}
+
+/// Where a forwarded port listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum HostAddress {
+    #[default]
+    #[serde(rename = "127.0.0.1")]
+    V4,
+    #[serde(rename = "::1")]
+    V6,
+}
+
+/// A forwarded port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardedPort {
+    /// In the sandbox.
+    pub port: u16,
+    /// On this host.
+    pub host_port: u16,
+    pub host_address: String,
+    /// Where to point a browser, if it is HTTP that is spoken there.
+    pub url: String,
+    /// Open at this moment.
+    pub connections: u64,
+}
+
+/// The forwarded ports of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardedPorts {
+    /// By their ports on this host.
+    pub ports: Vec<ForwardedPort>,
+}
+
+async fn open(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<ForwardPort>,
+) -> Result<Created<ForwardedPort>, Problem> {
+    let inside = call.inside()?;
+    let (forwards, registry) = (call.api.forwards(), call.api.registry());
+    let (port, host) = (asked.port.get(), asked.host_address.into());
+    let opened = forwards.open(registry, &inside.record, port, host, asked.host_port).await;
+    Ok(Created(opened?.into()))
+}
+
+async fn list(call: Call, _: Nothing, _: Nothing) -> Result<Reply<ForwardedPorts>, Problem> {
+    let which = call.which()?;
+    call.api.registry().get(&which)?;
+    let ports = call.api.forwards().of(&which).into_iter().map(ForwardedPort::from).collect();
+    Ok(Reply(ForwardedPorts { ports }))
+}
+
+async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
+    let which = call.which()?;
+    let Port(host_port) = call.parameter("forward")?;
+    call.api.registry().get(&which)?;
+    if call.api.forwards().close(&which, host_port).await {
+        return Ok(Done);
+    }
+    let message = format!("port {host_port} of this host does not lead into {which}");
+    Err(Problem::not_found(message).hint("GET …/ports lists those that do"))
+}
+
+/// A port in a path: its digits, and nothing before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port(pub u16);
+
+/// Why a text is no port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a port is a number from 1 to 65535")]
+pub struct NoPort;
+
+impl FromStr for Port {
+    type Err = NoPort;
+
+    fn from_str(text: &str) -> Result<Self, NoPort> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+        let port = text.parse().ok().filter(|_| is_plain);
+        port.map(Self).ok_or(NoPort)
+    }
+}
+
+impl From<HostAddress> for IpAddr {
+    fn from(address: HostAddress) -> Self {
+        match address {
+            HostAddress::V4 => Self::V4(Ipv4Addr::LOCALHOST),
+            HostAddress::V6 => Self::V6(Ipv6Addr::LOCALHOST),
+        }
+    }
+}
+
+impl From<Forward> for ForwardedPort {
+    fn from(forward: Forward) -> Self {
+        let Forward { address, port, connections } = forward;
+        Self {
+            port,
+            host_port: address.port(),
+            host_address: address.ip().to_string(),
+            url: format!("http://{address}/"),
+            connections: connections as u64,
+        }
+    }
+}
+
+impl From<ForwardError> for Problem {
+    fn from(error: ForwardError) -> Self {
+        let message = error.to_string();
+        match error {
+            ForwardError::Listen { source, address } => match source.kind() {
+                io::ErrorKind::AddrInUse => taken(message, address.port()),
+                _ => Self::new(Code::Io, message)
+                    .hint("`host_port: 0` takes any port that is free")
+                    .details(json!({ "errno": source.raw_os_error() })),
+            },
+            ForwardError::Taken { port } => taken(message, port),
+            ForwardError::TooManyOfSandbox { limit, .. } | ForwardError::TooMany { limit } => {
+                Self::new(Code::LimitReached, message)
+                    .hint("end one that is not needed any more")
+                    .details(json!({ "limit": limit }))
+                    .retry_after(BUSY_PAUSE)
+            }
+        }
+    }
+}
+
+fn taken(message: String, port: u16) -> Problem {
+    Problem::new(Code::Conflict, message)
+        .hint("choose another port, or `host_port: 0` for any that is free")
+        .details(json!({ "reason": "port_taken", "port": port }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_in_a_path_is_its_digits() {
+        assert_eq!("1".parse(), Ok(Port(1)));
+        assert_eq!("65535".parse(), Ok(Port(65535)));
+        for wrong in ["", "0", "080", "+80", "-1", "65536", "http"] {
+            assert_eq!(wrong.parse::<Port>(), Err(NoPort), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Commands that make files: how far they are while they run, and what they have made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::capture::Capture;
+use super::super::problem::{Code, Problem, ProblemBody};
+use super::super::render::{Rendered, Rendering, Step};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Json, Nothing};
+use super::super::stream::{Either, Events};
+use super::artifacts::Captured;
+use super::exec::program::{Bounds, Described, TIMEOUT_MS_MAX, What};
+use super::exec::{Asked, OnDisconnect, begin};
+use super::exit::{Cause, Exit};
+use services::artifact::{ARTIFACTS_DIR_VARIABLE, Scene};
+
+/// Patterns of one call: as many as people write.
+const OUTPUTS_MAX: usize = 32;
+
+pub fn operations() -> Vec<Operation> {
+    vec![
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/render",
+            "render",
+            "Run a command that makes files, and keep these.",
+            render,
+        )
+        .about(
+            "With `Accept: application/x-ndjson` the answer is a stream of how far it is, as far as \
+             its own output tells (`45%`, `9/20`, the bars that programs draw), which ends with \
+             `result`. An exit code other than 0 is a result. When the client is gone before the \
+             end, the command is killed with all that it has started.",
+        )
+        .counted()
+        .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::Gone])
+        .tag("artifacts"),
+    ]
+}
+
+/// A command line for `/bin/sh`, or a program and its arguments.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a command is a line for the shell, or a list of arguments")]
+pub enum Command {
+    Line(String),
+    Argv(#[schemars(length(min = 1, max = 16384))] Vec<String>),
+}
+
+/// A command that makes files.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenderCommand {
+    pub command: Command,
+    /// Where it begins; `/` by default.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub cwd: Option<String>,
+    /// Added to the sandbox's environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Which of the files that it makes or changes are kept: paths below where it begins, with `*`
+    /// and `?` for parts of a name and `**` for directories. All of them when left out.
+    #[serde(default)]
+    #[schemars(length(max = OUTPUTS_MAX))]
+    pub outputs: Vec<String>,
+    /// From its start to a kill of all that it has started.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
+    pub timeout_ms: Option<u64>,
+}
+
+/// A command that has ended, and what it has made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenderResult {
+    /// Whether it ended by itself with code 0.
+    pub success: bool,
+    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    pub exit_code: i32,
+    pub cause: Cause,
+    pub duration_us: u64,
+    /// The end of all that it has said.
+    pub log: String,
+    /// Whether it has said more.
+    pub truncated: bool,
+    pub captured: Captured,
+}
+
+/// What is told of a command. `result` and `problem` are the last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RenderEvent {
+    Progress {
+        /// From 0 to 1. It may go back: many commands do one thing after the other.
+        done: f64,
+        /// What it is that is so far, if the command says it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        label: Option<String>,
+    },
+    Result {
+        result: RenderResult,
+    },
+    /// It cannot be followed any more.
+    Problem {
+        problem: ProblemBody,
+    },
+}
+
+impl From<Rendered> for RenderResult {
+    fn from(rendered: Rendered) -> Self {
+        let Rendered { record, log, is_cut, captured } = rendered;
+        let exit = Exit::from(record);
+        Self {
+            success: exit.success,
+            exit_code: exit.exit_code,
+            cause: exit.cause,
+            duration_us: exit.duration_us,
+            log,
+            truncated: is_cut,
+            captured: captured.into(),
+        }
+    }
+}
+
+impl From<Step> for RenderEvent {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Progress(reading) => Self::Progress { done: reading.done, label: reading.label },
+            Step::Ended(rendered) => Self::Result { result: (*rendered).into() },
+        }
+    }
+}
+
+async fn render(
+    mut call: Call,
+    _: Nothing,
+    Json(asked): Json<RenderCommand>,
+) -> Result<Either<RenderResult, RenderEvent>, Problem> {
+    if asked.outputs.len() > OUTPUTS_MAX {
+        return Err(Problem::invalid(format!("outputs: more than {OUTPUTS_MAX} patterns")));
+    }
+    let RenderCommand { command, cwd, env, outputs, timeout_ms } = asked;
+    let scene = Scene {
+        workdir: cwd.as_deref().map(Into::into),
+        artifacts_dir: env.get(ARTIFACTS_DIR_VARIABLE).map(|path| path.as_str().into()),
+        outputs,
+        user: None,
+    };
+    let what = match command {
+        Command::Line(script) => What::Script { script, shell: None },
+        Command::Argv(argv) => What::Argv(argv),
+    };
+    let described = Described { what, cwd, env, user: None, timeout_ms, bounds: Bounds::default() };
+    let asked = Asked {
+        described,
+        stdin: None,
+        output_bytes_max: None,
+        on_disconnect: OnDisconnect::Cancel,
+        artifacts: true,
+        session: None,
+    };
+    let inside = call.inside()?;
+    let capture = Capture::begin(&call.api, &inside, scene).await?.within(call.deadline);
+    let held = Arc::new((call.permit.clone(), call.memory.clone()));
+    let begun = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
+    let mut rendering = Rendering::new(begun, capture);
+    if !call.prefers("application/x-ndjson") {
+        loop {
+            if let Step::Ended(rendered) = rendering.next().await? {
+                return Ok(Either::Whole((*rendered).into()));
+            }
+        }
+    }
+    let events = Events::begin(&mut call, |teller| async move {
+        let _inside = inside;
+        loop {
+            let (event, is_last) = match rendering.next().await {
+                Ok(step) => {
+                    let is_last = matches!(step, Step::Ended(_));
+                    (step.into(), is_last)
+                }
+                Err(problem) => (RenderEvent::Problem { problem: problem.body() }, true),
+            };
+            if teller.tell(&event).await.is_err() || is_last {
+                return;
+            }
+        }
+    })?;
+    Ok(Either::Stream(events))
+}

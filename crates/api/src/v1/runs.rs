@@ -1,0 +1,244 @@
+//! Runs of code in contexts: whole at their end, or as they go on. How each of the two ways is taken
+//! is `carried`'s; what is said on it, `event`'s, `end`'s and `result`'s.
+
+mod ask;
+mod carried;
+mod end;
+mod event;
+mod limits;
+mod narrator;
+mod result;
+mod socket;
+
+use hyper::Method;
+use protocol::ContextName;
+use protocol::repl::AnswerInput;
+use serde_json::json;
+
+use super::super::body::{NDJSON, Response};
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Document, Operation, Output, operation};
+use super::super::shape::{Done, Json, MaybeJson, Nothing, Reply};
+use super::super::stream::{Either, Events, Teller};
+use super::super::websocket;
+use agent_client::guest;
+use services::notebook::Turn;
+
+use super::notebooks::{InNotebook, Reopened};
+use ask::{InputAnswer, RunOrder};
+pub use ask::{InterruptRequest, Interrupted, RunRequest};
+use carried::{Beginning, Carried, InTurn};
+pub use event::RunEvent;
+use narrator::Narrator;
+pub use result::RunResult;
+
+const ABOUT: &str = "Answers with the run as a whole at its end: an exception, a timeout, an \
+    interrupt and the death of the interpreter are results, told by `status`. With `Accept: \
+    application/x-ndjson` its events come as they happen. Runs of one context take their turns. \
+    When the client is gone the run is interrupted, unless `on_disconnect` is `detach`.";
+
+pub fn operations() -> Vec<Operation> {
+    let in_context = "/v1/sandboxes/{namespace}/{name}/contexts/{context}/run";
+    [
+        operation(Method::POST, in_context, "run_in_context", "Run code in a context.", run)
+            .counted()
+            .about(ABOUT)
+            .problems(REFUSALS),
+        operation(
+            Method::GET,
+            in_context,
+            "converse_in_context",
+            "Run code in a context, over a WebSocket.",
+            converse,
+        )
+        .counted()
+        .about(
+            "The first message is what the call by POST takes as its body; after that the events \
+             come as they happen, each as a message. The client may say `input` and `interrupt` \
+             meanwhile. The socket is closed with 1000 behind the last event.",
+        ),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/run",
+            "run",
+            "Run code in the context that is called like its language.",
+            run_anywhere,
+        )
+        .counted()
+        .about(ABOUT)
+        .problems(REFUSALS),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/interrupt",
+            "interrupt_run",
+            "End a run, or take it out of the queue.",
+            interrupt,
+        )
+        .run()
+        .about("Answered at once; the run's own end says how it went."),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/contexts/{context}/input",
+            "answer_input",
+            "Give a run the line that it has asked for.",
+            input,
+        )
+        .run()
+        .problems(&[Code::Gone]),
+    ]
+    .map(|operation| operation.tag("runs"))
+    .to_vec()
+}
+
+/// What keeps a run from being queued.
+const REFUSALS: &[Code] = &[Code::Unsupported, Code::Gone, Code::TooLarge];
+
+async fn run(
+    call: Call,
+    _: Nothing,
+    Json(request): Json<RunRequest>,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let context = call.context()?;
+    carry(call, context, request).await
+}
+
+async fn run_anywhere(
+    call: Call,
+    _: Nothing,
+    Json(request): Json<RunRequest>,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let context = request.usual_context()?;
+    carry(call, context, request).await
+}
+
+async fn carry(
+    mut call: Call,
+    context: ContextName,
+    request: RunRequest,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let beginning = beginning(&mut call)?;
+    carry_on(call, beginning, context, request).await
+}
+
+/// Runs code in a notebook whose turn it is.
+pub async fn carry_turn(
+    mut call: Call,
+    notebook: String,
+    mut turn: Turn,
+    request: RunRequest,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let inside = call.api.inside(turn.which.clone())?;
+    let context = turn.context.context.clone();
+    let reopened = turn.reopened.take().map(Reopened::from);
+    let told = InNotebook { notebook, number: turn.number, reopened };
+    let (permit, memory) = (call.permit.take(), call.memory.clone());
+    let turn = Some(InTurn { turn, told });
+    let api = call.api.clone();
+    let beginning = Beginning { api, inside, permit, memory, deadline: call.deadline, turn };
+    carry_on(call, beginning, context, request).await
+}
+
+async fn carry_on(
+    mut call: Call,
+    beginning: Beginning,
+    context: ContextName,
+    request: RunRequest,
+) -> Result<Either<RunResult, RunEvent>, Problem> {
+    let bytes_max = request.output_bytes_max();
+    let carried = Carried::begin(beginning, context, request).await?;
+    if call.prefers(NDJSON.to_str().unwrap_or_default()) {
+        let events = Events::begin(&mut call, |teller| {
+            // The stream's own task goes with its client.
+            let apart = carried.goes_on();
+            let telling = carried.tell(teller);
+            let telling = if apart { Err(tokio::spawn(telling)) } else { Ok(telling) };
+            async move {
+                match telling {
+                    Ok(telling) => telling.await,
+                    Err(apart) => drop(apart.await),
+                }
+            }
+        })?;
+        return Ok(Either::Stream(events));
+    }
+    let result = if carried.goes_on() {
+        carried.gather_anyway(bytes_max).await?
+    } else {
+        carried.gather(bytes_max).await?
+    };
+    Ok(Either::Whole(result))
+}
+
+fn beginning(call: &mut Call) -> Result<Beginning, Problem> {
+    let inside = call.inside()?;
+    let (permit, memory) = (call.permit.take(), call.memory.clone());
+    let api = call.api.clone();
+    Ok(Beginning { api, inside, permit, memory, deadline: call.deadline, turn: None })
+}
+
+async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<Conversation, Problem> {
+    let context = call.context()?;
+    let beginning = beginning(&mut call)?;
+    let attend = move |socket| socket::attend(socket, beginning, context);
+    Ok(Conversation(websocket::accept(&mut call, attend)?))
+}
+
+async fn interrupt(
+    call: Call,
+    _: Nothing,
+    MaybeJson(asked): MaybeJson<InterruptRequest>,
+) -> Result<Reply<Interrupted>, Problem> {
+    let context = call.context()?;
+    asked.grace.check()?;
+    let inside = call.inside()?;
+    let run = carried::interrupt(&inside.guest, context, asked.run, asked.grace.into()).await?;
+    Ok(Reply(Interrupted { run }))
+}
+
+async fn input(call: Call, _: Nothing, Json(answer): Json<InputAnswer>) -> Result<Done, Problem> {
+    let context = call.context()?;
+    let InputAnswer { run, request, line } = answer;
+    let ask = AnswerInput { context, run, request, line: line.map(Into::into) };
+    call.inside()?.guest.answer_input(ask).await?;
+    Ok(Done)
+}
+
+/// Tells of all that happens in a context, until it is closed.
+pub async fn watch(mut watched: guest::Events, teller: Teller<RunEvent>) {
+    let mut narrator = Narrator::default();
+    loop {
+        let told = match watched.next().await {
+            Ok(Some(event)) => narrator.tell(event),
+            Ok(None) => return,
+            Err(error) => vec![RunEvent::problem(None, &error.into())],
+        };
+        let is_over = told.iter().any(RunEvent::is_problem);
+        for event in &told {
+            if teller.tell(event).await.is_err() {
+                return;
+            }
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// The answer to a run on a WebSocket.
+struct Conversation(Response);
+
+impl Output for Conversation {
+    fn describe(document: &mut Document<'_>) {
+        let first = document.schemas.subschema_for::<RunRequest>();
+        let order = document.schemas.subschema_for::<RunOrder>();
+        let event = document.schemas.subschema_for::<RunEvent>();
+        let messages = json!({ "first": first, "client": order, "server": event });
+        document.insert("x-websocket-messages", messages);
+        document.response("101", json!({ "description": "Events, as messages of a WebSocket." }));
+    }
+
+    fn into_response(self) -> Response {
+        self.0
+    }
+}

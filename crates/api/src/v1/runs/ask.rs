@@ -1,0 +1,261 @@
+//! What a client says of a run that it wants, and what it says while the run is on.
+
+use std::time::Duration;
+
+use protocol::ContextName;
+use protocol::limits::INTERRUPT_GRACE;
+use protocol::repl::{self, OpenContext};
+use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use super::limits::{GRACE_MAX, TIMEOUT_MAX};
+use crate::call::Inside;
+use crate::problem::Problem;
+use crate::v1::contexts::{find, unknown};
+use crate::v1::exec::OnDisconnect;
+use crate::v1::exec::limits::{OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX};
+use agent_client::guest::contexts::language;
+use agent_client::guest::contexts::open;
+
+/// What the name of a language looks like: it may be that of a context.
+const LANGUAGE: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
+
+/// Code to run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// At most 16 MiB.
+    #[schemars(length(max = 16_777_216))]
+    pub code: String,
+    /// `python`, `node`, `bash`, or another name of one of them. Needed for a context that is not
+    /// open and is not called like a language; a run that names no context is of Python without it.
+    #[serde(default)]
+    #[schemars(regex(pattern = LANGUAGE))]
+    pub language: Option<String>,
+    /// A name for the code, remembered with its run; of runs in notebooks alone. What is used again
+    /// is decided by the code itself.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub cache_key: Option<String>,
+    /// What the code is called in tracebacks.
+    #[serde(default)]
+    #[schemars(length(max = 1024))]
+    pub name: Option<String>,
+    /// From the start of the run, when its turn has come, to its end. A run that takes longer is
+    /// interrupted, and its result says so. None when left out, but that of the call.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+    #[serde(default, deserialize_with = "object")]
+    pub grace: Grace,
+    /// What the code reads when it asks for input, line by line.
+    #[serde(default)]
+    pub stdin: Option<String>,
+    /// Whether a client answers when the code asks for input and `stdin` is used up. If not, the
+    /// code reads the end of a file.
+    #[serde(default)]
+    pub input: bool,
+    /// Of a buffered run, at most so many bytes of stdout and stderr are kept, and as many of all
+    /// the rest together; 8 MiB when left out.
+    #[serde(default)]
+    #[schemars(range(max = 67_108_864))]
+    pub output_bytes_max: Option<u64>,
+    /// What becomes of it when its client is gone: it is interrupted, or it goes on, and who watches
+    /// the context sees what it says.
+    #[serde(default)]
+    pub on_disconnect: OnDisconnect,
+    /// Keep what it leaves: pictures and documents that it shows, files that it offers, and the new
+    /// and changed files of the directory that its context has and of `/artifacts`.
+    #[serde(default)]
+    pub artifacts: bool,
+}
+
+/// How long each rung of the ladder that ends a run is given before the next is tried; 2 s when left
+/// out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Grace {
+    /// What ctrl-c does.
+    #[serde(default)]
+    #[schemars(range(max = 3_600_000))]
+    pub polite_ms: Option<u64>,
+    /// What code that swallows ctrl-c cannot swallow. Then the interpreter is killed.
+    #[serde(default)]
+    #[schemars(range(max = 3_600_000))]
+    pub firm_ms: Option<u64>,
+}
+
+/// An object and nothing else: a list of values would do, too, without the names that say what they are.
+fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
+    let fields = Map::<String, Value>::deserialize(deserializer)?;
+    serde_json::from_value(Value::Object(fields)).map_err(D::Error::custom)
+}
+
+/// What shall be ended.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InterruptRequest {
+    /// The run that is on, or that would be next, when left out.
+    #[serde(default)]
+    #[schemars(range(max = u64::MAX))]
+    pub run: Option<u64>,
+    #[serde(default, deserialize_with = "object")]
+    pub grace: Grace,
+}
+
+/// What is being ended.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interrupted {
+    /// Absent when there was nothing to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub run: Option<u64>,
+}
+
+/// The answer to an `input_request`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputAnswer {
+    #[schemars(range(max = u64::MAX))]
+    pub run: u64,
+    #[schemars(range(max = u64::MAX))]
+    pub request: u64,
+    /// With or without its newline; the end of the input when left out.
+    #[serde(default)]
+    #[schemars(length(max = 1_044_480))]
+    pub line: Option<String>,
+}
+
+/// What the client of a run on a WebSocket says, after the run itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum RunOrder {
+    /// Answers an `input_request`.
+    Input {
+        request: u64,
+        /// The end of the input when left out.
+        #[serde(default)]
+        line: Option<String>,
+    },
+    Interrupt {
+        #[serde(default)]
+        grace: Grace,
+    },
+}
+
+impl RunRequest {
+    /// Refuses what the numbers of this request must not be.
+    pub fn check(&self) -> Result<(), Problem> {
+        within("timeout_ms", self.timeout_ms, 1, TIMEOUT_MAX.as_millis() as u64)?;
+        within("output_bytes_max", self.output_bytes_max, 0, OUTPUT_BYTES_MAX)?;
+        self.grace.check()
+    }
+
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout_ms.map(Duration::from_millis)
+    }
+
+    pub fn output_bytes_max(&self) -> u64 {
+        self.output_bytes_max.unwrap_or(OUTPUT_BYTES_DEFAULT)
+    }
+
+    /// The context that a run is of which names none: the one that is called like its language.
+    pub fn usual_context(&self) -> Result<ContextName, Problem> {
+        let asked = self.language.as_deref().unwrap_or(language::DEFAULT);
+        let own = language::called(asked).unwrap_or(asked);
+        own.parse().map_err(|error| Problem::invalid(format!("language: {error}")))
+    }
+
+    /// The context to run in, as it is to be if it is not open. The guest is asked for what is open
+    /// only where the request leaves something to that.
+    pub async fn open(
+        &self,
+        inside: &Inside,
+        context: ContextName,
+    ) -> Result<OpenContext, Problem> {
+        let workdir = inside.record.workdir.clone();
+        let implied = || language::called(context.as_str()).map(str::to_owned);
+        let named = self.language.clone();
+        if let (Some(language), None) = (named.clone().or_else(implied), &workdir) {
+            let mut asked = open(context, language);
+            inside.guest.settle(&mut asked).await?;
+            return Ok(asked);
+        }
+        match (find(inside, &context).await?, named) {
+            (Some(known), named) => Ok(open(context, named.unwrap_or(known.language))),
+            (None, named) => {
+                let language = named.or_else(implied).ok_or_else(|| unknown(&context))?;
+                let cwd = workdir.map(Into::into);
+                let user = inside.record.user.clone();
+                Ok(OpenContext { cwd, user, ..open(context, language) })
+            }
+        }
+    }
+}
+
+impl Grace {
+    pub fn check(&self) -> Result<(), Problem> {
+        let max = GRACE_MAX.as_millis() as u64;
+        within("grace.polite_ms", self.polite_ms, 0, max)?;
+        within("grace.firm_ms", self.firm_ms, 0, max)
+    }
+}
+
+impl From<Grace> for repl::Grace {
+    fn from(grace: Grace) -> Self {
+        Self { polite_ms: grace.polite_ms, firm_ms: grace.firm_ms }
+    }
+}
+
+/// Refuses a number outside of its bounds.
+fn within(what: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
+    match value {
+        Some(value) if !(min..=max).contains(&value) => {
+            let message = format!("{what}: {value} is not from {min} to {max}");
+            Err(Problem::invalid(message).details(serde_json::json!({ "limit": max })))
+        }
+        _ => Ok(()),
+    }
+}
+
+const _: () = assert!(INTERRUPT_GRACE.as_secs() == 2, "the schema says so");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> RunRequest {
+        serde_json::from_str(text).expect(text)
+    }
+
+    #[test]
+    fn a_run_without_a_context_is_in_that_of_its_language() {
+        for (text, context) in [
+            (r#"{"code":""}"#, "python"),
+            (r#"{"code":"","language":"py"}"#, "python"),
+            (r#"{"code":"","language":"javascript"}"#, "node"),
+            (r#"{"code":"","language":"ruby"}"#, "ruby"),
+        ] {
+            assert_eq!(request(text).usual_context().expect("a name").as_str(), context);
+        }
+        assert!(request(r#"{"code":"","language":"a b"}"#).usual_context().is_err());
+    }
+
+    #[test]
+    fn numbers_outside_of_their_bounds_are_refused() {
+        for (text, is_fine) in [
+            (r#"{"code":"","timeout_ms":1}"#, true),
+            (r#"{"code":"","timeout_ms":0}"#, false),
+            (r#"{"code":"","timeout_ms":86400001}"#, false),
+            (r#"{"code":"","output_bytes_max":67108864}"#, true),
+            (r#"{"code":"","output_bytes_max":67108865}"#, false),
+            (r#"{"code":"","grace":{"polite_ms":0,"firm_ms":3600000}}"#, true),
+            (r#"{"code":"","grace":{"firm_ms":3600001}}"#, false),
+        ] {
+            assert_eq!(request(text).check().is_ok(), is_fine, "{text}");
+        }
+    }
+}

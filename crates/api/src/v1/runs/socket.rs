@@ -1,0 +1,162 @@
+//! A run on a WebSocket: the client's first message is the request, then events go out as they
+//! come, and orders come in.
+//!
+//! Both directions go on independently: a client that does not read is heard all the same.
+
+use protocol::ContextName;
+use protocol::repl::AnswerInput;
+use tokio::time::timeout;
+
+use super::ask::{RunOrder, RunRequest};
+use super::carried::{Beginning, Carried, interrupt};
+use super::event::RunEvent;
+use super::limits::FIRST_WORD_MAX;
+use super::narrator::Narrator;
+use crate::body::Gone;
+use crate::problem::{Code, Problem};
+use crate::shape::parse;
+use crate::websocket::{
+    CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, Reader, Said, Socket, Writer, ping_clock,
+};
+use agent_client::guest::Guest;
+
+/// Reads the request, carries the run, and closes the socket behind its end.
+pub async fn attend(socket: Socket, beginning: Beginning, context: ContextName) {
+    let Socket { mut reader, mut writer } = socket;
+    let request = match first_word(&mut reader).await {
+        Ok(Some(request)) => request,
+        Ok(None) => return,
+        Err(problem) => return refuse(writer, None, &problem, CLOSE_POLICY).await,
+    };
+    let mut carried = match Carried::begin(beginning, context, request).await {
+        Ok(carried) => carried,
+        Err(problem) => return refuse(writer, None, &problem, CLOSE_FAILED).await,
+    };
+    let run = carried.queued().run;
+    let client =
+        Client { guest: carried.guest().clone(), context: carried.context().clone(), run, reader };
+    let ended = tokio::select! {
+        told = tell(&mut carried, &mut writer) => match told {
+            Ok(None) => Ended::Whole,
+            Ok(Some(problem)) => Ended::Failed(problem),
+            Err(Gone) => Ended::Gone,
+        },
+        heard = client.hear() => match heard {
+            Ok(()) => Ended::Gone,
+            Err(problem) => Ended::Refused(problem),
+        },
+    };
+    match ended {
+        Ended::Whole => return writer.close(CLOSE_NORMAL, "").await,
+        Ended::Failed(problem) => return refuse(writer, Some(run), &problem, CLOSE_FAILED).await,
+        Ended::Refused(problem) => refuse(writer, Some(run), &problem, CLOSE_POLICY).await,
+        Ended::Gone => drop(writer),
+    }
+    if carried.goes_on() {
+        carried.drain().await;
+    }
+}
+
+/// Why nothing more is said.
+enum Ended {
+    /// The run is over, and all of it has been told.
+    Whole,
+    /// Its events have broken off.
+    Failed(Problem),
+    /// The client has said what is no order.
+    Refused(Problem),
+    /// The client is gone.
+    Gone,
+}
+
+/// `None` when the client is gone before it has said anything.
+async fn first_word(reader: &mut Reader) -> Result<Option<RunRequest>, Problem> {
+    let Ok(said) = timeout(FIRST_WORD_MAX, reader.next()).await else {
+        let seconds = FIRST_WORD_MAX.as_secs();
+        let message = format!("nothing was said for {seconds} s; the first message is the run");
+        return Err(Problem::new(Code::RequestTimeout, message));
+    };
+    match said {
+        Some(Said::Text(text)) => parse(text.as_bytes()).map(Some),
+        Some(Said::Binary(_)) => Err(Problem::invalid("the run is a text message of JSON")),
+        None => Ok(None),
+    }
+}
+
+/// Tells the client of the run as it goes on; returns behind its last event, or with why there is
+/// none.
+async fn tell(carried: &mut Carried, writer: &mut Writer) -> Result<Option<Problem>, Gone> {
+    let mut narrator = Narrator::default();
+    let mut pings = ping_clock();
+    writer.tell(&RunEvent::queued(carried.queued())).await?;
+    loop {
+        tokio::select! {
+            event = carried.next() => match event {
+                Ok(Some(event)) => {
+                    if let Some(told) = carried.take_captured(&event) {
+                        writer.tell(&told).await?;
+                    }
+                    for told in &narrator.tell(event) {
+                        writer.tell(told).await?;
+                    }
+                }
+                Ok(None) => return Ok(None),
+                Err(error) => return Ok(Some(error.into())),
+            },
+            _ = pings.tick() => writer.ping().await?,
+        }
+    }
+}
+
+/// The client's side of the socket.
+struct Client {
+    guest: Guest,
+    context: ContextName,
+    run: u64,
+    reader: Reader,
+}
+
+impl Client {
+    /// Carries the client's orders out. Returns when the client is gone, or with why it is not
+    /// heard any more.
+    async fn hear(mut self) -> Result<(), Problem> {
+        while let Some(said) = self.reader.next().await {
+            match said {
+                Said::Text(text) => self.obey(parse(text.as_bytes())?).await?,
+                Said::Binary(_) => {
+                    return Err(Problem::invalid("orders are text messages of JSON"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An order that comes too late, because the run or the question is over, is of no effect.
+    async fn obey(&self, order: RunOrder) -> Result<(), Problem> {
+        let context = self.context.clone();
+        let done = match order {
+            RunOrder::Input { request, line } => {
+                let line = line.map(Into::into);
+                let ask = AnswerInput { context, run: self.run, request, line };
+                self.guest.answer_input(ask).await
+            }
+            RunOrder::Interrupt { grace } => {
+                grace.check()?;
+                let run = Some(self.run);
+                interrupt(&self.guest, context, run, grace.into()).await.map(|_| ())
+            }
+        };
+        match done {
+            Err(error) if error.fault_code().is_none() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Says why, and closes the socket.
+async fn refuse(mut writer: Writer, run: Option<u64>, problem: &Problem, code: u16) {
+    // One who does not read is told by the close alone.
+    if timeout(FIRST_WORD_MAX, writer.tell(&RunEvent::problem(run, problem))).await.is_ok() {
+        writer.close(code, problem.code.name()).await;
+    }
+}

@@ -1,0 +1,294 @@
+//! Sessions: programs that go on without a client, their output from any place on, their input, and
+//! their end. What an agent has forgotten, the sandbox's log still knows.
+
+mod feed;
+mod find;
+mod info;
+mod input;
+mod output;
+mod start;
+
+use std::time::Duration;
+
+use hyper::Method;
+use protocol::requests::{Release, Resize, Signal, Target, TerminalSize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use self::feed::Ended;
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Done, Json, Nothing, Octets, Query, Reply};
+use super::exec::program::check_range;
+use super::exec::{SignalName, SignalTarget};
+use super::exit::Exit;
+use sandbox::RECORDED_HOLDER;
+
+pub use self::feed::{Feed, Heard, Start};
+pub use self::find::{Found, Session, find};
+pub use self::output::{OutputEvent, told};
+pub use self::start::start_recorded;
+
+/// How long a `DELETE` waits for a program that it has killed.
+const KILL_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The signal that nothing survives.
+const KILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
+
+pub fn operations() -> Vec<Operation> {
+    let all = "/v1/sandboxes/{namespace}/{name}/sessions";
+    let one = "/v1/sandboxes/{namespace}/{name}/sessions/{session}";
+    [
+        operation(
+            Method::POST,
+            all,
+            "start_session",
+            "Start a program that goes on.",
+            start::start,
+        )
+        .about(start::ABOUT)
+        .run()
+        .idempotent()
+        .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::LimitReached]),
+        operation(Method::GET, all, "list_sessions", "The sessions of a sandbox.", list).about(
+            "Those that the agent has; with `recorded=true`, and of a sandbox that does not run, \
+             also those that only its log knows any more.",
+        ),
+        operation(Method::GET, one, "get_session", "One session.", get),
+        operation(
+            Method::DELETE,
+            one,
+            "release_session",
+            "Give up a session that has ended.",
+            release,
+        )
+        .about(
+            "With `kill=true` it is ended first if it runs, with all that it has started. What was \
+             recorded of it is kept.",
+        )
+        .run(),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/wait",
+            "wait_for_session",
+            "Wait for the end of a program.",
+            wait,
+        )
+        .about("Answers when it has ended or the time is over."),
+        operation(
+            Method::GET,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/output",
+            "read_session",
+            "What a session has said, from any place on.",
+            output::read,
+        )
+        .about(output::ABOUT)
+        .problems(&[Code::RangeNotSatisfiable]),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/input",
+            "write_session",
+            "Give a program input.",
+            |call, query, _: Octets| input::write(call, query),
+        )
+        .about(input::ABOUT)
+        .run()
+        .problems(&[Code::Gone]),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/resize",
+            "resize_session",
+            "Say how large a terminal is.",
+            resize,
+        )
+        .run(),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/sessions/{session}/signal",
+            "signal_session",
+            "Send a signal.",
+            signal,
+        )
+        .run()
+        .problems(&[Code::Gone]),
+    ]
+    .map(|operation| operation.tag("sessions"))
+    .to_vec()
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
+pub struct SessionInfo {
+    pub session: String,
+    /// The argument vector as one line for people, cut.
+    pub command: String,
+    pub pid: u32,
+    pub terminal: bool,
+    pub started_at_ms: u64,
+    pub running: bool,
+    /// Absent while it runs, and when its sandbox ended with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Exit")]
+    pub exit: Option<Exit>,
+    /// Whether its output is recorded.
+    pub recorded: bool,
+    /// Whether the agent has it; otherwise it is read from the log.
+    pub live: bool,
+    /// Who has its keyboard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub keyboard: Option<String>,
+    /// What was asked for and could not be had here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionList {
+    pub sessions: Vec<SessionInfo>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    /// Also those that only the log knows.
+    #[serde(default)]
+    pub recorded: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseQuery {
+    /// End it first if it runs, and what it has left behind.
+    #[serde(default)]
+    pub kill: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    #[serde(default)]
+    #[schemars(with = "u64", range(max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+}
+
+/// Whether a program has ended, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Waited {
+    pub running: bool,
+    /// Absent while it runs, and when its sandbox ended with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Exit")]
+    pub exit: Option<Exit>,
+}
+
+/// The size of a terminal. Of several viewers, the last one that says a size decides.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Size {
+    #[schemars(range(min = 1, max = 65535))]
+    pub rows: u16,
+    #[schemars(range(min = 1, max = 65535))]
+    pub columns: u16,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendSignal {
+    pub signal: SignalName,
+    #[serde(default)]
+    pub target: SignalTarget,
+}
+
+impl Size {
+    pub fn checked(self) -> Result<TerminalSize, Problem> {
+        check_range("rows", Some(self.rows.into()), 1, u16::MAX.into())?;
+        check_range("columns", Some(self.columns.into()), 1, u16::MAX.into())?;
+        Ok(TerminalSize { rows: self.rows, columns: self.columns })
+    }
+}
+
+async fn list(
+    call: Call,
+    Query(query): Query<ListQuery>,
+    _: Nothing,
+) -> Result<Reply<SessionList>, Problem> {
+    let sessions = find::list(&call.api, &call.which()?, query.recorded).await?;
+    Ok(Reply(SessionList { sessions: sessions.into_iter().map(SessionInfo::from).collect() }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<SessionInfo>, Problem> {
+    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    Ok(Reply(found.session.into()))
+}
+
+async fn wait(
+    call: Call,
+    Query(query): Query<WaitQuery>,
+    _: Nothing,
+) -> Result<Reply<Waited>, Problem> {
+    check_range("timeout_ms", query.timeout_ms, 0, 86_400_000)?;
+    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let ending = feed::ending(&call.api, found);
+    let ended = match query.timeout_ms.map(Duration::from_millis) {
+        None => Some(ending.await),
+        Some(limit) => tokio::time::timeout(limit, ending).await.ok(),
+    };
+    Ok(Reply(match ended {
+        None => Waited { running: true, exit: None },
+        Some(Ended::Known(record)) => Waited { running: false, exit: Some((*record).into()) },
+        Some(Ended::Unknown) => Waited { running: false, exit: None },
+    }))
+}
+
+async fn resize(call: Call, _: Nothing, Json(size): Json<Size>) -> Result<Done, Problem> {
+    let (inside, session) = (call.inside()?, call.session()?);
+    let size = size.checked()?;
+    inside.guest.resize(Resize { session, size, redraw: false }).await?;
+    Ok(Done)
+}
+
+async fn signal(call: Call, _: Nothing, Json(asked): Json<SendSignal>) -> Result<Done, Problem> {
+    let (inside, session) = (call.inside()?, call.session()?);
+    let (signal, target) = (asked.signal.number()?, asked.target.into());
+    inside.guest.signal(Signal { session, signal, target }).await?;
+    Ok(Done)
+}
+
+async fn release(
+    call: Call,
+    Query(query): Query<ReleaseQuery>,
+    _: Nothing,
+) -> Result<Done, Problem> {
+    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let Session::Live(info) = &found.session else { return Ok(Done) };
+    let Some(inside) = &found.inside else { return Ok(Done) };
+    let (guest, session) = (&inside.guest, &info.session);
+    if info.exit.is_none() && !query.kill {
+        let message = format!("session {session} is running");
+        return Err(Problem::new(Code::Conflict, message)
+            .hint("end it first, or release it with kill=true")
+            .details(json!({ "reason": "still_running" })));
+    }
+    if query.kill {
+        let kill = Signal { session: session.clone(), signal: KILL, target: Target::Tree };
+        // That there is nobody left to be killed is as good.
+        let _ = guest.signal(kill).await;
+        let _ = tokio::time::timeout(KILL_WAIT_MAX, guest.wait(session)).await;
+    }
+    // What the log has not taken yet is still its own.
+    for holder in info.holders.iter().filter(|holder| *holder != RECORDED_HOLDER) {
+        let (session, holder) = (session.clone(), Some(holder.clone()));
+        let _ = guest.release(Release { session, holder, kill_survivors: false }).await;
+    }
+    if info.holders.is_empty() {
+        let session = session.clone();
+        let _ = guest.release(Release { session, holder: None, kill_survivors: false }).await;
+    }
+    Ok(Done)
+}

@@ -1,0 +1,425 @@
+//! What a session says, from an offset on, to one reader at its own pace.
+//!
+//! ```text
+//!  agent ── observer ──▶ track ──┐                 a slow reader holds up its own tracks alone;
+//!                          ▲     ├──▶ reader       what the agent has given up meanwhile is read
+//!  log ─── what it has ────┘     │                 from the log, and only what that has not either
+//!        given up        track ──┘                 is told as a gap
+//! ```
+//!
+//! The same goes for sessions that the agent does not have any more: all of them is then read from
+//! the log.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::message::Channel;
+use protocol::requests::{Origin, Role};
+use protocol::{ExitRecord, FaultCode, SessionId};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::find::{Found, Session, recorded};
+use crate::Api;
+use crate::call::Inside;
+use crate::problem::{Code, Problem};
+use agent_client::guest::{Guest, GuestError, Output, Piece};
+use sandbox::log::{Recording, Run};
+use sandbox::{SandboxRef, Until};
+
+/// Pieces that wait for the reader of a feed, of at most 64 KiB each.
+const PIECES_WAITING_MAX: usize = 8;
+/// How long the log of a sandbox that has just ended may take to be complete.
+const SETTLE_MAX: Duration = Duration::from_secs(3);
+
+/// What is heard of a session, in order of each output.
+#[derive(Clone, Debug)]
+pub enum Heard {
+    Output {
+        channel: Channel,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    /// Output that no longer exists.
+    Gap {
+        channel: Channel,
+        from: u64,
+        to: u64,
+    },
+    /// All of it has been heard.
+    Ended(Ended),
+    /// All that there is has been heard, and the session goes on.
+    Running,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    Known(Box<ExitRecord>),
+    /// Its sandbox ended with it.
+    Unknown,
+}
+
+/// Where reading begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    Offset(u64),
+    /// At most so many of the newest bytes.
+    Tail(u64),
+}
+
+/// A session that is listened to. Dropping it gives it up.
+pub struct Feed {
+    pieces: mpsc::Receiver<Heard>,
+    tracks: JoinSet<()>,
+    ending: watch::Receiver<Option<Ended>>,
+    /// What is said at the end without waiting for anything.
+    last: Option<Heard>,
+    told: bool,
+    begins_at: u64,
+    /// The sandbox does not count as idle meanwhile.
+    _inside: Option<Inside>,
+}
+
+impl Feed {
+    /// Begins to listen to these outputs. Without `follow` it ends with what there is now.
+    pub async fn open(
+        api: &Api,
+        found: Found,
+        channels: &[(Channel, Start)],
+        follow: bool,
+    ) -> Result<Self, Problem> {
+        let (told, ending) = watch::channel(match (&found.session, found.session.exit()) {
+            (_, Some(record)) => Some(Ended::Known(Box::new(record.clone()))),
+            (Session::Recorded(_), None) => Some(Ended::Unknown),
+            (Session::Live(_), None) => None,
+        });
+        let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
+        let mut tracks = JoinSet::new();
+        let mut begins_at = None;
+        for &(channel, start) in channels {
+            let source = Source::open(api, &found, channel, start, follow).await?;
+            begins_at.get_or_insert(source.at);
+            let track = Track {
+                source,
+                channel,
+                ending: ending.clone(),
+                is_final: false,
+                sender: sender.clone(),
+                api: api.clone(),
+                which: found.which.clone(),
+            };
+            tracks.spawn(track.run());
+        }
+        let Found { which, session, inside, log } = found;
+        let known = told.borrow().clone();
+        let last = match known {
+            Some(ended) => Some(Heard::Ended(ended)),
+            None => (!follow).then_some(Heard::Running),
+        };
+        if let Some(inside) = &inside
+            && last.is_none()
+        {
+            let (guest, run) = (inside.guest.clone(), session.run());
+            let place = Place { which, log, session: session.id().clone(), run };
+            let api = api.clone();
+            tracks.spawn(async move {
+                let ended = place.ended(&api, &guest).await;
+                told.send_replace(Some(ended));
+            });
+        }
+        let begins_at = begins_at.unwrap_or(0);
+        Ok(Self { pieces, tracks, ending, last, told: false, begins_at, _inside: inside })
+    }
+
+    /// The offset from which on the first of its outputs is heard.
+    pub fn begins_at(&self) -> u64 {
+        self.begins_at
+    }
+
+    /// What is heard next; `None` behind the last. Loses nothing when it is cancelled.
+    pub async fn next(&mut self) -> Option<Heard> {
+        if let Some(heard) = self.pieces.recv().await {
+            return Some(heard);
+        }
+        if self.told {
+            return None;
+        }
+        let last = match self.last.take() {
+            Some(last) => last,
+            None => match self.ending.wait_for(Option::is_some).await {
+                Ok(ended) => Heard::Ended(ended.clone().unwrap_or(Ended::Unknown)),
+                // What waited for the end has failed.
+                Err(_) => Heard::Ended(Ended::Unknown),
+            },
+        };
+        self.told = true;
+        self.tracks.abort_all();
+        Some(last)
+    }
+}
+
+/// Waits for the end of a session, for ever if need be.
+pub async fn ending(api: &Api, found: Found) -> Ended {
+    let Found { which, session, inside, log } = found;
+    if let Some(record) = session.exit() {
+        return Ended::Known(Box::new(record.clone()));
+    }
+    let Some(inside) = inside else { return Ended::Unknown };
+    let place = Place { which, log, session: session.id().clone(), run: session.run() };
+    place.ended(api, &inside.guest).await
+}
+
+/// Where a session is, with or without its agent.
+struct Place {
+    which: SandboxRef,
+    log: PathBuf,
+    session: SessionId,
+    run: Run,
+}
+
+impl Place {
+    /// Waits for the end. What the agent cannot tell any more is in the log, if anywhere.
+    async fn ended(&self, api: &Api, guest: &Guest) -> Ended {
+        match guest.wait(&self.session).await {
+            Ok(record) => return Ended::Known(Box::new(record)),
+            Err(error) if is_forgotten(&error) => {}
+            Err(_) => settle(api, &self.which).await,
+        }
+        let recorded = recorded(self.log.clone(), self.session.clone()).await;
+        match recorded.ok().flatten().filter(|recorded| recorded.run == self.run) {
+            Some(recorded) => {
+                recorded.exit.map_or(Ended::Unknown, |record| Ended::Known(Box::new(record)))
+            }
+            None => Ended::Unknown,
+        }
+    }
+}
+
+fn is_forgotten(error: &GuestError) -> bool {
+    matches!(error.fault_code(), Some(FaultCode::NotFound | FaultCode::Gone))
+}
+
+/// Waits until all that arrived from a sandbox that ends is in its log.
+async fn settle(api: &Api, which: &SandboxRef) {
+    let _ = timeout(SETTLE_MAX, api.registry().wait(which, Until::Stopped)).await;
+}
+
+/// One output: live as far as the agent has it, and recorded.
+struct Source {
+    live: Option<Output>,
+    recording: Option<Recording>,
+    /// The next offset.
+    at: u64,
+    /// Where it ends for a reader that does not follow.
+    until: Option<u64>,
+}
+
+impl Source {
+    async fn open(
+        api: &Api,
+        found: &Found,
+        channel: Channel,
+        start: Start,
+        follow: bool,
+    ) -> Result<Self, Problem> {
+        let session = found.session.id();
+        let run = found.session.run();
+        let log = found.log.clone();
+        let recording = Some(Recording::new(log.clone(), session.clone(), run, channel));
+        if let (Session::Live(_), Some(inside)) = (&found.session, &found.inside) {
+            let opened = subscribe(&inside.guest, session, channel, start).await;
+            match opened {
+                Ok((live, at, end)) => {
+                    let until = (!follow).then_some(end);
+                    return Ok(Self { live: Some(live), recording, at, until });
+                }
+                // It was forgotten since it was found.
+                Err(Refused::Forgotten) => settle_forgotten(api, &found.which).await,
+                Err(Refused::Problem(problem)) => return Err(problem),
+            }
+        }
+        let recorded = recorded(log, session.clone()).await?;
+        let recorded = recorded.filter(|recorded| recorded.run == run);
+        let extent = recorded.and_then(|recorded| recorded.outputs.get(&channel).copied());
+        // What neither has any more is said to be missing.
+        let written = found.session.exit().and_then(|record| record.complete_at(channel));
+        let end = extent.unwrap_or_default().end.max(written.unwrap_or(0));
+        let at = match start {
+            Start::Offset(offset) if offset > end => return Err(beyond(offset, end)),
+            Start::Offset(offset) => offset,
+            Start::Tail(bytes) => end.saturating_sub(bytes),
+        };
+        Ok(Self { live: None, recording, at, until: Some(end) })
+    }
+
+    /// The next bytes of the log before `to`.
+    async fn read_log(&mut self, to: u64) -> Option<(u64, Vec<u8>)> {
+        let (mut recording, at) = (self.recording.take()?, self.at);
+        let read = tokio::task::spawn_blocking(move || {
+            let read = recording.read(at, to);
+            (recording, read)
+        });
+        let (recording, read) = read.await.ok()?;
+        self.recording = Some(recording);
+        // A log that cannot be read has nothing, and what it does not have is told.
+        read.ok().flatten()
+    }
+}
+
+/// Sessions are forgotten when they are recorded, so there is nothing to wait for but the order of
+/// two answers.
+async fn settle_forgotten(api: &Api, which: &SandboxRef) {
+    if api.registry().guest(which).is_err() {
+        settle(api, which).await;
+    }
+}
+
+enum Refused {
+    Forgotten,
+    Problem(Problem),
+}
+
+async fn subscribe(
+    guest: &Guest,
+    session: &SessionId,
+    channel: Channel,
+    start: Start,
+) -> Result<(Output, u64, u64), Refused> {
+    let open = async |from| guest.subscribe(session, channel, from, Role::Observer {}).await;
+    let refused = |error: GuestError| match &error {
+        GuestError::Link(_) => Refused::Forgotten,
+        error if is_forgotten(error) => Refused::Forgotten,
+        _ => Refused::Problem(error.into()),
+    };
+    if start == Start::Offset(0) {
+        let (output, seen) = open(Origin::Offset { offset: 0 }).await.map_err(refused)?;
+        return Ok((output, 0, seen.end));
+    }
+    let (_, seen) = open(Origin::Tail { bytes: 0 }).await.map_err(refused)?;
+    let offset = match start {
+        Start::Offset(offset) if offset > seen.end => {
+            return Err(Refused::Problem(beyond(offset, seen.end)));
+        }
+        Start::Offset(offset) => offset,
+        // More of them than the agent has may be in the log.
+        Start::Tail(bytes) => seen.end.saturating_sub(bytes),
+    };
+    let (output, seen) = open(Origin::Offset { offset }).await.map_err(refused)?;
+    Ok((output, offset, seen.end))
+}
+
+fn beyond(offset: u64, end: u64) -> Problem {
+    let message = format!("offset {offset} is beyond the end of the output at {end}");
+    Problem::new(Code::RangeNotSatisfiable, message).details(serde_json::json!({ "end": end }))
+}
+
+/// What brings one output to the reader.
+struct Track {
+    source: Source,
+    channel: Channel,
+    ending: watch::Receiver<Option<Ended>>,
+    /// No more will be known of the end.
+    is_final: bool,
+    sender: mpsc::Sender<Heard>,
+    api: Api,
+    which: SandboxRef,
+}
+
+/// The reader is gone.
+struct Unheard;
+
+impl Track {
+    async fn run(mut self) {
+        // The end of the sender says that all has been said.
+        let _ = self.bring().await;
+    }
+
+    async fn bring(&mut self) -> Result<(), Unheard> {
+        loop {
+            if self.limit().is_some_and(|limit| self.source.at >= limit) {
+                return Ok(());
+            }
+            let Some(live) = &mut self.source.live else { break };
+            let piece = tokio::select! {
+                piece = live.next() => piece,
+                changed = self.ending.changed(), if !self.is_final => {
+                    self.is_final = changed.is_err();
+                    continue;
+                }
+            };
+            match piece {
+                Piece::Bytes { offset, bytes } => self.say(offset, bytes).await?,
+                Piece::Gap { to, .. } => self.fill(to).await?,
+                // A session that is recorded whole is forgotten, and its streams end with it: what
+                // they did not bring is in the log.
+                Piece::End => self.source.live = None,
+                Piece::Failed(error) => {
+                    self.source.live = None;
+                    if matches!(error, GuestError::Link(_)) {
+                        settle(&self.api, &self.which).await;
+                    }
+                }
+            }
+        }
+        self.rest().await
+    }
+
+    /// Where the output is complete, as far as that is known.
+    fn limit(&self) -> Option<u64> {
+        let complete_at = match &*self.ending.borrow() {
+            Some(Ended::Known(record)) => record.complete_at(self.channel),
+            _ => None,
+        };
+        match (self.source.until, complete_at) {
+            // What survivors have said is in the log behind it.
+            (until, _) if self.source.live.is_none() && until.is_some() => until,
+            (Some(until), Some(complete_at)) => Some(until.min(complete_at)),
+            (until, complete_at) => until.or(complete_at),
+        }
+    }
+
+    /// Everything that the log has from here on, to the end of what is known to have been.
+    async fn rest(&mut self) -> Result<(), Unheard> {
+        let limit = self.limit();
+        let to = limit.unwrap_or(u64::MAX);
+        while let Some((offset, bytes)) = self.source.read_log(to).await {
+            self.skip_to(offset).await?;
+            self.say(offset, bytes).await?;
+        }
+        match limit {
+            Some(limit) => self.skip_to(limit).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What the agent does not have any more.
+    async fn fill(&mut self, to: u64) -> Result<(), Unheard> {
+        while self.source.at < to {
+            match self.source.read_log(to).await {
+                Some((offset, bytes)) => {
+                    self.skip_to(offset).await?;
+                    self.say(offset, bytes).await?;
+                }
+                None => self.skip_to(to).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn skip_to(&mut self, to: u64) -> Result<(), Unheard> {
+        let (channel, from) = (self.channel, self.source.at);
+        if from >= to {
+            return Ok(());
+        }
+        self.source.at = to;
+        self.sender.send(Heard::Gap { channel, from, to }).await.map_err(|_| Unheard)
+    }
+
+    async fn say(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Unheard> {
+        self.source.at = offset.saturating_add(bytes.len() as u64);
+        let channel = self.channel;
+        self.sender.send(Heard::Output { channel, offset, bytes }).await.map_err(|_| Unheard)
+    }
+}

@@ -1,0 +1,222 @@
+//! A session's output as events or as the bytes that it is.
+
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+use protocol::message::Channel;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::feed::{Ended, Feed, Heard, Start};
+use super::find::{Session, find};
+use crate::body::{Gone, Outgoing, Response};
+use crate::call::{Call, passed};
+use crate::problem::Problem;
+use crate::route::{Document, Output};
+use crate::shape::{Nothing, Query, Raw, octets};
+use crate::stream::Events;
+use crate::v1::exec::{ChannelName, Cuts};
+use crate::v1::exit::Exit;
+use crate::v1::value::Content;
+
+/// Where in its output an answer of bytes begins.
+pub const OFFSET: HeaderName = HeaderName::from_static("burrow-offset");
+
+pub const ABOUT: &str = "\
+The answer is a stream of events, one on each line or WebSocket message. Each `output` says where it \
+begins; whoever has lost the connection asks again `from` the byte behind the last one that came, and \
+misses nothing: what the agent has given up is read from the sandbox's log, and what has been rotated \
+out of that, too, is told as a `gap`. Nobody is held up by a slow reader. The last event is `exited`, \
+`over` or, without `follow`, `running`.\n\nWith `Accept: application/octet-stream` the answer is the \
+bytes of one output, and the header `burrow-offset` says where they begin. A gap ends such an answer.";
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputQuery {
+    /// All of the session's by default.
+    #[serde(default)]
+    #[schemars(with = "ChannelName")]
+    pub channel: Option<ChannelName>,
+    /// The first byte that is wanted of each output: 0 by default.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    pub from: Option<u64>,
+    /// The same for stderr, where that is another.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    pub stderr_from: Option<u64>,
+    /// At most so many of the newest bytes of each output.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    pub tail: Option<u64>,
+    /// Go on until the session ends.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// What is heard of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum OutputEvent {
+    Output {
+        channel: ChannelName,
+        /// Where in the output it begins, in bytes.
+        offset: u64,
+        #[serde(flatten)]
+        content: Content,
+    },
+    /// Output that no longer exists.
+    Gap { channel: ChannelName, from: u64, to: u64 },
+    /// The program has ended, and this was all of its output.
+    Exited { exit: Exit },
+    /// The sandbox ended with it, and this was all that is known of its output.
+    Over {},
+    /// This was all so far, and it goes on.
+    Running {},
+}
+
+/// Events, or bytes.
+pub enum Told {
+    Events(Events<OutputEvent>),
+    Bytes(Raw),
+}
+
+impl Output for Told {
+    fn describe(document: &mut Document<'_>) {
+        Events::<OutputEvent>::describe(document);
+        Raw::describe(document);
+    }
+
+    fn into_response(self) -> Response {
+        match self {
+            Self::Events(events) => events.into_response(),
+            Self::Bytes(raw) => raw.into_response(),
+        }
+    }
+}
+
+pub async fn read(
+    mut call: Call,
+    Query(query): Query<OutputQuery>,
+    _: Nothing,
+) -> Result<Told, Problem> {
+    let found = find(&call.api, &call.which()?, &call.session()?).await?;
+    let channels = channels(&query, &found.session)?;
+    let is_raw = call.prefers("application/octet-stream");
+    if is_raw && channels.len() != 1 {
+        return Err(Problem::invalid("bytes are of one output: say which `channel`"));
+    }
+    let feed = Feed::open(&call.api, found, &channels, query.follow).await?;
+    if is_raw {
+        return Ok(Told::Bytes(bytes(feed, call.deadline).await));
+    }
+    Ok(Told::Events(events(&mut call, feed)?))
+}
+
+/// Which outputs, and where each begins.
+fn channels(query: &OutputQuery, session: &Session) -> Result<Vec<(Channel, Start)>, Problem> {
+    let has = session.channels();
+    let wanted: Vec<Channel> = match query.channel.map(Channel::from) {
+        None => has.to_vec(),
+        Some(channel) if has.contains(&channel) => vec![channel],
+        Some(channel) => {
+            let message = format!("session {} has no {}", session.id(), channel.name());
+            let names: Vec<_> = has.iter().map(|channel| channel.name()).collect();
+            return Err(Problem::invalid(message).hint(format!("it has {}", names.join(", "))));
+        }
+    };
+    if query.tail.is_some() && (query.from.is_some() || query.stderr_from.is_some()) {
+        return Err(Problem::invalid("`from` and `tail` exclude each other"));
+    }
+    let start = |channel: Channel| match (query.tail, channel) {
+        (Some(bytes), _) => Start::Tail(bytes),
+        (None, Channel::Stderr) => {
+            Start::Offset(query.stderr_from.or(query.from).unwrap_or_default())
+        }
+        (None, _) => Start::Offset(query.from.unwrap_or_default()),
+    };
+    Ok(wanted.into_iter().map(|channel| (channel, start(channel))).collect())
+}
+
+fn events(call: &mut Call, mut feed: Feed) -> Result<Events<OutputEvent>, Problem> {
+    Events::begin(call, |teller| async move {
+        let mut cuts = Cuts::default();
+        while let Some(heard) = feed.next().await {
+            for event in told(&mut cuts, heard) {
+                if teller.tell(&event).await.is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+/// What is told of what is heard.
+pub fn told(cuts: &mut Cuts, heard: Heard) -> Vec<OutputEvent> {
+    let output = |channel: Channel, piece: Option<(u64, Content)>| {
+        piece.map(|(offset, content)| OutputEvent::Output {
+            channel: channel.into(),
+            offset,
+            content,
+        })
+    };
+    let (mut events, last) = match heard {
+        Heard::Output { channel, offset, bytes } => {
+            let piece = cuts.take(channel, offset, &bytes);
+            (output(channel, piece).into_iter().collect::<Vec<_>>(), None)
+        }
+        Heard::Gap { channel, from, to } => {
+            let rest = output(channel, cuts.finish(channel));
+            let gap = OutputEvent::Gap { channel: channel.into(), from, to };
+            (rest.into_iter().collect(), Some(gap))
+        }
+        Heard::Ended(_) | Heard::Running => {
+            let all = [Channel::Stdout, Channel::Stderr, Channel::Terminal];
+            let rest = all.into_iter().filter_map(|channel| output(channel, cuts.finish(channel)));
+            let last = match heard {
+                Heard::Ended(Ended::Known(record)) => {
+                    OutputEvent::Exited { exit: (*record).into() }
+                }
+                Heard::Ended(Ended::Unknown) => OutputEvent::Over {},
+                _ => OutputEvent::Running {},
+            };
+            (rest.collect(), Some(last))
+        }
+    };
+    events.extend(last);
+    events
+}
+
+/// Answers with bytes. Where they begin must be known before the first is sent, so it is waited for.
+async fn bytes(mut feed: Feed, deadline: Option<Instant>) -> Raw {
+    let mut offset = feed.begins_at();
+    let first = loop {
+        match feed.next().await {
+            Some(Heard::Output { offset: at, bytes, .. }) => {
+                offset = at;
+                break Some(bytes);
+            }
+            Some(Heard::Gap { to, .. }) => offset = to,
+            Some(Heard::Ended(_) | Heard::Running) | None => break None,
+        }
+    };
+    let (sink, body) = Outgoing::stream(None);
+    tokio::spawn(async move {
+        let telling = async {
+            if let Some(bytes) = first {
+                sink.send(bytes).await?;
+            }
+            while let Some(Heard::Output { bytes, .. }) = feed.next().await {
+                sink.send(bytes).await?;
+            }
+            Ok::<_, Gone>(())
+        };
+        tokio::select! {
+            _ = telling => {}
+            () = sink.closed() => {}
+            () = passed(deadline) => sink.cut(),
+        }
+    });
+    let offset = HeaderValue::from(offset);
+    octets(StatusCode::OK, body, &[(OFFSET, offset)])
+}

@@ -1,0 +1,208 @@
+//! Starting a session: a program whose output is recorded, and which nobody's leaving ends.
+
+use std::collections::BTreeMap;
+
+use hyper::StatusCode;
+use protocol::SessionId;
+use protocol::limits::{SPOOL_BYTES_MAX, SPOOL_BYTES_MIN};
+use protocol::message::Started;
+use protocol::requests::{self, SpoolSpec, Stdio};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::find::find;
+use super::{SessionInfo, Size};
+use crate::body::{Response, json_response};
+use crate::call::{Call, Inside};
+use crate::problem::Problem;
+use crate::route::{Document, Output};
+use crate::shape::{Created, Json, Nothing, Reply};
+use crate::trail::Trail;
+use crate::v1::exec::program::{
+    Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, What, check_range,
+};
+use crate::v1::exec::{draw_session, taken};
+use crate::v1::starts::Known;
+use sandbox::RECORDED_HOLDER;
+
+pub const ABOUT: &str = "\
+Its output is recorded in the sandbox's log without loss, and held up by no reader. A start that is \
+repeated under the same `session` with the same content is the same session, also when that has \
+ended (200 instead of 201); with other content it is a `conflict`. One of `argv`, `script` and \
+`login_shell` says what it is.";
+
+/// A session to start.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    { "required": ["argv"] }, { "required": ["script"] }, { "required": ["login_shell"] }
+]))]
+pub struct StartSession {
+    /// The program and its arguments.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>", length(min = 1, max = 16384))]
+    pub argv: Option<Vec<String>>,
+    /// For `-c` of a shell.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub script: Option<String>,
+    /// What reads the script: `/bin/sh` unless said.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub shell: Option<String>,
+    /// The login shell of the user.
+    #[serde(default)]
+    #[schemars(extend("const" = true))]
+    pub login_shell: bool,
+    /// A terminal of this size instead of pipes.
+    #[serde(default)]
+    pub terminal: Option<Size>,
+    /// Its name; one is drawn by default.
+    #[serde(default)]
+    #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
+    pub session: Option<SessionId>,
+    /// Whether it takes input. One on a terminal does; the others read an empty file by default.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Where it begins; the sandbox's own directory by default.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub cwd: Option<String>,
+    /// Added to the sandbox's environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// `name`, `name:group`, `uid` or `uid:gid`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// From its start to a kill of all that it has started.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
+    pub timeout_ms: Option<u64>,
+    #[serde(default)]
+    pub limits: Bounds,
+    #[serde(default)]
+    pub spool: Spool,
+}
+
+/// What the agent keeps of each output until it is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Spool {
+    #[serde(default)]
+    #[schemars(range(min = SPOOL_BYTES_MIN, max = SPOOL_BYTES_MAX))]
+    pub bytes: Option<u64>,
+    #[serde(default)]
+    pub policy: SpoolPolicy,
+}
+
+/// What happens when that is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SpoolPolicy {
+    /// The program waits.
+    #[default]
+    Block,
+    /// The oldest bytes are given up.
+    DropOldest,
+}
+
+/// A session that was made, or that was there.
+pub enum Made {
+    New(SessionInfo),
+    Known(SessionInfo),
+}
+
+impl Output for Made {
+    fn describe(document: &mut Document<'_>) {
+        Created::<SessionInfo>::describe(document);
+        Reply::<SessionInfo>::describe(document);
+    }
+
+    fn into_response(self) -> Response {
+        match self {
+            Self::New(info) => json_response(StatusCode::CREATED, &info),
+            Self::Known(info) => json_response(StatusCode::OK, &info),
+        }
+    }
+}
+
+pub async fn start(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<StartSession>,
+) -> Result<Made, Problem> {
+    let inside = call.inside()?;
+    let is_chosen = asked.session.is_some();
+    let start = asked.start(inside.record.workdir.as_deref(), &call.trail)?;
+    let machine = inside.record.id.clone();
+    let known = if is_chosen { call.api.starts().look(&machine, &start) } else { Known::No };
+    match known {
+        Known::Other => return Err(taken(&start.session)),
+        // One of which nothing is left any more is started again.
+        Known::Same => {
+            if let Ok(found) = find(&call.api, &inside.which, &start.session).await {
+                return Ok(Made::Known(found.session.into()));
+            }
+        }
+        Known::No => {}
+    }
+    let started = start_recorded(&inside, &start).await?;
+    if is_chosen {
+        call.api.starts().note(machine, &start);
+    }
+    let found = find(&call.api, &inside.which, &start.session).await;
+    let mut info: SessionInfo = found?.session.into();
+    info.warnings = started.warnings;
+    Ok(if started.repeated { Made::Known(info) } else { Made::New(info) })
+}
+
+/// Starts a session that is recorded. It is not cancelled half-way.
+pub async fn start_recorded(inside: &Inside, start: &requests::Start) -> Result<Started, Problem> {
+    Ok(inside.guest.start(start).await?)
+}
+
+impl StartSession {
+    fn start(self, workdir: Option<&str>, trail: &Trail) -> Result<requests::Start, Problem> {
+        let what = match (self.argv, self.script, self.login_shell) {
+            (Some(argv), None, false) => What::Argv(argv),
+            (None, Some(script), false) => What::Script { script, shell: self.shell },
+            (None, None, true) => What::LoginShell,
+            _ => {
+                let message = "say one of `argv`, `script` and `login_shell`";
+                return Err(Problem::invalid(message));
+            }
+        };
+        let (min, max) = (SPOOL_BYTES_MIN as u64, SPOOL_BYTES_MAX as u64);
+        check_range("spool.bytes", self.spool.bytes, min, max)?;
+        let session = match self.session {
+            Some(session) => session,
+            None => draw_session()?,
+        };
+        let stdio = match self.terminal {
+            Some(size) => Stdio::Pty { size: size.checked()? },
+            None => Stdio::Pipes { stdin: self.stdin },
+        };
+        let described = Described {
+            what,
+            cwd: self.cwd,
+            env: self.env,
+            user: self.user,
+            timeout_ms: self.timeout_ms,
+            bounds: self.limits,
+        };
+        trail.program(&described.what);
+        let mut start = described.beginning_in(workdir).start(session, stdio)?;
+        start.holders = vec![RECORDED_HOLDER.to_owned()];
+        start.spool = SpoolSpec { bytes: self.spool.bytes, policy: self.spool.policy.into() };
+        Ok(start)
+    }
+}
+
+impl From<SpoolPolicy> for requests::SpoolPolicy {
+    fn from(policy: SpoolPolicy) -> Self {
+        match policy {
+            SpoolPolicy::Block => Self::Block,
+            SpoolPolicy::DropOldest => Self::DropOldest,
+        }
+    }
+}

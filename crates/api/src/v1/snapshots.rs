@@ -1,0 +1,155 @@
+//! Pause and resumption of sandboxes, and snapshots: taken, listed, looked at, removed. Sandboxes are
+//! made of them by `POST /v1/sandboxes` with `snapshot`.
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Created, Json, Nothing, Query, Reply};
+use super::sandboxes::{Machine, NAME, Sandbox};
+use sandbox::Name;
+
+pub fn operations() -> Vec<Operation> {
+    let one = "/v1/snapshots/{namespace}/{name}";
+    [
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/pause",
+            "pause_sandbox",
+            "Let a sandbox stand still, with all that runs in it.",
+            pause,
+        )
+        .run()
+        .about("One that does stays so. Its absolute time to live goes on, its idle one does not.")
+        .problems(&[Code::Conflict, Code::Unsupported]),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/resume",
+            "resume_sandbox",
+            "Let a paused sandbox go on, with its clock set right.",
+            resume,
+        )
+        .run()
+        .problems(&[Code::Conflict, Code::Unsupported, Code::GuestUnreachable]),
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/snapshots",
+            "take_snapshot",
+            "Write a running sandbox down; it goes on.",
+            take,
+        )
+        .run()
+        .about("Answered when all of it is on disk. It holds the memory of what runs, with its secrets.")
+        .problems(&[Code::Conflict, Code::Unsupported, Code::LimitReached]),
+        operation(Method::GET, "/v1/snapshots", "list_snapshots", "The snapshots that there are.", list)
+            .about("Ordered by namespace and name."),
+        operation(Method::GET, one, "get_snapshot", "One snapshot.", get),
+        operation(Method::DELETE, one, "remove_snapshot", "Remove a snapshot.", remove)
+            .run()
+            .about("Sandboxes that were made of it do not need it."),
+    ]
+    .map(|operation| operation.tag("snapshots"))
+    .to_vec()
+}
+
+/// A snapshot to take.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TakeSnapshot {
+    /// What it is called, in the namespace of the sandbox.
+    #[schemars(with = "String", regex(pattern = NAME))]
+    pub name: Name,
+}
+
+/// A machine that was written down, with all that ran in it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    pub namespace: String,
+    pub name: String,
+    /// The sandbox that it was taken of, and its id.
+    pub sandbox: String,
+    pub id: String,
+    pub machine: Machine,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub image: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub memory_mib: Option<u64>,
+    pub scratch_bytes: u64,
+    pub created_at_ms: u64,
+    /// What it takes of the disk.
+    pub bytes: u64,
+}
+
+/// All snapshots that a key reaches.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotList {
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// Which snapshots.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotsQuery {
+    #[serde(default)]
+    #[schemars(with = "String", extend("pattern" = NAME))]
+    pub namespace: Option<Name>,
+}
+
+impl From<sandbox::Snapshot> for Snapshot {
+    fn from(snapshot: sandbox::Snapshot) -> Self {
+        Self {
+            namespace: snapshot.namespace.to_string(),
+            name: snapshot.name.to_string(),
+            sandbox: snapshot.sandbox.to_string(),
+            id: snapshot.id.to_string(),
+            machine: snapshot.machine.into(),
+            image: snapshot.image,
+            memory_mib: snapshot.memory_mib,
+            scratch_bytes: snapshot.scratch_bytes,
+            created_at_ms: snapshot.created_at_ms,
+            bytes: snapshot.bytes,
+        }
+    }
+}
+
+async fn pause(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+    Ok(Reply(call.api.registry().pause(&call.which()?).await?.into()))
+}
+
+async fn resume(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Sandbox>, Problem> {
+    Ok(Reply(call.api.registry().resume(&call.which()?).await?.into()))
+}
+
+async fn take(
+    call: Call,
+    _: Nothing,
+    Json(asked): Json<TakeSnapshot>,
+) -> Result<Created<Snapshot>, Problem> {
+    let taken = call.api.registry().snapshot(&call.which()?, asked.name).await?;
+    Ok(Created(taken.into()))
+}
+
+async fn list(
+    call: Call,
+    Query(query): Query<SnapshotsQuery>,
+    _: Nothing,
+) -> Result<Reply<SnapshotList>, Problem> {
+    let namespace = call.one_namespace(query.namespace)?;
+    let snapshots = call.api.registry().snapshots(namespace.as_ref());
+    Ok(Reply(SnapshotList { snapshots: snapshots.into_iter().map(Snapshot::from).collect() }))
+}
+
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Snapshot>, Problem> {
+    Ok(Reply(call.api.registry().get_snapshot(&call.which()?)?.into()))
+}
+
+async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Snapshot>, Problem> {
+    Ok(Reply(call.api.registry().remove_snapshot(&call.which()?).await?.into()))
+}

@@ -1,0 +1,86 @@
+//! Workspaces: what a sandbox has changed in its own comes back when it is asked for.
+
+use hyper::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::Call;
+use super::super::problem::{Code, Problem};
+use super::super::route::{Operation, operation};
+use super::super::shape::{Nothing, Reply};
+use workspace::Report;
+
+pub fn operations() -> Vec<Operation> {
+    vec![
+        operation(
+            Method::POST,
+            "/v1/sandboxes/{namespace}/{name}/workspace/sync",
+            "sync_workspace",
+            "Bring back what a sandbox has changed in its workspace.",
+            sync,
+        )
+        .run()
+        .about(
+            "Answered when all of it is on the host's disk. It is done by itself when a program or a \
+             run has ended, and before a stop.",
+        )
+        .problems(&[Code::Conflict, Code::GuestUnreachable, Code::WorkspaceFailed])
+        .tag("sandboxes"),
+    ]
+}
+
+/// What has come back, as paths in the workspace; at most a thousand of each kind.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Synced {
+    pub written: Vec<String>,
+    pub deleted: Vec<String>,
+    /// What both sides have changed. The host's is as it was.
+    pub conflicts: Vec<Conflict>,
+    /// What was not carried, and why.
+    pub refused: Vec<Refused>,
+    /// Paths that were not named here.
+    pub untold: u64,
+}
+
+/// A file that both sides have changed.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Conflict {
+    pub path: String,
+    /// Where the sandbox's is on the host; absent where the sandbox has removed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub kept_as: Option<String>,
+}
+
+/// A change that was not made on the host.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Refused {
+    pub path: String,
+    pub why: String,
+}
+
+impl From<Report> for Synced {
+    fn from(report: Report) -> Self {
+        let Report { written, deleted, conflicts, refused, untold } = report;
+        let conflicts = conflicts.into_iter();
+        let refused = refused.into_iter();
+        Self {
+            written,
+            deleted,
+            conflicts: conflicts
+                .map(|conflict| Conflict { path: conflict.path, kept_as: conflict.kept_as })
+                .collect(),
+            refused: refused
+                .map(|refused| Refused { path: refused.path, why: refused.why })
+                .collect(),
+            untold,
+        }
+    }
+}
+
+async fn sync(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Synced>, Problem> {
+    Ok(Reply(call.api.registry().sync(&call.which()?).await?.into()))
+}

@@ -1,0 +1,247 @@
+//! `app`: web apps in boxes are started, listed, read and ended by the daemon.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::{self, CliError};
+use super::values::{parse_duration, resolve_variable};
+use super::{output, table};
+use control::{AppOrder, AppRow, ClientError, StartApp, What};
+use sandbox::SandboxRef;
+
+/// What of a log is shown unless more is asked for.
+const TAIL_DEFAULT: u64 = 16 * 1024;
+
+/// Start, list and end web apps in boxes
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge app start work -- sh -c 'exec python3 -m http.server $PORT'
+  host-bridge app start work --type flask --code app.py --name shop
+  curl -s $(host-bridge app url work shop)
+  host-bridge app logs work shop
+  host-bridge app stop work shop
+
+An app must stay in the foreground and listen on $PORT. It is reached from this host alone, and nobody
+is asked for a key there.")]
+pub struct App {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Start an app, wait until it answers, and say where; ctrl-c before that ends it
+    Start(Box<Start>),
+    /// List apps, also those that have ended by themselves
+    Ls {
+        /// Only those of this box
+        #[arg(value_name = "BOX")]
+        which: Option<SandboxRef>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End apps, with all that they have started
+    Stop {
+        #[arg(value_name = "BOX")]
+        which: SandboxRef,
+        #[arg(required = true, value_name = "APP")]
+        apps: Vec<String>,
+    },
+    /// Show the newest of what an app has said
+    Logs {
+        #[arg(value_name = "BOX")]
+        which: SandboxRef,
+        #[arg(value_name = "APP")]
+        app: String,
+        /// At most so many bytes
+        #[arg(long, value_name = "BYTES", default_value_t = TAIL_DEFAULT)]
+        tail: u64,
+    },
+    /// Say where an app is reached
+    Url {
+        #[arg(value_name = "BOX")]
+        which: SandboxRef,
+        #[arg(value_name = "APP")]
+        app: String,
+    },
+}
+
+/// What serves a file of Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Type {
+    Flask,
+    Fastapi,
+    Streamlit,
+    /// Itself, at $PORT
+    Command,
+}
+
+#[derive(Debug, Args)]
+struct Start {
+    #[arg(value_name = "BOX")]
+    which: SandboxRef,
+
+    /// What it is called (default: one of its type)
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// What serves the code
+    #[arg(long = "type", value_name = "TYPE", value_enum, requires = "code")]
+    kind: Option<Type>,
+
+    /// A file of Python on this host, served by what --type says
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    code: Option<PathBuf>,
+
+    /// Its port in the box (default: a free one)
+    #[arg(long, value_name = "PORT")]
+    port: Option<NonZeroU16>,
+
+    /// The port of this host (default: a free one)
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    host_port: u16,
+
+    /// Set an environment variable for it; NAME alone passes ours on
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+
+    /// Where it begins in the box
+    #[arg(short, long, value_name = "DIR")]
+    workdir: Option<String>,
+
+    /// What is asked for to see whether it answers
+    #[arg(long, value_name = "PATH")]
+    ready_path: Option<String>,
+
+    /// How long it may take to answer
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    ready_timeout: Option<Duration>,
+
+    /// The interpreter of code
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// A program that serves by itself, and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "code")]
+    command: Vec<String>,
+}
+
+impl App {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        match &self.verb {
+            Verb::Start(start) => start.run(context).await,
+            Verb::Ls { which, json } => list(context, which.clone(), *json).await,
+            Verb::Stop { which, apps } => stop(context, which, apps).await,
+            Verb::Logs { which, app, tail } => {
+                let log = context.daemon().await?.app_log(which, app, *tail).await?;
+                // The words are the guest's, and a terminal would obey them.
+                for line in log.lines() {
+                    output::print_line(&output::printable(line))?;
+                }
+                Ok(Exit::SUCCESS)
+            }
+            Verb::Url { which, app } => {
+                let order = AppOrder::Get { sandbox: which.clone(), app: app.clone() };
+                let row = context.daemon().await?.app(order).await?;
+                let unreachable =
+                    || CliError::AppUnreachable { app: row.app.clone(), state: row.state.clone() };
+                output::print_line(row.url.as_deref().ok_or_else(unreachable)?)?;
+                Ok(Exit::SUCCESS)
+            }
+        }
+    }
+}
+
+impl Start {
+    async fn run(&self, context: &Context) -> Result<Exit> {
+        let what = match &self.code {
+            Some(path) => {
+                let kind = self.kind.unwrap_or(Type::Flask).to_possible_value();
+                let kind = kind.map(|kind| kind.get_name().to_owned()).unwrap_or_default();
+                What::Code { kind, code: read(path)? }
+            }
+            None => What::Argv(self.command.clone()),
+        };
+        let mut env = BTreeMap::new();
+        for variable in &self.env {
+            env.extend(resolve_variable(variable, |name| std::env::var(name).ok())?);
+        }
+        let asked = StartApp {
+            sandbox: self.which.clone(),
+            name: self.name.clone(),
+            what,
+            port: self.port,
+            host_port: self.host_port,
+            env,
+            workdir: self.workdir.clone(),
+            ready_path: self.ready_path.clone(),
+            ready_timeout_ms: self
+                .ready_timeout
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            python: self.python.clone(),
+        };
+        let row = context.daemon().await?.app(AppOrder::Start(Box::new(asked))).await?;
+        for warning in &row.warnings {
+            output::note(&output::printable(warning));
+        }
+        if self.json {
+            output::print_json(&row)?;
+        } else {
+            output::print_line(row.url.as_deref().unwrap_or(&row.app))?;
+        }
+        Ok(Exit::SUCCESS)
+    }
+}
+
+fn read(path: &Path) -> Result<String, CliError> {
+    fs::read_to_string(path)
+        .map_err(|source| CliError::Unreadable { path: path.to_owned(), source })
+}
+
+async fn list(context: &Context, sandbox: Option<SandboxRef>, json: bool) -> Result<Exit> {
+    let rows = context.daemon().await?.apps(sandbox).await?;
+    if json {
+        output::print_json(&rows)?;
+    } else {
+        let rows: Vec<_> = rows.iter().map(line).collect();
+        output::print(&table::align(["APP", "BOX", "TYPE", "STATE", "URL"], &rows))?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn line(row: &AppRow) -> [String; 5] {
+    let state = match row.exit_code {
+        Some(code) => format!("{} ({code})", row.state),
+        None => row.state.clone(),
+    };
+    let url = row.url.clone().unwrap_or_else(|| "-".to_owned());
+    [row.app.clone(), row.sandbox.clone(), row.kind.clone(), state, url]
+}
+
+async fn stop(context: &Context, which: &SandboxRef, apps: &[String]) -> Result<Exit> {
+    let mut daemon = context.daemon().await?;
+    let mut exit = Exit::SUCCESS;
+    for app in apps {
+        let order = AppOrder::Stop { sandbox: which.clone(), app: app.clone() };
+        match daemon.app(order).await {
+            Ok(row) => output::print_line(&row.app)?,
+            // What is refused for one may be fine for the next; a bridge that is gone is not.
+            Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(exit)
+}

@@ -1,0 +1,274 @@
+//! `attach`: the debugging door. To a running session, to a fresh shell, and, with no daemon at
+//! all, straight to an agent.
+
+use std::io::{IsTerminal, stdin};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{ArgGroup, Args};
+use protocol::requests::{
+    GroupLimits, Origin, Program, Role, SpoolPolicy, SpoolSpec, Start, Stdio,
+};
+use protocol::{ContextName, ExitRecord, SessionId};
+
+use super::context::{self, Context};
+use super::exit::Exit;
+use super::failure::CliError;
+use super::output;
+use super::prompt::{self, Prompt};
+use super::repl::language::Language;
+use super::session::screen::{self, Keyboard, Left, Seat};
+use super::session::{self, LOG_HOLDER, follow, pipes, terminal_size, terminal_variable};
+use crate::terminal::Keys;
+use agent_client::guest::{Guest, contexts};
+use agent_client::link::Address;
+use sandbox::SandboxRef;
+
+/// What is shown of what was there before: some screens.
+const SCROLL_BACK_BYTES: u64 = 64 * 1024;
+
+/// Attach the terminal to a session of a box, or to a new shell in it
+#[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("door").required(true).args(["which", "uds", "hybrid", "cid"])),
+    after_help = "Examples:
+  host-bridge attach work                              a new login shell, which survives detaching
+  host-bridge attach work --session build              a running session (the start of its id will do)
+  host-bridge attach work --session build --read-only  only look
+  host-bridge attach --repl python work                a Python prompt, whose state outlives it
+  host-bridge attach --uds /run/agent.sock             an agent on a Unix socket, with no daemon
+  host-bridge attach --hybrid /srv/vm/v.sock --port 1024
+  host-bridge attach --cid 3 --port 1024
+
+While attached:
+  ctrl-p ctrl-q    detach; the session goes on
+  ctrl-p ctrl-t    take the keyboard from whoever has it
+  everything else, ctrl-c and ctrl-z among it, goes to the program
+
+Several people may look at one session, and one of them types. The smallest window of those who
+may type decides the size; --read-only has no say in it, and there ctrl-c leaves, too. The exit code
+is the session's own when it ends while we look.
+
+With --repl, ctrl-c interrupts the code (again: by force), and ctrl-d leaves; the interpreter and its
+state stay. The exit code is that of the code's exit(), if that is how you leave."
+)]
+pub struct Attach {
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(value_name = "BOX")]
+    which: Option<SandboxRef>,
+
+    /// The session to attach to (default: a new login shell)
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+
+    /// Talk to a living interpreter of this language, which programs may be using, too
+    #[arg(
+        long,
+        value_name = "LANGUAGE",
+        conflicts_with_all = ["session", "read_only", "take", "detach_keys"]
+    )]
+    repl: Option<Language>,
+
+    /// With --repl: the context (default: the language's name)
+    #[arg(long, value_name = "NAME", requires = "repl")]
+    context: Option<ContextName>,
+
+    /// Only look
+    #[arg(long, requires = "session")]
+    read_only: bool,
+
+    /// Take the keyboard, whoever has it
+    #[arg(long, conflicts_with = "read_only")]
+    take: bool,
+
+    /// Keys that detach, as in ctrl-p,ctrl-q; empty for none
+    #[arg(long, value_name = "KEYS", default_value = "ctrl-p,ctrl-q")]
+    detach_keys: Keys,
+
+    /// Go straight to an agent that listens on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    uds: Option<PathBuf>,
+
+    /// Go through the hybrid vsock socket of Firecracker, Cloud Hypervisor or vhost-user-vsock
+    #[arg(long, value_name = "PATH", requires = "port")]
+    hybrid: Option<PathBuf>,
+
+    /// Go to the virtual machine with this vsock CID
+    #[arg(long, value_name = "N", requires = "port")]
+    cid: Option<u32>,
+
+    /// The agent's vsock port
+    #[arg(long, value_name = "N", conflicts_with_all = ["which", "uds"])]
+    port: Option<u32>,
+
+    /// The user of the new shell: NAME, NAME:GROUP, UID or UID:GID
+    #[arg(short, long, value_name = "USER", conflicts_with = "session")]
+    user: Option<String>,
+}
+
+impl Attach {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        if self.session.is_none() && self.repl.is_none() && !stdin().is_terminal() {
+            return Err(CliError::NoTerminalForShell.into());
+        }
+        let guest = self.connect(context).await?;
+        let exit = match (&self.session, &self.repl) {
+            (Some(wanted), _) => self.to_session(&guest, wanted).await,
+            (None, Some(language)) => self.to_interpreter(&guest, context, language).await,
+            (None, None) => self.to_shell(&guest).await,
+        };
+        guest.close().await;
+        exit
+    }
+
+    async fn connect(&self, context: &Context) -> Result<Guest> {
+        let port = self.port.unwrap_or_default();
+        let address = if let Some(path) = &self.uds {
+            Address::Unix { path: path.clone() }
+        } else if let Some(path) = &self.hybrid {
+            Address::Hybrid { path: path.clone(), port }
+        } else if let Some(cid) = self.cid {
+            Address::Vsock { cid, port }
+        } else {
+            let which = self.which.as_ref().context("clap wants one door")?;
+            return context.guest(which, "attach").await;
+        };
+        context::connect(address, "attach").await
+    }
+
+    async fn to_session(&self, guest: &Guest, wanted: &str) -> Result<Exit> {
+        let list = guest.sessions(0).await?;
+        let info = session::find(&list.sessions, wanted)?;
+        let command = output::printable(&info.command);
+        if !info.terminal {
+            let left = follow::follow(guest, &info.session, SCROLL_BACK_BYTES).await?;
+            return Ok(self.leave(left, &info.session, &command));
+        }
+        let keyboard = if !stdin().is_terminal() {
+            Keyboard::Never
+        } else if self.read_only {
+            Keyboard::Watch
+        } else if self.take {
+            Keyboard::Take
+        } else {
+            Keyboard::IfFree
+        };
+        let seat = Seat {
+            session: info.session.clone(),
+            origin: Origin::Tail { bytes: SCROLL_BACK_BYTES },
+            role: Role::Observer {},
+            keys: self.detach_keys.clone(),
+            keyboard,
+            sizes: matches!(keyboard, Keyboard::IfFree | Keyboard::Take),
+        };
+        let left = screen::sit(guest, seat).await?;
+        Ok(self.leave(left, &info.session, &command))
+    }
+
+    async fn to_interpreter(
+        &self,
+        guest: &Guest,
+        context: &Context,
+        language: &Language,
+    ) -> Result<Exit> {
+        let name = match &self.context {
+            Some(name) => name.clone(),
+            None => language.context()?,
+        };
+        let own_name = self.context.as_ref().map(|name| format!(" --context {name}"));
+        let mut open = contexts::open(name, language.as_str());
+        open.user.clone_from(&self.user);
+        let prompt = Prompt {
+            context: open,
+            place: self.door(),
+            way_back: Some(format!(
+                "host-bridge attach --repl {}{} {}",
+                language.as_str(),
+                own_name.unwrap_or_default(),
+                self.door()
+            )),
+        };
+        prompt::hold(guest, &context.paths, prompt).await
+    }
+
+    async fn to_shell(&self, guest: &Guest) -> Result<Exit> {
+        let session = session::draw_id()?;
+        let start = self.shell(session.clone());
+        guest.start(&start).await?;
+        let seat = Seat {
+            session: session.clone(),
+            origin: Origin::Offset { offset: 0 },
+            // A holder of this attachment's own: lossless while we are here, gone with us.
+            role: Role::Holder { name: session::own_holder(&session) },
+            keys: self.detach_keys.clone(),
+            keyboard: Keyboard::Take,
+            sizes: true,
+        };
+        let left = screen::sit(guest, seat).await?;
+        Ok(self.leave(left, &session, "the shell"))
+    }
+
+    fn shell(&self, session: SessionId) -> Start {
+        let (name, value) = terminal_variable();
+        // With a daemon its recorder holds the session. Without, nobody may read while we are
+        // away, and a shell must not stand still for that.
+        let (holders, policy) = match self.which {
+            Some(_) => (vec![LOG_HOLDER.to_owned()], SpoolPolicy::Block),
+            None => (Vec::new(), SpoolPolicy::DropOldest),
+        };
+        Start {
+            session,
+            program: Program::LoginShell {},
+            cwd: None,
+            env: vec![(name.into(), value.into())],
+            user: self.user.clone(),
+            stdio: Stdio::Pty { size: terminal_size() },
+            deadline_ms: None,
+            spool: SpoolSpec { bytes: None, policy },
+            holders,
+            tied: false,
+            limits: GroupLimits::default(),
+        }
+    }
+
+    /// The words and the code with which we leave.
+    fn leave(&self, left: Left, session: &SessionId, command: &str) -> Exit {
+        match left {
+            Left::Exited(record) => Self::ended(&record, command),
+            Left::Detached => {
+                output::note(&format!("detached; come back with: {}", self.way_back(session)));
+                Exit::SUCCESS
+            }
+            Left::Signalled(signal) => {
+                output::note(&format!(
+                    "left it running; come back with: {}",
+                    self.way_back(session)
+                ));
+                Exit::signalled(signal)
+            }
+            Left::Unread => Exit::UNREAD,
+        }
+    }
+
+    fn ended(record: &ExitRecord, command: &str) -> Exit {
+        pipes::tell_end(record, command);
+        Exit::of(record)
+    }
+
+    fn way_back(&self, session: &SessionId) -> String {
+        format!("host-bridge attach {} --session {session}", self.door())
+    }
+
+    /// How the command line says where to go.
+    fn door(&self) -> String {
+        if let Some(path) = &self.uds {
+            format!("--uds {}", path.display())
+        } else if let (Some(path), Some(port)) = (&self.hybrid, self.port) {
+            format!("--hybrid {} --port {port}", path.display())
+        } else if let (Some(cid), Some(port)) = (self.cid, self.port) {
+            format!("--cid {cid} --port {port}")
+        } else {
+            self.which.as_ref().map(ToString::to_string).unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What every verb needs: where things are, the daemon, and the way into a box.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::failure::{self, CliError};
+use super::output;
+use access::audit::Audit;
+use agent_client::guest::{Guest, Options};
+use agent_client::link::Address;
+use agent_client::link::limits::GONE_AFTER;
+use control::{Client, ClientError, Code, List, Purpose};
+use host::paths::Paths;
+use sandbox::SandboxRef;
+
+/// Where things are.
+pub struct Context {
+    pub paths: Paths,
+}
+
+impl Context {
+    pub fn from_environment() -> Result<Self> {
+        Ok(Self { paths: Paths::from_environment()? })
+    }
+
+    /// The audit log, for what is done here and not by the daemon.
+    pub fn audit(&self) -> Result<Audit> {
+        Ok(control::visit(&self.paths, |what| output::note(&output::printable(&what)))?)
+    }
+
+    /// The daemon.
+    pub async fn daemon(&self) -> Result<Client> {
+        Ok(Client::connect(&self.paths).await?)
+    }
+
+    /// The agent of a running box. `verb` is what others see us as.
+    pub async fn guest(&self, which: &SandboxRef, verb: &str) -> Result<Guest> {
+        self.guest_for(which, Purpose { verb: verb.to_owned(), ..Purpose::default() }).await
+    }
+
+    /// The same for a program, which the daemon records: it does not see what is said to the agent.
+    pub async fn guest_for(&self, which: &SandboxRef, purpose: Purpose) -> Result<Guest> {
+        let verb = purpose.verb.clone();
+        let mut daemon = self.daemon().await?;
+        let dialled = match daemon.dial(which, purpose).await {
+            Ok(dialled) => dialled,
+            Err(error) => return Err(self.explain(which, error).await),
+        };
+        let guest = connect(dialled.address, &verb).await;
+        let guest = guest.with_context(|| format!("box {which} does not answer"))?;
+        let guest = guest.running_as(dialled.user.as_deref());
+        Ok(guest.beginning_in(dialled.workdir.as_deref()))
+    }
+
+    /// Says that somebody is at work in a box whose agent alone sees it, so that the box does not
+    /// expire for being left alone. It holds until the result is dropped.
+    pub async fn at_work(&self, which: &SandboxRef) -> Result<Client> {
+        let mut daemon = self.daemon().await?;
+        daemon.work(which).await?;
+        Ok(daemon)
+    }
+
+    /// Adds what the daemon's refusal leaves open: what an unknown box may have been meant as.
+    pub async fn explain(&self, which: &SandboxRef, error: ClientError) -> anyhow::Error {
+        let ClientError::Refused(refusal) = &error else { return error.into() };
+        match refusal.code {
+            Code::NotFound => self.unknown(which).await.into(),
+            Code::NotRunning => match self.state(which).await {
+                Some(state) => CliError::NotRunning { name: which.clone(), state }.into(),
+                None => error.into(),
+            },
+            _ => error.into(),
+        }
+    }
+
+    /// The error for a box that nothing is known of, with what it may have been meant as.
+    pub async fn unknown(&self, which: &SandboxRef) -> CliError {
+        let similar = failure::similar(&which.to_string(), self.names().await);
+        CliError::UnknownBox { name: which.clone(), similar }
+    }
+
+    /// Names of all boxes, for a hint: whatever fails, there is none.
+    async fn names(&self) -> Vec<String> {
+        let Ok(mut daemon) = self.daemon().await else { return Vec::new() };
+        let all = daemon.list(List { all: true, ..List::default() }).await.unwrap_or_default();
+        all.iter().map(|record| record.which().to_string()).collect()
+    }
+
+    async fn state(&self, which: &SandboxRef) -> Option<String> {
+        let record = self.daemon().await.ok()?.inspect(which).await.ok()?;
+        Some(record.state.to_string())
+    }
+}
+
+/// How long an agent in a virtual machine keeps what is ours after a cut, such as a migration or a
+/// snapshot makes, seconds on a busy host. A Unix socket is cut by the end of either side alone, so there is nothing to
+/// wait for: a person who is gone leaves the keyboard, and what is tied to us ends.
+const RESUME_WINDOW: Duration = Duration::from_secs(30);
+
+/// How long a virtual machine is dialled that does not answer at once.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// Connects to an agent, wherever it is.
+pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
+    let mut options = Options::named(our_name(verb));
+    options.resume_window = match address {
+        Address::Unix { .. } => Duration::ZERO,
+        Address::Hybrid { .. } | Address::Vsock { .. } | Address::Serial { .. } => RESUME_WINDOW,
+    };
+    // To come back later than that is to come back to nothing.
+    options.dial_deadline = options.resume_window;
+    // A machine that has just gone on after a pause or a snapshot has its vsock back in a moment.
+    if matches!(address, Address::Hybrid { .. }) {
+        options.connect_deadline = CONNECT_MAX;
+        options.absence_max = GONE_AFTER;
+    }
+    Ok(Guest::connect(address, options).await?)
+}
+
+/// What other clients of an agent read when we have the keyboard: who to ask for it.
+pub fn our_name(verb: &str) -> String {
+    let uid = nix::unistd::Uid::current();
+    let user = nix::unistd::User::from_uid(uid)
+        .ok()
+        .flatten()
+        .map_or_else(|| format!("uid {uid}"), |user| user.name);
+    let pid = std::process::id();
+    format!("burrow {} {verb} of {user}, process {pid}", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,283 @@
+//! `context`: the interpreters of a box, and what can be done with them.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use protocol::ContextName;
+use protocol::repl::{ContextInfo, ContextState, Grace, Interrupt};
+use serde_json::json;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::CliError;
+use super::output::printable;
+use super::repl::language::Language;
+use super::repl::{InterpreterArguments, explain_missing};
+use super::values::human_duration;
+use super::{instant, output, table};
+use agent_client::guest::Guest;
+use sandbox::SandboxRef;
+
+/// Look after the interpreters ("contexts") of a box
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge context ls work
+  host-bridge context open work python             starts it ahead of its first run
+  host-bridge context open work old --lang python --program python3.9
+  host-bridge context interrupt work               what ctrl-c does, to the one there is
+  host-bridge context restart work python          with nothing left of what was in it
+  host-bridge context ls --json work | jq -r '.[] | select(.state == \"running\") | .context'
+
+A context is an interpreter that lives on between runs of code, with all that the code has defined.
+Whoever names the same one shares it: `repl`, `attach --repl`, and programs that drive the box.")]
+pub struct Contexts {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// List the contexts of a box
+    #[command(visible_alias = "list")]
+    Ls {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Start an interpreter, or find the one of that name, and print its name
+    Open(Box<Open>),
+    /// Replace the interpreter by a new one, and kill what runs in it
+    Restart {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Interrupt what runs in a context, by stronger and stronger means until it has ended
+    Interrupt {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        which: Which,
+        /// Only this run, be it running or waiting for its turn
+        #[arg(long, value_name = "NUMBER")]
+        run: Option<u64>,
+        /// Kill the interpreter at once
+        #[arg(long)]
+        now: bool,
+    },
+    /// End a context, and all that it has started
+    #[command(visible_alias = "rm")]
+    Close {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(value_name = "BOX")]
+    place: SandboxRef,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The context (default: the only one)
+    #[arg(value_name = "NAME")]
+    name: Option<ContextName>,
+}
+
+#[derive(Debug, Args)]
+struct Open {
+    #[command(flatten)]
+    common: Common,
+
+    /// The context; that of a language may be called as the language is
+    #[arg(value_name = "NAME")]
+    name: ContextName,
+
+    #[command(flatten)]
+    interpreter: InterpreterArguments,
+}
+
+impl Contexts {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let common = self.act.common();
+        let guest = context.guest(&common.place, "context").await?;
+        let done = self.act.run(&guest, common).await;
+        guest.close().await;
+        done.map(|()| Exit::SUCCESS)
+    }
+}
+
+impl Act {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Ls { common }
+            | Self::Restart { common, .. }
+            | Self::Interrupt { common, .. }
+            | Self::Close { common, .. } => common,
+            Self::Open(open) => &open.common,
+        }
+    }
+
+    async fn run(&self, guest: &Guest, common: &Common) -> Result<()> {
+        match self {
+            Self::Ls { .. } => list(guest, common).await,
+            Self::Open(open) => open.run(guest).await,
+            Self::Restart { which, .. } => {
+                let name = which.find(guest, common).await?;
+                let info = guest.restart_context(&name).await.map_err(explain_missing)?;
+                tell(&info, common)
+            }
+            Self::Interrupt { which, run, now, .. } => {
+                let name = which.find(guest, common).await?;
+                let at_once = now.then_some(0);
+                let grace = Grace { polite_ms: at_once, firm_ms: at_once };
+                let ask = Interrupt { context: name.clone(), run: *run, grace };
+                tell_interrupted(guest.interrupt(ask).await?, &name, common)
+            }
+            Self::Close { which, .. } => {
+                let name = which.find(guest, common).await?;
+                guest.close_context(&name).await?;
+                if common.json {
+                    output::print_json(&json!({ "closed": name }))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Which {
+    /// The one that is named, or the only one.
+    async fn find(&self, guest: &Guest, common: &Common) -> Result<ContextName> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let mut names: Vec<_> =
+            guest.contexts().await?.into_iter().map(|info| info.context).collect();
+        let which = common.place.clone();
+        match (names.pop(), names.is_empty()) {
+            (None, _) => Err(CliError::NoContexts(which).into()),
+            (Some(name), true) => Ok(name),
+            (Some(last), false) => {
+                let names = names.iter().chain([&last]).map(ToString::to_string).collect();
+                Err(CliError::SeveralContexts { which, names }.into())
+            }
+        }
+    }
+}
+
+impl Open {
+    async fn run(&self, guest: &Guest) -> Result<()> {
+        let called = || Language::called(self.name.as_str());
+        let language = self.interpreter.lang.clone().or_else(called).unwrap_or_default();
+        let ask = self.interpreter.open(self.name.clone(), &language)?;
+        let info = guest.open_context(&ask).await.map_err(explain_missing)?;
+        tell(&info, &self.common)
+    }
+}
+
+async fn list(guest: &Guest, common: &Common) -> Result<()> {
+    let contexts = guest.contexts().await?;
+    if common.json {
+        return Ok(output::print_json(&contexts)?);
+    }
+    let now_ms = instant::now_ms();
+    let rows: Vec<_> = contexts.iter().map(|info| row(info, now_ms)).collect();
+    let head = ["CONTEXT", "LANGUAGE", "VERSION", "STATE", "RUNS", "WAITING", "PID", "AGE"];
+    Ok(output::print(&table::align(head, &rows))?)
+}
+
+fn row(info: &ContextInfo, now_ms: u64) -> [String; 8] {
+    let age = Duration::from_millis(now_ms.saturating_sub(info.opened_at_ms));
+    let living = |tell: fn(&protocol::repl::Interpreter) -> String| {
+        info.interpreter.as_ref().map_or_else(|| "-".to_owned(), tell)
+    };
+    [
+        info.context.to_string(),
+        printable(&info.language),
+        living(|interpreter| printable(&interpreter.version)),
+        state(info),
+        info.runs.to_string(),
+        info.queued.to_string(),
+        living(|interpreter| interpreter.pid.to_string()),
+        human_duration(age),
+    ]
+}
+
+fn state(info: &ContextInfo) -> String {
+    let state = match info.state {
+        ContextState::Cold => "cold",
+        ContextState::Starting => "starting",
+        ContextState::Idle => "idle",
+        ContextState::Running => "running",
+        ContextState::Interrupting => "interrupting",
+    };
+    let running = info.running.map(|run| format!(" {run}")).unwrap_or_default();
+    let lost = if info.lost.is_some() { " (lost)" } else { "" };
+    format!("{state}{running}{lost}")
+}
+
+fn tell(info: &ContextInfo, common: &Common) -> Result<()> {
+    if common.json {
+        return Ok(output::print_json(info)?);
+    }
+    Ok(output::print_line(info.context.as_str())?)
+}
+
+fn tell_interrupted(run: Option<u64>, name: &ContextName, common: &Common) -> Result<()> {
+    if common.json {
+        return Ok(output::print_json(&json!({ "run": run }))?);
+    }
+    match run {
+        Some(run) => output::note(&format!("run {run} of {name} is being ended")),
+        None => output::note(&format!("nothing to interrupt runs in {name}")),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::repl::Interpreter;
+
+    use super::*;
+
+    #[test]
+    fn a_context_is_a_row() {
+        let mut info = ContextInfo {
+            context: "python".parse().expect("a name"),
+            language: "python".to_owned(),
+            state: ContextState::Running,
+            interpreter: Some(Interpreter {
+                pid: 7,
+                program: "/usr/bin/python3".to_owned(),
+                version: "3.1\x1b[2J".to_owned(),
+            }),
+            interpreters: 1,
+            runs: 3,
+            running: Some(4),
+            queued: 2,
+            opened_at_ms: 1000,
+            cwd: None,
+            lost: None,
+            warnings: Vec::new(),
+        };
+        let cells = row(&info, 13_000);
+        let expected = ["python", "python", "3.1\\u{1b}[2J", "running 4", "3", "2", "7", "12s"];
+        assert_eq!(cells, expected);
+        info.state = ContextState::Cold;
+        (info.running, info.interpreter) = (None, None);
+        info.lost = Some("killed".to_owned());
+        let cells = row(&info, 0);
+        assert_eq!(cells[2..4], ["-".to_owned(), "cold (lost)".to_owned()]);
+    }
+}

@@ -1,0 +1,129 @@
+//! The two ends of a copy as people write them: `BOX:PATH`, a path of the host, or `-`. Pure.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use sandbox::SandboxRef;
+
+/// One end of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `-`: our stdin as a source, our stdout as a destination.
+    Standard,
+    Host(PathBuf),
+    Guest(GuestPath),
+}
+
+/// A path inside a box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestPath {
+    pub which: SandboxRef,
+    /// Absolute; a relative path counts from the root, since a box has no directory of ours.
+    pub path: String,
+}
+
+/// Why a text is no end of a copy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    #[error("an empty path names nothing")]
+    Empty,
+    #[error("{0:?} names a box but no path in it: write BOX:/path")]
+    NoPath(String),
+}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    /// What begins with `/`, `.` or `~`, or has no `BOX:` in front, is a path of the host; a file
+    /// of the host that looks like `box:file` is written `./box:file`.
+    fn from_str(text: &str) -> Result<Self, PlaceError> {
+        match text {
+            "" => return Err(PlaceError::Empty),
+            "-" => return Ok(Self::Standard),
+            _ => {}
+        }
+        if let Some((front, path)) = text.split_once(':')
+            && let Ok(which) = front.parse::<SandboxRef>()
+        {
+            if path.is_empty() {
+                return Err(PlaceError::NoPath(text.to_owned()));
+            }
+            let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+            return Ok(Self::Guest(GuestPath { which, path }));
+        }
+        Ok(Self::Host(PathBuf::from(text)))
+    }
+}
+
+impl GuestPath {
+    /// Whether the person insists that it is a directory.
+    pub fn wants_directory(&self) -> bool {
+        self.path.ends_with('/') || wants_contents(&self.path)
+    }
+
+    /// `path` with one more component.
+    pub fn join(&self, name: &str) -> String {
+        format!("{}/{name}", self.path.trim_end_matches('/'))
+    }
+}
+
+/// Whether a path ends in `/.`: then the contents of the directory are meant, not itself.
+pub fn wants_contents(path: &str) -> bool {
+    path == "." || path.ends_with("/.")
+}
+
+/// The last component of a path of a box; `None` for the root and for what ends in dots.
+pub fn base_name(path: &str) -> Option<&str> {
+    let name = path.trim_end_matches('/').rsplit('/').next()?;
+    (!matches!(name, "" | "." | "..")).then_some(name)
+}
+
+/// The directory that a path of a box is in.
+pub fn parent(path: &str) -> &str {
+    match path.trim_end_matches('/').rsplit_once('/') {
+        Some(("", _)) | None => "/",
+        Some((parent, _)) => parent,
+    }
+}
+
+/// Whether a path of the host ends in a slash, which `Path` forgets.
+pub fn ends_in_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(which: &str, path: &str) -> Place {
+        let which = which.parse().expect("a box");
+        Place::Guest(GuestPath { which, path: path.to_owned() })
+    }
+
+    #[test]
+    fn a_colon_behind_a_box_name_means_the_box() {
+        assert_eq!("web:/etc/hosts".parse(), Ok(guest("web", "/etc/hosts")));
+        assert_eq!("web:etc".parse(), Ok(guest("web", "/etc")));
+        assert_eq!("team/web:/a:b".parse(), Ok(guest("team/web", "/a:b")));
+        assert_eq!("C:x".parse(), Ok(guest("C", "/x")), "there are no drives here");
+        assert_eq!("web:".parse::<Place>(), Err(PlaceError::NoPath("web:".to_owned())));
+    }
+
+    #[test]
+    fn everything_else_is_of_the_host() {
+        for text in ["file", "/a:b", "./web:x", "../web:x", "a b:c", "a/b/c:d", ":x", "~x:y"] {
+            assert_eq!(text.parse(), Ok(Place::Host(text.into())), "{text}");
+        }
+        assert_eq!("-".parse(), Ok(Place::Standard));
+        assert_eq!("".parse::<Place>(), Err(PlaceError::Empty));
+    }
+
+    #[test]
+    fn paths_come_apart_as_in_a_shell() {
+        assert_eq!((base_name("/a/b/"), parent("/a/b/")), (Some("b"), "/a"));
+        assert_eq!((base_name("/a"), parent("/a")), (Some("a"), "/"));
+        assert_eq!((base_name("/"), parent("/")), (None, "/"));
+        assert_eq!(base_name("/a/."), None);
+        assert!(wants_contents("/a/.") && !wants_contents("/a.") && !wants_contents("/a/"));
+    }
+}

@@ -1,0 +1,140 @@
+//! `doctor`: what this host can run, and why not. Every answer comes from trying.
+
+mod checks;
+mod machines;
+pub mod probe;
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output;
+use machine::process::bounds;
+
+/// Say what this host can run, and why not
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge doctor
+  host-bridge doctor --json | jq '.checks[] | select(.verdict == \"fails\")'
+
+The exit code is 0 when the process machine works, whatever else is missing.")]
+pub struct Doctor {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Works,
+    /// Boxes run, with less.
+    Lacks,
+    Fails,
+    /// Nothing was tried.
+    Unknown,
+}
+
+/// One check of the host.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    detail: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+impl Check {
+    fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { name, verdict, detail: detail.into(), fix: None }
+    }
+
+    fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    process_machine_works: bool,
+    checks: Vec<Check>,
+}
+
+impl Doctor {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let mut checks = vec![checks::agent(), checks::directories(&context.paths)];
+        checks.extend(checks::probed().await);
+        let (sandbox, agent) = checks::sandbox(&context.paths).await;
+        checks.extend([
+            checks::control_groups(agent.as_ref(), &bounds::holdable()),
+            checks::vsock(),
+            checks::memory(),
+            checks::disk(&context.paths),
+            checks::daemon(context).await,
+        ]);
+        checks.extend(machines::all(&context.paths).await);
+        let works = sandbox.verdict == Verdict::Works;
+        checks.push(sandbox);
+        let report = Report { process_machine_works: works, checks };
+        if self.json {
+            output::print_json(&report)?;
+        } else {
+            output::print(&describe(&report, output::stdout_has_colours()))?;
+        }
+        Ok(if works { Exit::SUCCESS } else { Exit(1) })
+    }
+}
+
+fn describe(report: &Report, colours: bool) -> String {
+    let width = report.checks.iter().map(|check| check.name.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for check in &report.checks {
+        let (mark, colour) = match check.verdict {
+            Verdict::Works => ("ok  ", "32"),
+            Verdict::Lacks => ("less", "33"),
+            Verdict::Fails => ("FAIL", "31"),
+            Verdict::Unknown => ("?   ", "2"),
+        };
+        let mark = if colours { format!("\x1b[{colour}m{mark}\x1b[0m") } else { mark.to_owned() };
+        // Writing to a String cannot fail.
+        let _ =
+            writeln!(text, "{mark}  {:width$}  {}", check.name, output::printable(&check.detail));
+        if let Some(fix) = &check.fix {
+            let _ = writeln!(text, "      {:width$}  -> {}", "", output::printable(fix));
+        }
+    }
+    text.push_str(if report.process_machine_works {
+        "\nThis host runs boxes on the process machine: host-bridge run -- echo hello\n"
+    } else {
+        "\nThis host cannot run boxes on the process machine yet; see above.\n"
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_names_the_fix_below_the_fault() {
+        let checks = vec![
+            Check::new("agent", Verdict::Works, "/bin/agent"),
+            Check::new("overlay", Verdict::Fails, "no\x1b such").fix("modprobe overlay"),
+        ];
+        let text = describe(&Report { process_machine_works: false, checks }, false);
+        assert_eq!(
+            text,
+            "ok    agent    /bin/agent\nFAIL  overlay  no\\u{1b} such\n               -> modprobe overlay\n\
+             \nThis host cannot run boxes on the process machine yet; see above.\n"
+        );
+    }
+}

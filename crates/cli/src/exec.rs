@@ -1,0 +1,120 @@
+//! `exec`: a command in a running box.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::Args;
+use protocol::SessionId;
+use protocol::requests::{Signal, Start, Stdio, Target};
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output;
+use super::session::screen::{self, Keyboard, Left};
+use super::session::{self, LOG_HOLDER, ProcessArguments, pipes, program_name};
+use agent_client::guest::Guest;
+use control::Purpose;
+use sandbox::SandboxRef;
+
+/// Run a command in a running box
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge exec work -- make test
+  host-bridge exec -it work -- python3
+  host-bridge exec -i work -- sh -c 'cat > /tmp/data' < data
+  host-bridge exec -d --session build work -- make     prints the session's id
+  host-bridge attach work --session build              looks at it later
+
+The command ends with us, whatever ends us, unless it was started with -d. Nothing that is typed in
+-it is kept from it; what `attach` starts can be left running. The exit code is as for `run`.")]
+pub struct Exec {
+    #[command(flatten)]
+    process: ProcessArguments,
+
+    /// Leave it running on its own, and print the session's id (-i then keeps its stdin open)
+    #[arg(short, long)]
+    detach: bool,
+
+    /// Name the session; starting the same again is then the same process
+    #[arg(long, value_name = "ID")]
+    session: Option<SessionId>,
+
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(value_name = "BOX")]
+    which: SandboxRef,
+
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    command: Vec<OsString>,
+}
+
+impl Exec {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        if !self.detach {
+            session::check_terminal(&self.process)?;
+        }
+        let session = self.session.clone().map_or_else(session::draw_id, Ok)?;
+        let mut start = self.process.start(session.clone(), &self.command)?;
+        let mut words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let purpose =
+            Purpose { verb: "exec".to_owned(), program: words.next(), arguments: words.collect() };
+        let guest = context.guest_for(&self.which, purpose).await?;
+        let exit = if self.detach {
+            start.tied = false;
+            start.holders = vec![LOG_HOLDER.to_owned()];
+            guest.start(&start).await?;
+            output::print_line(session.as_str())?;
+            Ok(Exit::SUCCESS)
+        } else {
+            self.sit(&guest, start).await
+        };
+        guest.close().await;
+        exit
+    }
+
+    async fn sit(&self, guest: &Guest, mut start: Start) -> Result<Exit> {
+        let holder = session::own_holder(&start.session);
+        // The first one is who reads here; the recorder reads for the disk.
+        start.holders = vec![holder.clone(), LOG_HOLDER.to_owned()];
+        let command = program_name(&self.command);
+        if matches!(start.stdio, Stdio::Pipes { .. }) {
+            return pipes::run(guest, &start, &holder, &command).await;
+        }
+        let session = start.session.clone();
+        if let Err(error) = guest.start(&start).await {
+            let error = error.into();
+            pipes::give_up(guest, &session, &holder, &error).await;
+            return Err(error);
+        }
+        let keyboard = if self.process.interactive { Keyboard::Take } else { Keyboard::Never };
+        let seat = session::own_seat(session.clone(), holder.clone(), keyboard);
+        let exit = match screen::sit(guest, seat).await? {
+            Left::Exited(record) => {
+                pipes::tell_end(&record, &command);
+                Exit::of(&record)
+            }
+            Left::Signalled(signal) => {
+                hang_up(guest, &session).await;
+                Exit::signalled(signal)
+            }
+            Left::Unread => {
+                hang_up(guest, &session).await;
+                Exit::UNREAD
+            }
+            Left::Detached => Exit::SUCCESS,
+        };
+        pipes::release(guest, &session, &holder).await;
+        Ok(exit)
+    }
+}
+
+/// What a closed terminal does to the programs on it. That the session is tied does the rest.
+async fn hang_up(guest: &Guest, session: &SessionId) {
+    let signal = nix::libc::SIGHUP;
+    let _ = guest.signal(Signal { session: session.clone(), signal, target: Target::Tree }).await;
+}

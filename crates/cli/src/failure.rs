@@ -1,0 +1,329 @@
+//! What went wrong, as one line that a newcomer can act on.
+//!
+//! Verbs return `anyhow` errors; the typed error at their root decides the hint that follows.
+
+use std::path::PathBuf;
+
+use anyhow::Error;
+use protocol::FaultCode;
+use protocol::hello::GoodbyeReason;
+
+use super::exit::{self, Exit};
+use super::output::{self, printable};
+use crate::terminal::TerminalError;
+use agent_client::guest::GuestError;
+use agent_client::link::LinkError;
+use control::{ClientError, Code};
+use host::paths::AgentMissing;
+use host::similar::distance;
+use sandbox::{InvalidName, SandboxError, SandboxRef};
+
+/// Failures that are the command line's own.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error("there is no box {name}{}", alternatives(similar))]
+    UnknownBox { name: SandboxRef, similar: Vec<String> },
+    #[error("box {name} is not running: it is {state}")]
+    NotRunning { name: SandboxRef, state: String },
+    #[error("{wanted:?} matches no session of the box{}", alternatives(sessions))]
+    UnknownSession { wanted: String, sessions: Vec<String> },
+    #[error("{wanted:?} matches several sessions: {}", matches.join(", "))]
+    AmbiguousSession { wanted: String, matches: Vec<String> },
+    #[error("no command was given, and the image says none")]
+    NoCommand,
+    #[error("-t with -i needs a terminal, and stdin is none")]
+    StdinNotATerminal,
+    #[error("a shell needs a terminal to be used from, and stdin is none")]
+    NoTerminalForShell,
+    #[error("{0} bytes of output were lost: the reader was not lossless")]
+    OutputMissing(u64),
+    #[error("cannot read {path}: {source}")]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("cannot write {path}: {source}")]
+    Unwritable { path: PathBuf, source: std::io::Error },
+    #[error("an archive is nothing for a terminal; name a file with -o, or send it to a program")]
+    ArchiveToTerminal,
+    #[error("neither end of the copy is in a box")]
+    NoBoxInCopy,
+    #[error("both ends of the copy are in boxes")]
+    TwoBoxesInCopy,
+    #[error("the box has no directory {0}")]
+    NoGuestDirectory(String),
+    #[error("{0} is no directory")]
+    NotADirectory(String),
+    #[error("{path} in the box is neither a file nor a directory, but a {kind}")]
+    NotCopyable { path: String, kind: &'static str },
+    #[error("the whole file system of a box has no name of its own")]
+    RootHasNoName,
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: String, source: std::io::Error },
+    #[error("{word:?} is no file's name (./{word} would be), and as a box's {reason}")]
+    NeitherBoxNorFile { word: String, reason: InvalidName },
+    #[error("-c gives the code, and so does {0}")]
+    TwoCodes(String),
+    #[error("--image and --scratch make a box, and {0} is one that is there already")]
+    BoxIsMadeAlready(SandboxRef),
+    #[error("the code has more than {limit} bytes, which is the limit")]
+    CodeTooLong { limit: usize },
+    #[error("a line of stdin has more than {limit} bytes, which is the limit for input")]
+    LineTooLong { limit: usize },
+    /// The agent has no interpreter to run code with; it says which it has looked for and where.
+    #[error("{}", .0.message)]
+    NoInterpreter(protocol::Fault),
+    #[error("the app {app} is not reached any more: it is {state}")]
+    AppUnreachable { app: String, state: String },
+    #[error("box {0} has no contexts")]
+    NoContexts(SandboxRef),
+    #[error("box {which} has several contexts: {}", names.join(", "))]
+    SeveralContexts { which: SandboxRef, names: Vec<String> },
+    #[error(transparent)]
+    ContextName(protocol::ids::InvalidName),
+    #[error("a session cannot be named {0:?}: {1}")]
+    SessionName(String, protocol::ids::InvalidName),
+}
+
+/// Says why we failed and gives the code to end with.
+pub fn report(error: &Error) -> Exit {
+    let mut line = describe(error);
+    if let Some(hint) = hint(error) {
+        line = format!("{line}; {hint}");
+    }
+    output::note(&line);
+    code(error)
+}
+
+/// The chain of reasons as one line. Guests take part in wording them, so nothing is obeyed.
+fn describe(error: &Error) -> String {
+    if let Some(failure) = spawn_failure(error) {
+        return exit::explain_spawn(failure);
+    }
+    let mut line = String::new();
+    for reason in error.chain() {
+        let reason = on_one_line(&reason.to_string());
+        // Many errors quote their source themselves.
+        if line.ends_with(&reason) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&reason);
+    }
+    printable(&line)
+}
+
+fn on_one_line(text: &str) -> String {
+    let mut line = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(['.', ':', ';', ',']) { " " } else { "; " });
+        }
+        line.push_str(part);
+    }
+    line
+}
+
+fn code(error: &Error) -> Exit {
+    let missing = match find::<CliError>(error) {
+        Some(CliError::NoInterpreter(fault)) => fault.spawn.as_ref(),
+        _ => spawn_failure(error),
+    };
+    missing
+        .and_then(|failure| u8::try_from(failure.shell_code()).ok())
+        .map_or(Exit::FAILED_ITSELF, Exit)
+}
+
+fn spawn_failure(error: &Error) -> Option<&protocol::exit::SpawnFailure> {
+    match find::<GuestError>(error)? {
+        GuestError::Fault(fault) => fault.spawn.as_ref(),
+        _ => None,
+    }
+}
+
+fn find<E: std::error::Error + Send + Sync + 'static>(error: &Error) -> Option<&E> {
+    error.chain().find_map(|reason| reason.downcast_ref())
+}
+
+/// What to do about it, where that is known.
+fn hint(error: &Error) -> Option<String> {
+    if let Some(error) = find::<CliError>(error) {
+        return error.hint();
+    }
+    if let Some(error) = find::<ClientError>(error) {
+        return client_hint(error);
+    }
+    if find::<AgentMissing>(error).is_some() {
+        // Its own words end in what to do.
+        return None;
+    }
+    if let Some(error) = find::<TerminalError>(error) {
+        return terminal_hint(error);
+    }
+    if let Some(SandboxError::Machine(error)) = find::<SandboxError>(error)
+        && let Some(hint) = error.hint()
+    {
+        return Some(hint.to_owned());
+    }
+    let hint = match find::<GuestError>(error) {
+        Some(GuestError::Fault(fault)) => fault_hint(fault.code),
+        Some(GuestError::Link(error)) => link_hint(error),
+        _ => find::<LinkError>(error).and_then(link_hint),
+    };
+    hint.map(str::to_owned)
+}
+
+impl CliError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::UnknownBox { similar, .. } if similar.is_empty() => {
+                "`host-bridge ps -a` lists those that there are; `host-bridge start --name NAME` makes one"
+            }
+            Self::UnknownBox { .. } => "`host-bridge ps -a` lists all of them",
+            Self::NotRunning { name, .. } => {
+                return Some(format!(
+                    "`host-bridge logs {name}` shows what it said; `host-bridge rm {name}` frees the name"
+                ));
+            }
+            Self::UnknownSession { .. } => "`host-bridge inspect BOX` lists its sessions",
+            Self::AmbiguousSession { .. } => "write more of its id",
+            Self::StdinNotATerminal => "leave -t out to pipe data in, or -i to give no input",
+            Self::NoTerminalForShell => {
+                "pipe commands into `host-bridge exec -i BOX sh` instead, or watch with --read-only"
+            }
+            Self::NoBoxInCopy => {
+                "write one of them as BOX:/path (and ./a:b for a file that looks so)"
+            }
+            Self::TwoBoxesInCopy => {
+                "go through a pipe: host-bridge cp --tar A:/path - | host-bridge cp --tar - B:/path"
+            }
+            Self::NoGuestDirectory(_) => "make it first, or copy with --parents",
+            Self::RootHasNoName => "name a new directory for it, or write BOX:/. for its contents",
+            Self::Listen { .. } => "choose another port, or 0 for any that is free",
+            Self::TwoCodes(_) => "leave one of them out",
+            Self::BoxIsMadeAlready(_) => "leave them out, or leave the box out for one of its own",
+            Self::NoInterpreter(_) => {
+                "`--program PATH` names another; `host-bridge exec` can install one in a box"
+            }
+            Self::ContextName(_) => "name the context with --context",
+            Self::NoContexts(_) => "`host-bridge context open` makes one, and so does a first run",
+            Self::SeveralContexts { .. } => "name one",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+fn client_hint(error: &ClientError) -> Option<String> {
+    match error {
+        ClientError::NotRunning { .. } => Some("`host-bridge run` needs none".to_owned()),
+        ClientError::Refused(refusal) => refusal.hint.clone().or_else(|| match refusal.code {
+            Code::NameTaken => {
+                Some("choose another --name, or free it with `host-bridge rm -f NAME`".to_owned())
+            }
+            Code::StillRunning => Some("stop it first, or use -f".to_owned()),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+fn terminal_hint(error: &TerminalError) -> Option<String> {
+    match error {
+        TerminalError::NotATerminal => Some("run it from a terminal, or without -t".to_owned()),
+        TerminalError::Mode { .. } => Some("the terminal may have been closed".to_owned()),
+        TerminalError::Signals(_) => None,
+    }
+}
+
+fn fault_hint(code: FaultCode) -> Option<&'static str> {
+    match code {
+        FaultCode::Limit => Some("a limit of the box is reached; end something, or try later"),
+        FaultCode::Stopping => Some("the box is being stopped"),
+        FaultCode::Denied => Some("the path leads out of where it must stay"),
+        _ => None,
+    }
+}
+
+fn link_hint(error: &LinkError) -> Option<&'static str> {
+    match error {
+        LinkError::Dial { .. } => Some(
+            "is the agent running, and is this its address? `host-bridge ps -a` shows the boxes",
+        ),
+        LinkError::Handshake { .. } => {
+            Some("is this the hybrid socket of a VMM, and the port the agent's?")
+        }
+        LinkError::Version { .. } => {
+            Some("the agent in the box and this program are too far apart in age")
+        }
+        LinkError::Refused { reason: GoodbyeReason::BootFailed, .. } => {
+            Some("`host-bridge doctor` says what this host can run")
+        }
+        LinkError::Closed | LinkError::Silent { .. } => {
+            Some("the box has ended or hangs; `host-bridge ps -a` says")
+        }
+        _ => None,
+    }
+}
+
+fn alternatives(names: &[String]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
+    format!(" (there is {})", names.join(", "))
+}
+
+/// Those of `names` that `wanted` may have been meant as, the likeliest first.
+pub fn similar(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut rated: Vec<(usize, String)> = names
+        .into_iter()
+        .map(|name| (distance(wanted, &name), name))
+        .filter(|(distance, name)| {
+            *distance <= 1 + wanted.len() / 4
+                || name.contains(wanted)
+                || wanted.contains(name.as_str())
+        })
+        .collect();
+    rated.sort();
+    rated.into_iter().take(SIMILAR_MAX).map(|(_, name)| name).collect()
+}
+
+/// Names that are offered for one that is unknown.
+const SIMILAR_MAX: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn similar_names_are_offered_and_others_are_not() {
+        let names = || ["web", "worker", "web-2", "database"].map(str::to_owned);
+        assert_eq!(similar("xyz", names()), Vec::<String>::new());
+        assert_eq!(similar("wab", names()), ["web"]);
+        assert_eq!(similar("web-1", names()), ["web-2", "web"]);
+        assert_eq!(similar("databse", names()), ["database"]);
+    }
+
+    #[test]
+    fn a_chain_is_one_line_without_repetitions() {
+        let inner = std::io::Error::other("no such thing\n");
+        let error = Error::new(CliError::Unreadable { path: "x".into(), source: inner });
+        assert_eq!(
+            describe(&error.context("while copying")),
+            "while copying: cannot read x: no such thing"
+        );
+    }
+
+    #[test]
+    fn a_program_that_was_not_found_is_127() {
+        let failure = protocol::exit::SpawnFailure {
+            stage: protocol::exit::SpawnStage::Exec,
+            errno: 2,
+            subject: "nope".to_owned(),
+        };
+        let error = Error::new(GuestError::Fault(protocol::Fault::spawn("failed", failure)));
+        assert_eq!(code(&error), Exit(127));
+        assert!(describe(&error).starts_with("nope: no such program"));
+        assert_eq!(code(&Error::new(CliError::NoBoxInCopy)), Exit(125));
+    }
+}

@@ -1,0 +1,210 @@
+//! `image build`: an image by a recipe.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use tokio::sync::mpsc::{Receiver, channel};
+
+use super::pull;
+use super::record::Recorder;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output::{self, Sink};
+use control::egress_settings;
+use image::dockerfile::limits::FILE_BYTES_MAX;
+use image::reference::Reference;
+use image::registry::Options;
+use image::{Image, ImageError, Images};
+use services::build::{self, Means, Order, Plan, Told};
+use settings::{Overrides, Settings};
+
+/// What may wait to be written; a program that says more waits itself.
+const TOLD_WAITING_MAX: usize = 64;
+
+/// Build an image by a Dockerfile; RUN has no network unless --egress gives it one
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge image build -t team/app:1 .
+  host-bridge image build -t team/app:1 -f build/Dockerfile --build-arg VERSION=2 .
+  host-bridge image build -t app --pull missing --egress pypi.org --egress files.pythonhosted.org .
+  host-bridge image build --target tests --no-cache .
+  host-bridge image build -t team/app:1 -t team/app:latest -f - . <Dockerfile
+
+Prints the image's digest; all else goes to stderr. FROM, ARG, ENV, LABEL, WORKDIR, USER, EXPOSE, VOLUME,
+STOPSIGNAL, SHELL, CMD, ENTRYPOINT, COPY, ADD of what is in the context, and RUN are known; whatever else is
+refused. A failed build keeps the steps that were done, for the next; `image prune` removes them.")]
+pub struct Build {
+    /// The directory that COPY copies from
+    #[arg(value_name = "CONTEXT")]
+    context: PathBuf,
+
+    /// What to call the image; may be given several times
+    #[arg(short, long = "tag", value_name = "NAME")]
+    tags: Vec<Reference>,
+
+    /// The recipe (default: Dockerfile in the context); - reads it from stdin
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Give an ARG a value, or that of a variable of its name; may be given several times
+    #[arg(long = "build-arg", value_name = "NAME[=VALUE]", value_parser = argument)]
+    args: Vec<(String, Option<String>)>,
+
+    /// Write a label on the image; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    label: Vec<(String, String)>,
+
+    /// Stop at this stage
+    #[arg(long, value_name = "STAGE")]
+    target: Option<String>,
+
+    /// Do every step, though it was done before
+    #[arg(long)]
+    no_cache: bool,
+
+    /// Whether images that it begins from are fetched from their registries
+    #[arg(long, value_name = "never|missing|always", default_value = "never")]
+    pull: image::Pull,
+
+    /// Let RUN reach a host: NAME, *.SUFFIX or public, with a port; may be given several times
+    #[arg(long, value_name = "HOST")]
+    egress: Vec<String>,
+
+    /// Say nothing but the digest and what went wrong
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "it is NAME=VALUE".to_owned())
+}
+
+/// What somebody says there, within the bound of recipes.
+fn recipe_of_stdin() -> Result<String> {
+    let mut text = String::new();
+    let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    read.context("the recipe on stdin")?;
+    anyhow::ensure!(
+        text.len() as u64 <= FILE_BYTES_MAX,
+        "the recipe on stdin has more than {FILE_BYTES_MAX} bytes"
+    );
+    Ok(text)
+}
+
+fn argument(text: &str) -> Result<(String, Option<String>), String> {
+    if text.is_empty() || text.contains('=') {
+        return pair(text).map(|(name, value)| (name, Some(value)));
+    }
+    Ok((text.to_owned(), None))
+}
+
+impl Build {
+    pub async fn run(
+        &self,
+        context: &Context,
+        images: Images,
+        recorder: &Recorder,
+    ) -> Result<Exit> {
+        let mut act = recorder.begin("build_image");
+        if !self.tags.is_empty() {
+            let tags: Vec<_> = self.tags.iter().map(ToString::to_string).collect();
+            act = act.image(tags.join(","));
+        }
+        act = act.fact("context", self.context.to_string_lossy());
+        if !self.egress.is_empty() {
+            act = act.fact("egress", self.egress.join(","));
+        }
+        let built = self.build(context, images, recorder).await;
+        act.ended(&built);
+        output::print_line(&built?.digest.to_string())?;
+        Ok(Exit::SUCCESS)
+    }
+
+    async fn build(&self, context: &Context, images: Images, recorder: &Recorder) -> Result<Image> {
+        let settings = Settings::load(None, &Overrides::default())?;
+        let (file, text) = match &self.file {
+            Some(file) if file.as_os_str() == build::STDIN => (None, Some(recipe_of_stdin()?)),
+            file => (file.clone(), None),
+        };
+        // A variable that is not set gives nothing, as with docker.
+        let value = |(name, value): &(String, Option<String>)| {
+            Some((name.clone(), value.clone().or_else(|| std::env::var(name).ok())?))
+        };
+        let plan = Plan::read(Order {
+            context: self.context.clone(),
+            file,
+            text,
+            names: self.tags.clone(),
+            args: self.args.iter().filter_map(value).collect(),
+            labels: self.label.clone(),
+            target: self.target.clone(),
+            anew: self.no_cache,
+            egress: self.egress.clone(),
+        })?;
+        let options = Options::from_settings(&settings.registries)?;
+        for name in plan.images() {
+            self.fetch(&images, &name, &options, recorder).await?;
+        }
+        let (tell, told) = channel(TOLD_WAITING_MAX);
+        let paths = context.paths.clone();
+        let means = Means { paths, images, egress: egress_settings(&settings.egress), tell };
+        let writing = tokio::spawn(write(told, self.quiet));
+        let built = build::build(&plan, &means).await;
+        drop(means);
+        // All that was said comes before how it has ended.
+        let _ = writing.await;
+        Ok(built?)
+    }
+
+    async fn fetch(
+        &self,
+        images: &Images,
+        name: &str,
+        options: &Options,
+        recorder: &Recorder,
+    ) -> Result<()> {
+        let here = match images.find(name) {
+            Ok(_) => true,
+            Err(ImageError::NotFound { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let wanted = match self.pull {
+            image::Pull::Never => false,
+            image::Pull::Missing => !here,
+            image::Pull::Always => true,
+        };
+        if wanted {
+            let act = recorder.begin("pull_image").image(name);
+            let pulled = pull::fetch(images, &name.parse()?, options, self.quiet).await;
+            let pulled = pulled.map_err(anyhow::Error::from);
+            act.ended(&pulled);
+            pulled?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes what is told. Nobody who reads it is no error.
+async fn write(mut told: Receiver<Told>, quiet: bool) {
+    let Ok(stderr) = Sink::stderr() else { return };
+    while let Some(told) = told.recv().await {
+        let bytes = match told {
+            Told::Warning(text) => {
+                output::note(&output::printable(&text));
+                continue;
+            }
+            _ if quiet => continue,
+            Told::Output(bytes) => bytes,
+            Told::Known => b"  done before\n".to_vec(),
+            Told::Step { number, of, text } => {
+                let text = output::printable(text.lines().next().unwrap_or_default());
+                format!("[{number}/{of}] {text}\n").into_bytes()
+            }
+        };
+        let _ = stderr.write(bytes).await;
+    }
+}

@@ -1,0 +1,25 @@
+//! `image inspect`: all that is known of one image.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::exit::Exit;
+use crate::output;
+use image::Images;
+
+/// Show an image as JSON: its layers, its names, and what it says of programs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge image inspect python:3.12-slim
+  host-bridge image inspect 0123456789ab | jq .process")]
+pub struct Inspect {
+    #[arg(value_name = "IMAGE")]
+    image: String,
+}
+
+impl Inspect {
+    pub fn run(&self, images: &Images) -> Result<Exit> {
+        output::print_json(&images.inspect(&self.image)?)?;
+        Ok(Exit::SUCCESS)
+    }
+}

@@ -1,0 +1,42 @@
+//! `image prune`: what nobody names or uses goes.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::record::Recorder;
+use crate::exit::Exit;
+use crate::output;
+use crate::values::human_bytes;
+use host::paths::Paths;
+use image::Images;
+use sandbox::image_users;
+
+/// Remove images without a name that no box uses, and layers that no image has
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge image prune
+  host-bridge image prune --json | jq .bytes")]
+pub struct Prune {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Prune {
+    pub fn run(&self, images: &Images, paths: &Paths, recorder: &Recorder) -> Result<Exit> {
+        let act = recorder.begin("prune_images");
+        let pruned = act.tried(images.prune(|| image_users(paths)))?;
+        let act = act.digests(&pruned.images).fact("layers", pruned.layers);
+        act.fact("blobs", pruned.blobs).fact("bytes", pruned.bytes).done();
+        if self.json {
+            output::print_json(&pruned)?;
+            return Ok(Exit::SUCCESS);
+        }
+        for digest in &pruned.images {
+            output::print_line(&digest.to_string())?;
+        }
+        let (layers, blobs, bytes) = (pruned.layers, pruned.blobs, human_bytes(pruned.bytes));
+        output::note(&format!("{layers} layers and {blobs} contents of {bytes} are gone"));
+        Ok(Exit::SUCCESS)
+    }
+}

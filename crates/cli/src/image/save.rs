@@ -1,0 +1,127 @@
+//! `image save`: images as an archive, in a file or for another program.
+
+mod target;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
+
+use super::record::{Act, Recorder};
+use crate::cp::progress::Progress;
+use crate::exit::Exit;
+use crate::failure::CliError;
+use image::Images;
+use image::save::{Format, SaveError};
+use target::Target;
+
+/// Write images as one archive, for another host or another program
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge image save team/app:4 -o app.tar
+  host-bridge image save team/app:4 team/db:1 | zstd > both.tar.zst
+  host-bridge image save --format docker team/app:4 | docker load
+  host-bridge image save team/app:4 | ssh other host-bridge image import -
+
+An OCI layout has contents as they are kept, and so images have the same digests elsewhere; two
+archives of the same images are the same bytes. An image has the names that it is asked for by. A file
+is there when all of it is, and replaces what was there.")]
+pub struct Save {
+    /// The images: names, or digests
+    #[arg(required = true, value_name = "IMAGE")]
+    images: Vec<String>,
+
+    /// The file; - is stdout
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+
+    /// An OCI layout, or what docker loads: oci or docker
+    #[arg(long, value_name = "FORM", default_value = "oci")]
+    format: Format,
+
+    /// Draw no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Save {
+    pub async fn run(self, images: Images, recorder: &Recorder) -> Result<Exit> {
+        let acts: Vec<_> =
+            self.images.iter().map(|image| self.act(&images, recorder, image)).collect();
+        let saved = self.save(images).await;
+        for act in acts {
+            match &saved {
+                Ok(Exit::SUCCESS) => act.done(),
+                Ok(_) => act.broken_off(),
+                Err(error) => act.failed(error),
+            }
+        }
+        saved
+    }
+
+    /// What is recorded of one of them: what is in an archive leaves this host.
+    fn act(&self, images: &Images, recorder: &Recorder, image: &str) -> Act {
+        let act = recorder.begin("save_image").image(image);
+        let act = act.fact("to", self.output.to_string_lossy());
+        match images.find(image) {
+            Ok(found) => act.digest(&found.digest),
+            // It fails, and why is in its record.
+            Err(_) => act,
+        }
+    }
+
+    async fn save(self, images: Images) -> Result<Exit> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let target = Target::of(&self.output)?;
+        let is_stream = matches!(target, Target::Stream(_));
+        let stopped = Arc::clone(&is_stopped);
+        let mut work = spawn_blocking(move || self.write(&images, target, &stopped));
+        let number = tokio::select! {
+            done = &mut work => return done?,
+            _ = interrupt.recv() => nix::libc::SIGINT,
+            _ = terminate.recv() => nix::libc::SIGTERM,
+            _ = hangup.recv() => nix::libc::SIGHUP,
+        };
+        if is_stream {
+            // It may wait for a reader, and there is nothing to take away.
+            return Ok(Exit::signalled(number));
+        }
+        is_stopped.store(true, Ordering::Relaxed);
+        // It ends before the next bytes, and takes its file away.
+        match work.await? {
+            Err(error) if matches!(error.downcast_ref(), Some(SaveError::Stopped)) => {
+                Ok(Exit::signalled(number))
+            }
+            done => done,
+        }
+    }
+
+    fn write(&self, images: &Images, mut target: Target, stopped: &AtomicBool) -> Result<Exit> {
+        let saving = images.saving(&self.images, self.format)?;
+        let what = self.images.join(" ");
+        let mut line = Progress::new(&what, Some(saving.bytes()), self.quiet);
+        let written = saving.write(target.out(), &mut |bytes| {
+            line.add(bytes);
+            !stopped.load(Ordering::Relaxed)
+        });
+        drop(line);
+        let unwritable = |source| CliError::Unwritable { path: self.output.clone(), source };
+        match written {
+            // Nobody reads it any more.
+            Err(SaveError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                return Ok(Exit::UNREAD);
+            }
+            Err(SaveError::Write(source)) => return Err(unwritable(source).into()),
+            written => written?,
+        }
+        target.finish().map_err(unwritable)?;
+        Ok(Exit::SUCCESS)
+    }
+}

@@ -1,0 +1,202 @@
+//! `inspect`: all that is known of one box, its sessions included.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use protocol::hello::AgentInfo;
+use protocol::message::SessionInfo;
+use serde::Serialize;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output::printable;
+use super::ps::root_of;
+use super::values::{human_bytes, human_cpus, human_duration, human_labels};
+use super::{instant, output, table};
+use sandbox::{Record, SandboxRef, State};
+
+/// Show all that is known of a box, and its sessions
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge inspect work
+  host-bridge inspect --json work | jq '.sessions[] | select(.exit == null) | .session'")]
+pub struct Inspect {
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(value_name = "BOX")]
+    which: SandboxRef,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The document that `--json` prints.
+#[derive(Serialize)]
+struct Inspection {
+    #[serde(flatten)]
+    record: Record,
+    /// What the agent says; absent when the box is over or does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentInfo>,
+    sessions: Vec<SessionInfo>,
+}
+
+impl Inspect {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let inspected = context.daemon().await?.inspect(&self.which).await;
+        let record = match inspected {
+            Ok(record) => record,
+            Err(error) => return Err(context.explain(&self.which, error).await),
+        };
+        let mut inspection = Inspection { record, agent: None, sessions: Vec::new() };
+        if matches!(inspection.record.state, State::Running)
+            && let Err(error) = inspection.ask(context, &self.which).await
+        {
+            // What the daemon knows is worth showing without it.
+            output::note(&printable(&format!("{error:#}")));
+        }
+        if self.json {
+            output::print_json(&inspection)?;
+        } else {
+            output::print(&inspection.describe())?;
+        }
+        Ok(Exit::SUCCESS)
+    }
+}
+
+impl Inspection {
+    async fn ask(&mut self, context: &Context, which: &SandboxRef) -> Result<()> {
+        let guest = context.guest(which, "inspect").await?;
+        self.agent = Some(guest.refresh_info().await?);
+        self.sessions = guest.sessions(0).await?.sessions;
+        guest.close().await;
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let record = &self.record;
+        let mut facts = vec![
+            ("name", record.which().to_string()),
+            ("id", record.id.to_string()),
+            ("state", record.state.to_string()),
+            ("machine", record.machine.to_string()),
+            ("image", root_of(record)),
+            ("host name", record.hostname.clone()),
+            ("created", instant::format(record.created_at_ms)),
+        ];
+        if record.scratch_bytes > 0 {
+            facts.push(("writable layer", human_bytes(record.scratch_bytes)));
+        }
+        facts.extend(describe_asked(record));
+        if !record.env_names.is_empty() {
+            facts.push(("environment", record.env_names.join(" ")));
+        }
+        if !record.secrets.is_empty() {
+            facts.push(("secrets", record.secrets.join(" ")));
+        }
+        if let Some(workspace) = &record.workspace {
+            let how = if record.mounted { " (mounted)" } else { "" };
+            facts.push(("workspace", format!("{workspace}{how}")));
+        }
+        if let Some(pid) = record.pid {
+            facts.push(("process", pid.to_string()));
+        }
+        if let Some(address) = &record.address {
+            facts.push(("agent at", address.to_string()));
+        }
+        if let Some(agent) = &self.agent {
+            facts.extend(describe_agent(agent));
+        }
+        let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        let mut text = String::new();
+        for (name, value) in facts {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name:width$}  {}", printable(&value));
+        }
+        if !self.sessions.is_empty() {
+            let rows: Vec<_> = self.sessions.iter().map(row).collect();
+            text.push('\n');
+            let head = ["SESSION", "PID", "KIND", "STATE", "VIEWERS", "KEYBOARD", "COMMAND"];
+            text.push_str(&table::align(head, &rows));
+        }
+        text
+    }
+}
+
+/// What was asked for beyond the defaults, and what became of it.
+fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
+    let after = |ms: u64| human_duration(Duration::from_millis(ms));
+    let mut facts = Vec::new();
+    if let Some(mib) = record.memory_mib {
+        facts.push(("memory at most", human_bytes(mib * 1024 * 1024)));
+    }
+    if let Some(millis) = record.cpu_millis {
+        facts.push(("CPUs at most", human_cpus(millis)));
+    }
+    if let Some(digest) = &record.image_digest {
+        facts.push(("image digest", digest.to_string()));
+    }
+    if let Some(workdir) = &record.workdir {
+        facts.push(("working directory", workdir.clone()));
+    }
+    if let Some(user) = &record.user {
+        facts.push(("user", user.clone()));
+    }
+    if !record.labels.is_empty() {
+        facts.push(("labels", human_labels(&record.labels)));
+    }
+    if !record.egress.is_empty() {
+        facts.push(("may reach", record.egress.join(", ")));
+    }
+    if let Some(at_ms) = record.expires_at_ms {
+        facts.push(("expires", instant::format(at_ms)));
+    }
+    if let Some(idle_ms) = record.idle_ttl_ms {
+        let idle = match record.idle_expires_at_ms {
+            Some(at_ms) => format!("after {}, at {}", after(idle_ms), instant::format(at_ms)),
+            None => format!("after {}", after(idle_ms)),
+        };
+        facts.push(("expires if idle", idle));
+    }
+    if let Some(keep_ms) = record.keep_stopped_ms {
+        facts.push(("kept when over", after(keep_ms)));
+    }
+    facts.extend(record.warnings.iter().map(|warning| ("warning", warning.clone())));
+    facts
+}
+
+fn describe_agent(agent: &AgentInfo) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("agent", agent.release.clone()),
+        ("up for", human_duration(Duration::from_millis(agent.uptime_ms))),
+        ("memory", human_bytes(agent.memory_bytes)),
+        ("CPUs", agent.cpus.to_string()),
+    ];
+    if let Some(reason) = &agent.cgroup_missing {
+        facts.push(("no control groups", reason.clone()));
+    }
+    for step in &agent.boot {
+        if let Some(problem) = &step.problem {
+            facts.push(("left out at boot", format!("{}: {problem}", step.name)));
+        }
+    }
+    facts
+}
+
+fn row(session: &SessionInfo) -> [String; 7] {
+    let state = match &session.exit {
+        None => "running".to_owned(),
+        Some(record) => format!("ended ({})", Exit::of(record).0),
+    };
+    [
+        session.session.to_string(),
+        session.pid.to_string(),
+        if session.terminal { "terminal" } else { "pipes" }.to_owned(),
+        state,
+        session.viewers.to_string(),
+        session.keyboard.as_deref().map_or_else(|| "-".to_owned(), printable),
+        printable(&session.command),
+    ]
+}

@@ -1,0 +1,193 @@
+//! `keys`: which API keys there are, and their end. It needs no daemon, and one that runs follows
+//! within a second.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::{failure, instant, output, table};
+use access::audit::{Entry, Outcome};
+use access::keys::{self, Issued, KeyId, Rotation, Standing, Store};
+
+/// List and revoke API keys, and change what signs them
+#[derive(Debug, Args)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  host-bridge keys ls
+  host-bridge keys revoke 1f0c8a2b77de
+  host-bridge keys rotate                  new keys are signed by a new secret; old keys stay valid
+  host-bridge keys rotate --finish         once everybody has a new key: old keys become invalid
+
+`host-bridge keygen` makes a key. Nothing here needs the daemon or a restart of it."
+)]
+pub struct Keys {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the keys that were made here
+    #[command(
+        visible_alias = "list",
+        after_help = "Examples:
+  host-bridge keys ls
+  host-bridge keys ls --all                those that are expired or revoked, too
+  host-bridge keys ls --json | jq -r '.[] | select(.name == \"ci\") | .id'"
+    )]
+    Ls {
+        /// Also those that are good for nothing any more
+        #[arg(short, long)]
+        all: bool,
+
+        /// Ids only
+        #[arg(short, long)]
+        quiet: bool,
+
+        /// As JSON
+        #[arg(long, conflicts_with = "quiet")]
+        json: bool,
+    },
+    /// Make keys useless for ever
+    #[command(after_help = "Examples:
+  host-bridge keys revoke 1f0c8a2b77de
+  host-bridge keys revoke $(host-bridge keys ls -q)")]
+    Revoke {
+        /// The ids, as `host-bridge keys ls` shows them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<KeyId>,
+    },
+    /// Change the secret that signs keys
+    #[command(after_help = "Examples:
+  host-bridge keys rotate                  begin: old keys stay valid
+  host-bridge keys rotate --finish         end: what older secrets have signed becomes invalid
+  host-bridge keys rotate --drop-old       both at once, when the secret is known to others
+
+After --drop-old every key that there is must be made anew.")]
+    Rotate {
+        /// Make a new secret and drop all others: every key becomes invalid
+        #[arg(long, conflicts_with = "finish")]
+        drop_old: bool,
+
+        /// Make no new secret, and drop all but the newest
+        #[arg(long)]
+        finish: bool,
+    },
+}
+
+impl Keys {
+    pub async fn run(self, context: &Context) -> Result<Exit> {
+        context.paths.prepare()?;
+        let store = Store::open(&keys::directory(&context.paths))?;
+        let (entry, change): (_, Box<dyn FnOnce() -> Result<Exit>>) = match self.verb {
+            Verb::Ls { all, quiet, json } => return list(&store, all, quiet, json),
+            Verb::Revoke { ids } => {
+                let named: Vec<_> = ids.iter().map(ToString::to_string).collect();
+                let entry = control::entry("revoke_keys").fact("keys", named.join(","));
+                (entry, Box::new(move || revoke(&store, &ids)))
+            }
+            Verb::Rotate { drop_old, finish } => {
+                let entry =
+                    control::entry("rotate_keys").fact("drop_old", drop_old).fact("finish", finish);
+                (entry, Box::new(move || rotate(&store, drop_old, finish)))
+            }
+        };
+        let audit = context.audit()?;
+        let changed = change();
+        let is_done = matches!(changed, Ok(Exit::SUCCESS));
+        let outcome = if is_done { Outcome::Ok } else { Outcome::Failed };
+        audit.record(Entry { outcome, ..entry });
+        audit.close().await;
+        changed
+    }
+}
+
+fn list(store: &Store, all: bool, quiet: bool, as_json: bool) -> Result<Exit> {
+    let mut listed = store.list()?;
+    listed.retain(|(_, standing)| all || *standing == Standing::Valid);
+    if as_json {
+        let whole = |(key, standing): &(Issued, Standing)| {
+            let mut whole = serde_json::to_value(key)?;
+            whole["standing"] = json!(standing);
+            Ok(whole)
+        };
+        let whole: Vec<_> = listed.iter().map(whole).collect::<serde_json::Result<_>>()?;
+        output::print_json(&whole)?;
+    } else if quiet {
+        for (key, _) in &listed {
+            output::print_line(key.id.as_str())?;
+        }
+    } else {
+        let rows: Vec<_> = listed.iter().map(|(key, standing)| row(key, *standing)).collect();
+        let head = ["ID", "NAME", "NAMESPACE", "SCOPES", "MADE", "EXPIRES", "STANDING"];
+        output::print(&table::align(head, &rows))?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn row(key: &Issued, standing: Standing) -> [String; 7] {
+    [
+        key.id.to_string(),
+        output::printable(key.name.as_deref().unwrap_or("-")),
+        key.namespace.to_string(),
+        key.scopes.to_string(),
+        minute(key.issued_at_ms),
+        key.expires_at_ms.map_or_else(|| "never".to_owned(), minute),
+        standing.as_str().to_owned(),
+    ]
+}
+
+/// A point in time to the minute, which is what a table has room for.
+fn minute(ms: u64) -> String {
+    /// As in `2026-01-31T12:00`.
+    const MINUTE_CHARS: usize = 16;
+    let mut text = instant::format(ms);
+    if let Some(fraction) = text.rfind(':') {
+        text.truncate(fraction.max(MINUTE_CHARS));
+    }
+    text + "Z"
+}
+
+fn revoke(store: &Store, ids: &[KeyId]) -> Result<Exit> {
+    let mut exit = Exit::SUCCESS;
+    for id in ids {
+        // One that is unknown must not keep the others valid.
+        match store.revoke(id) {
+            Ok(key) => output::print_line(key.id.as_str())?,
+            Err(error) => exit = failure::report(&error.into()),
+        }
+    }
+    Ok(exit)
+}
+
+fn rotate(store: &Store, drop_old: bool, finish: bool) -> Result<Exit> {
+    let rotation = match (drop_old, finish) {
+        (true, _) => Rotation::Replace,
+        (_, true) => Rotation::Finish,
+        _ => Rotation::Begin,
+    };
+    let secrets = store.rotate(rotation)?;
+    output::note(&match rotation {
+        Rotation::Begin => format!(
+            "new keys are signed by a new secret; {secrets} are in use until \
+             `host-bridge keys rotate --finish`"
+        ),
+        Rotation::Finish => "keys signed by older secrets are invalid now".to_owned(),
+        Rotation::Replace => "all keys made so far are invalid now".to_owned(),
+    });
+    Ok(Exit::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minute;
+
+    #[test]
+    fn a_table_shows_minutes() {
+        assert_eq!(minute(951_827_696_789), "2000-02-29T12:34Z");
+    }
+}

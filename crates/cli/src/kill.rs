@@ -1,0 +1,77 @@
+//! `kill`: a signal for sessions of a box, or the end of the box at once.
+
+use anyhow::Result;
+use clap::Args;
+use protocol::requests::{Signal, Target};
+use protocol::{FaultCode, SessionId};
+
+use super::context::Context;
+use super::exit::Exit;
+use super::session;
+use super::values::parse_signal;
+use agent_client::guest::Guest;
+use sandbox::SandboxRef;
+
+const SIGKILL: i32 = nix::libc::SIGKILL;
+
+/// Kill a box at once, or send a signal to its sessions
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge kill work                    the whole box, at once
+  host-bridge kill work build              one session, with all that it has started
+  host-bridge kill -s HUP work build       a signal to a session's process group
+  host-bridge kill -s INT work             a signal to every session's process group")]
+pub struct Kill {
+    /// The signal, by name or number (default: KILL)
+    #[arg(short, long, value_name = "SIGNAL", value_parser = parse_signal)]
+    signal: Option<i32>,
+
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(value_name = "BOX")]
+    which: SandboxRef,
+
+    /// The session: its id, or the beginning of it
+    #[arg(value_name = "SESSION")]
+    session: Option<String>,
+}
+
+impl Kill {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        if self.session.is_none() && self.signal.is_none() {
+            let killed = context.daemon().await?.kill(&self.which).await;
+            return match killed {
+                Ok(_) => Ok(Exit::SUCCESS),
+                Err(error) => Err(context.explain(&self.which, error).await),
+            };
+        }
+        let guest = context.guest(&self.which, "kill").await?;
+        let sent = self.send(&guest).await;
+        guest.close().await;
+        sent.map(|()| Exit::SUCCESS)
+    }
+
+    async fn send(&self, guest: &Guest) -> Result<()> {
+        let sessions = guest.sessions(0).await?.sessions;
+        if let Some(wanted) = &self.session {
+            let target = &session::find(&sessions, wanted)?.session;
+            return self.send_to(guest, target).await;
+        }
+        for living in sessions.iter().filter(|session| session.exit.is_none()) {
+            self.send_to(guest, &living.session).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_to(&self, guest: &Guest, session: &SessionId) -> Result<()> {
+        let signal = self.signal.unwrap_or(SIGKILL);
+        // What is killed must not leave children behind; any other signal is a message to those
+        // who would get it from a terminal.
+        let target = if signal == SIGKILL { Target::Tree } else { Target::Group };
+        let request = Signal { session: session.clone(), signal, target };
+        match guest.signal(request).await {
+            // It ended by itself in the meantime, which is what was wanted.
+            Err(error) if error.fault_code() == Some(FaultCode::Gone) => Ok(()),
+            sent => Ok(sent?),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `logs`: what a box's sessions wrote, from the disk of the host. Needs no daemon, and works when
+//! the box is over.
+
+use std::io::ErrorKind;
+
+use anyhow::Result;
+use clap::Args;
+use protocol::SessionId;
+use protocol::message::Channel;
+use serde_json::json;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::instant;
+use super::output::{self, Sink};
+use super::values::Since;
+use crate::terminal::{Notice, Notices};
+use sandbox::log::{Entry, Event, From, Reader};
+use sandbox::{SandboxError, SandboxRef, find_log};
+
+/// Show what a box's sessions wrote
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag that a person writes")]
+#[command(after_help = "Examples:
+  host-bridge logs work
+  host-bridge logs -f --tail 20 work
+  host-bridge logs --since 10m --stderr work
+  host-bridge logs --session build --json work | jq .
+
+Needs no daemon, and works when the box is over. What a program wrote to stdout comes on stdout,
+what it wrote to stderr on stderr.")]
+pub struct Logs {
+    /// Go on with what comes, until the box ends or ctrl-c
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Only the last N lines of what there is
+    #[arg(short = 'n', long, value_name = "N")]
+    tail: Option<u64>,
+
+    /// Only what was written since: an age as in 10m, or a date
+    #[arg(long, value_name = "TIME")]
+    since: Option<Since>,
+
+    /// Only one session
+    #[arg(long, value_name = "ID")]
+    session: Option<SessionId>,
+
+    /// Only what went to stdout, or to a terminal
+    #[arg(long)]
+    stdout: bool,
+
+    /// Only what went to stderr
+    #[arg(long, conflicts_with = "stdout")]
+    stderr: bool,
+
+    /// Every entry of the log as a line of JSON, starts and ends included
+    #[arg(long)]
+    json: bool,
+
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(value_name = "BOX")]
+    which: SandboxRef,
+}
+
+impl Logs {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let directory = match find_log(&context.paths, &self.which) {
+            Ok(directory) => directory,
+            Err(SandboxError::NotFound { which }) => {
+                return Err(context.unknown(&which).await.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let since_ms = self.since.map(|since| since.resolve(instant::now_ms()));
+        // With both, the lines are counted first: the last N, as far as they are new enough.
+        let from = match (self.tail, since_ms) {
+            (Some(lines), _) => From::Lines(lines),
+            (None, Some(ms)) => From::Since { ms },
+            (None, None) => From::Start,
+        };
+        let mut reader = Reader::open(&directory, from)?;
+        if let Some(session) = &self.session {
+            reader = reader.only(session.clone());
+        }
+        if self.stdout {
+            reader = reader.outputs(|channel| channel != Channel::Stderr);
+        } else if self.stderr {
+            reader = reader.outputs(|channel| channel == Channel::Stderr);
+        }
+        let printer = Printer {
+            stdout: Sink::stdout()?,
+            stderr: Sink::stderr()?,
+            since_ms: since_ms.unwrap_or_default(),
+            json: self.json,
+        };
+        let printing = self.print(&mut reader, &printer);
+        if !self.follow {
+            return printing.await;
+        }
+        let mut notices = Notices::watch()?;
+        tokio::pin!(printing);
+        loop {
+            tokio::select! {
+                printed = &mut printing => return printed,
+                notice = notices.next() => match notice {
+                    // The only way to end a following is no failure of it.
+                    Notice::End(nix::libc::SIGINT) => return Ok(Exit::SUCCESS),
+                    Notice::End(signal) => return Ok(Exit::signalled(signal)),
+                    Notice::Resized | Notice::Continued => {}
+                },
+            }
+        }
+    }
+
+    async fn print(&self, reader: &mut Reader, printer: &Printer) -> Result<Exit> {
+        loop {
+            let entry = if self.follow { reader.follow().await? } else { reader.next()? };
+            let Some(entry) = entry else { return Ok(Exit::SUCCESS) };
+            match printer.print(entry).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::SUCCESS),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+struct Printer {
+    stdout: Sink,
+    stderr: Sink,
+    since_ms: u64,
+    json: bool,
+}
+
+impl Printer {
+    async fn print(&self, entry: Entry) -> std::io::Result<()> {
+        if entry.time_ms < self.since_ms {
+            return Ok(());
+        }
+        if self.json {
+            let mut line = describe(&entry).to_string();
+            line.push('\n');
+            return self.stdout.write(line.into_bytes()).await;
+        }
+        match entry.event {
+            Event::Output { channel: Channel::Stderr, bytes, .. } => self.stderr.write(bytes).await,
+            Event::Output { bytes, .. } => self.stdout.write(bytes).await,
+            Event::Gap { session, channel, from, to } => {
+                let bytes = to.saturating_sub(from);
+                output::note(&format!(
+                    "{bytes} bytes of {} of session {session} were never recorded",
+                    channel.name()
+                ));
+                Ok(())
+            }
+            Event::Missing { bytes } => {
+                output::note(&format!(
+                    "the log begins here: {bytes} older bytes were given up to keep its bound"
+                ));
+                Ok(())
+            }
+            Event::Started { .. } | Event::Exited { .. } | Event::Closed { .. } => Ok(()),
+        }
+    }
+}
+
+/// An entry as a document of its own. Output that is no UTF-8 has its bad bytes replaced, which
+/// `lossy` then says: the exact bytes come without `--json`.
+fn describe(entry: &Entry) -> serde_json::Value {
+    let mut document = match &entry.event {
+        Event::Started { session, command, started_at_ms } => json!({
+            "event": "started", "session": session, "command": command,
+            "started_at_ms": started_at_ms,
+        }),
+        Event::Output { session, channel, offset, bytes } => {
+            let text = String::from_utf8_lossy(bytes);
+            let lossy = matches!(text, std::borrow::Cow::Owned(_));
+            json!({
+                "event": "output", "session": session, "channel": channel, "offset": offset,
+                "text": text, "lossy": lossy,
+            })
+        }
+        Event::Gap { session, channel, from, to } => json!({
+            "event": "gap", "session": session, "channel": channel, "from": from, "to": to,
+        }),
+        Event::Exited { session, record } => json!({
+            "event": "exited", "session": session, "record": record,
+        }),
+        Event::Missing { bytes } => json!({ "event": "missing", "bytes": bytes }),
+        Event::Closed { why } => json!({ "event": "closed", "why": why }),
+    };
+    document["time"] = instant::format(entry.time_ms).into();
+    document
+}

@@ -1,0 +1,101 @@
+//! The interactive prompt: a conversation of a person with a living interpreter, which programs may
+//! be using at the same time. `attach --repl` and `repl` hold it.
+//!
+//! ```text
+//!  keyboard ─▶ editor (a thread with the line editor) ──▶ conversation ──▶ guest
+//!                 ▲ prompts, answers to a Tab                 │  ▲ runs, a watch of the context
+//!                 └───────────────────────────────────────────┤
+//!  terminal ◀───────────────────── screen ◀── words, gallery ◀┘
+//! ```
+//!
+//! While a line is edited the terminal is in the editor's raw mode; while code runs it is as we
+//! found it, so that ctrl-c is a signal and what is typed ahead is kept for the next line. The
+//! guard of [`seat`] lives through both and restores, whatever ends us.
+
+mod block;
+mod conversation;
+mod editor;
+mod gallery;
+mod history;
+mod language;
+mod screen;
+mod seat;
+mod secret;
+mod turn;
+mod watching;
+mod words;
+
+use std::io::{IsTerminal, stdin};
+
+use anyhow::{Context as _, Result};
+use protocol::repl::OpenContext;
+
+use super::exit::Exit;
+use super::repl::explain_missing;
+use crate::terminal::{Notice, Notices, TerminalError};
+use agent_client::guest::Guest;
+use conversation::Conversation;
+use host::paths::Paths;
+use seat::Seat;
+
+/// What a conversation is about.
+pub struct Prompt {
+    /// Opened if there is none of that name.
+    pub context: OpenContext,
+    /// What people call the machine: `work`, `/run/agent.sock`, `CID 3`.
+    pub place: String,
+    /// The command that leads back here; none when the machine goes away with the prompt.
+    pub way_back: Option<String>,
+}
+
+/// Why a conversation is over.
+enum Left {
+    /// The person has left, and the code that ran last may have said with which exit code.
+    Person(Exit),
+    /// A signal ended us, or the terminal was closed (which is a hang-up).
+    Signalled(i32),
+    /// Nobody reads our stdout.
+    Unread,
+}
+
+/// Holds a conversation until the person leaves. The context lives on, and the guest stays open.
+pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Exit> {
+    if !stdin().is_terminal() {
+        return Err(TerminalError::NotATerminal.into());
+    }
+    let mut notices = Notices::watch()?;
+    guest.settle(&mut prompt.context).await?;
+    // An interpreter may take its time to start, and the person may lose patience with it.
+    let opened = tokio::select! {
+        opened = guest.open_context(&prompt.context) => opened.map_err(explain_missing)?,
+        signal = next_end(&mut notices) => return Ok(Exit::signalled(signal)),
+    };
+    let mut seat = Seat::take()?;
+    let mut conversation = Conversation::begin(guest, paths, &prompt, &opened).await?;
+    let left = conversation.hold(&mut notices).await;
+    if conversation.is_editing() {
+        // The editor is torn away from its line, with a mode and a paste mode of its own.
+        seat.tidy_at_end();
+    }
+    drop(seat);
+    match left.with_context(|| format!("the conversation with {} broke off", prompt.place))? {
+        Left::Person(exit) => {
+            conversation.part().await;
+            Ok(exit)
+        }
+        Left::Signalled(signal) => {
+            conversation.part().await;
+            Ok(Exit::signalled(signal))
+        }
+        Left::Unread => Ok(Exit::UNREAD),
+    }
+}
+
+/// The next signal that means the end.
+async fn next_end(notices: &mut Notices) -> i32 {
+    loop {
+        if let Notice::End(signal) = notices.next().await {
+            return signal;
+        }
+    }
+}

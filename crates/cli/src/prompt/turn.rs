@@ -1,0 +1,287 @@
+//! One run: its code goes in, and what it says is shown until it is over.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use protocol::message::Channel;
+use protocol::repl::{
+    AnswerInput, Display, DisplayRole, Event, Finished, Grace, Happening, Interrupt,
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::conversation::{Conversation, unreadable};
+use super::editor::{Heard, Line};
+use super::{Left, words};
+use crate::exit::Exit;
+use crate::terminal::{Notice, Notices, Size};
+use agent_client::guest::{GuestError, RunCode};
+
+/// How long a run waits for its turn before the person is told why.
+const TURN_PATIENCE: Duration = Duration::from_millis(300);
+/// How long an interrupted run may go on before the person is told what else there is.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
+/// A ctrl-c is a request, which code may take its time to grant. Only another one is more.
+const POLITE_GRACE: Duration = Duration::from_secs(3600);
+/// Questions of one run that wait for theirs to be asked.
+const QUESTIONS_MAX: usize = 64;
+
+/// A run that is on, or waits for its turn.
+struct Turn {
+    run: u64,
+    ahead: u32,
+    began: bool,
+    /// How often the person has asked for its end.
+    presses: u32,
+    /// An error has been shown.
+    told_error: bool,
+    /// When there is something to say about the time that it takes.
+    tell_at: Option<Instant>,
+    /// The question that the person is being asked.
+    asked: Option<u64>,
+    questions: std::collections::VecDeque<Request>,
+}
+
+/// A line that the code wants.
+struct Request {
+    number: u64,
+    prompt: String,
+    secret: bool,
+}
+
+impl Conversation<'_> {
+    /// Runs an input. Returns why the conversation is over, if it is.
+    pub(super) async fn turn(
+        &mut self,
+        code: String,
+        notices: &mut Notices,
+    ) -> Result<Option<Left>> {
+        let mut ask = RunCode::new(self.context.clone(), code.clone());
+        ask.input = true;
+        let begun = match self.guest.run_code_now(ask) {
+            Ok(mut run) => run.queued().await.map(|queued| (run, queued)),
+            Err(error) => Err(error),
+        };
+        let (mut run, queued) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return self.refused(error).map(|()| None),
+        };
+        self.watching.own(queued.run);
+        self.watching.renew(self.guest, &self.context.context).await;
+        let mut turn = Turn::new(queued.run, queued.ahead);
+        loop {
+            tokio::select! {
+                written = self.screen.settle(), if !self.screen.is_settled() => {
+                    if written.is_err() {
+                        return Ok(Some(Left::Unread));
+                    }
+                }
+                event = run.next(), if self.screen.is_settled() => match event {
+                    Ok(Some(Event { what: Happening::Finished(finished), .. })) => {
+                        return self.finished(&turn, &code, &finished).await;
+                    }
+                    Ok(Some(event)) => self.happened(&mut turn, event),
+                    Ok(None) => return self.refused(GuestError::Malformed {
+                        what: "a run without an end",
+                    }).map(|()| None),
+                    Err(error) => return self.refused(error).map(|()| None),
+                },
+                heard = self.editor.hear(), if self.editor.editing().is_some() => match heard {
+                    Heard::Complete(question) => self.complete(question),
+                    Heard::Line(line) => {
+                        self.line_is_done();
+                        if let Line::Failed(error) = line {
+                            return unreadable(error).map(Some);
+                        }
+                        self.answered(&mut turn, line);
+                    }
+                },
+                news = self.watching.next() => self.tell(news),
+                notice = notices.next() => match notice {
+                    Notice::End(nix::libc::SIGINT) => {
+                        self.screen.echoed();
+                        self.press(&mut turn);
+                    }
+                    Notice::End(signal) => return Ok(Some(Left::Signalled(signal))),
+                    Notice::Resized | Notice::Continued => {}
+                },
+                () = until(turn.tell_at) => self.tell_patience(&mut turn),
+            }
+        }
+    }
+
+    /// Something was refused, or failed, that costs an input and not the conversation, unless the
+    /// link is no more.
+    fn refused(&mut self, error: GuestError) -> Result<()> {
+        if let GuestError::Link(_) = error {
+            return Err(error.into());
+        }
+        self.say(&crate::output::printable(&error.to_string()));
+        Ok(())
+    }
+
+    fn happened(&mut self, turn: &mut Turn, event: Event) {
+        if !matches!(event.what, Happening::Started(_) | Happening::Late(_)) {
+            self.watching.late_is_past();
+        }
+        match event.what {
+            Happening::Started(started) => {
+                (turn.began, turn.tell_at) = (true, None);
+                if let Some(line) = started.lost.and_then(|lost| self.watching.loss(&lost)) {
+                    self.say(&line);
+                }
+            }
+            Happening::Stdout { bytes } => self.show(Channel::Stdout, bytes.into_bytes()),
+            Happening::Stderr { bytes } => self.show(Channel::Stderr, bytes.into_bytes()),
+            Happening::Late(late) => {
+                if let Some(news) = self.watching.late_in_run(late) {
+                    self.tell(news);
+                }
+            }
+            Happening::Display(display) => self.display(&display),
+            Happening::Artifact(artifact) => self.say(&words::artifact(&artifact)),
+            Happening::Error(error) => {
+                turn.told_error = true;
+                if let Some(text) = words::traceback(&error) {
+                    self.show_lines(Channel::Stderr, text.as_bytes());
+                }
+            }
+            Happening::InputRequest { request: number, prompt, secret } => {
+                if turn.questions.len() < QUESTIONS_MAX {
+                    turn.questions.push_back(Request { number, prompt, secret });
+                }
+                self.ask_next(turn);
+            }
+            // A watch tells the first; the others are no events of a run's own.
+            Happening::Lost { .. } | Happening::Gap { .. } | Happening::Finished(_) => {}
+        }
+    }
+
+    fn display(&mut self, display: &Display) {
+        if let Some(text) = words::plain(display) {
+            self.show_lines(Channel::Stdout, &text);
+        }
+        for form in words::rich(display) {
+            let data = form.data.as_bytes();
+            let kept = match (display.role, &display.id) {
+                (DisplayRole::Update, Some(id)) => self.gallery.update(id, &form.mime, data),
+                (_, id) => self.gallery.keep(id.as_deref(), &form.mime, data),
+            };
+            let line = match kept {
+                Ok(path) => words::kept(display.role, form, &path),
+                Err(error) => words::not_kept(form, &error),
+            };
+            self.say(&line);
+        }
+    }
+
+    /// Asks the person for the next line that the code wants.
+    fn ask_next(&mut self, turn: &mut Turn) {
+        if self.is_editing() || turn.asked.is_some() {
+            return;
+        }
+        let Some(request) = turn.questions.pop_front() else { return };
+        turn.asked = Some(request.number);
+        let columns = Size::read().unwrap_or(Size::DEFAULT).columns;
+        let begun = self.screen.take_begun_line(columns.into());
+        let (before, prompt) = words::question(&begun, &request.prompt);
+        if let Some(before) = before {
+            // It goes over the line that was begun, which is the beginning of it.
+            let _ = crate::output::print(&format!("\r{before}\n"));
+        }
+        if request.secret {
+            self.editor.ask_secret(format!("\r{prompt}"));
+        } else {
+            self.editor.ask_input(prompt);
+        }
+    }
+
+    fn answered(&mut self, turn: &mut Turn, line: Line) {
+        let request = turn.asked.take();
+        let line = match line {
+            Line::Typed(line) => Some(line),
+            Line::End | Line::Failed(_) => None,
+            Line::Interrupted => return self.press(turn),
+        };
+        if let Some(request) = request {
+            let (context, run) = (self.context.context.clone(), turn.run);
+            let line = line.map(Into::into);
+            let ask = AnswerInput { context, run, request, line };
+            let guest = self.guest.clone();
+            // A question that has lapsed meanwhile is no failure of anybody's.
+            tokio::spawn(async move { guest.answer_input(ask).await.ok() });
+        }
+        self.ask_next(turn);
+    }
+
+    /// The person wants an end of this: first by asking, then by force. However often ctrl-c is
+    /// pressed, force is given its time: only what resists it costs the state.
+    fn press(&mut self, turn: &mut Turn) {
+        turn.presses += 1;
+        let given = if turn.presses == 1 { POLITE_GRACE } else { Duration::ZERO };
+        let grace = Grace { polite_ms: Some(given.as_millis() as u64), firm_ms: None };
+        let (context, run) = (self.context.context.clone(), Some(turn.run));
+        let (guest, ask) = (self.guest.clone(), Interrupt { context, run, grace });
+        tokio::spawn(async move { guest.interrupt(ask).await.ok() });
+        turn.tell_at = (turn.presses == 1).then(|| Instant::now() + INTERRUPT_PATIENCE);
+    }
+
+    fn tell_patience(&mut self, turn: &mut Turn) {
+        turn.tell_at = None;
+        if turn.presses > 0 {
+            self.say(
+                "still running: ctrl-c again ends it by force, and its interpreter if need be",
+            );
+        } else if !turn.began && turn.ahead > 0 {
+            let line = words::waiting(self.watching.running(), turn.ahead);
+            self.say(&line);
+        }
+    }
+
+    async fn finished(
+        &mut self,
+        turn: &Turn,
+        code: &str,
+        finished: &Finished,
+    ) -> Result<Option<Left>> {
+        if let Some(line) = words::end(finished, turn.presses > 0, turn.told_error) {
+            self.say(&line);
+        }
+        if !finished.state_kept && turn.began {
+            self.watching.loss_was_told();
+        }
+        if self.is_editing() {
+            self.say("nothing waits for this line any more; press enter");
+        } else {
+            self.screen.end_line();
+        }
+        if self.screen.settle().await.is_err() {
+            return Ok(Some(Left::Unread));
+        }
+        // Of an exit code, eight bits are kept, as by a kernel.
+        let farewell = self.language.farewell(code, &finished.end);
+        Ok(farewell.map(|code| Left::Person(Exit(code as u8))))
+    }
+}
+
+impl Turn {
+    fn new(run: u64, ahead: u32) -> Self {
+        Self {
+            run,
+            ahead,
+            began: false,
+            presses: 0,
+            told_error: false,
+            tell_at: Some(Instant::now() + TURN_PATIENCE),
+            asked: None,
+            questions: std::collections::VecDeque::new(),
+        }
+    }
+}
+
+/// Never comes when there is no such time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,165 @@
+//! What happens in the context beside our own runs: late output, a lost interpreter, and that others
+//! run code. Their output is theirs; a prompt that showed it would not be ours any more.
+
+use std::collections::VecDeque;
+
+use protocol::message::Channel;
+use protocol::repl::{ContextInfo, Event, Happening, Late};
+
+use super::words;
+use agent_client::guest::{Events, Guest};
+
+/// Our latest runs, of which a watch may still tell.
+const OWN_RUNS_MAX: usize = 64;
+
+/// Something to be shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Output(Channel, Vec<u8>),
+    Line(String),
+}
+
+/// A watch, and what is known from it.
+pub(super) struct Watching {
+    events: Option<Events>,
+    tale: Tale,
+}
+
+/// What a watch has told. Pure.
+#[derive(Debug, Default)]
+struct Tale {
+    own: VecDeque<u64>,
+    /// The run that is on, if it is another's.
+    running: Option<u64>,
+    /// Runs of others that have ended since the person last heard of it.
+    others: u64,
+    /// That the present interpreter replaced a lost one has been said.
+    loss_told: bool,
+    /// Late output has been shown, or a run has begun whose events could have had it.
+    late_told: bool,
+}
+
+impl Watching {
+    /// A context that cannot be watched is still one that can be used.
+    pub(super) async fn begin(guest: &Guest, info: &ContextInfo) -> Self {
+        let events = guest.watch_context(&info.context).await.ok();
+        Self { events, tale: Tale { running: info.running, ..Tale::default() } }
+    }
+
+    /// Watches again when the context was closed and made anew.
+    pub(super) async fn renew(&mut self, guest: &Guest, context: &protocol::ContextName) {
+        if self.events.is_none() {
+            self.events = guest.watch_context(context).await.ok();
+        }
+    }
+
+    /// The next thing to show. Never comes when the watch is over. Safe to cancel.
+    pub(super) async fn next(&mut self) -> News {
+        loop {
+            let Some(events) = &mut self.events else { return std::future::pending().await };
+            match events.next().await {
+                Ok(Some(event)) => {
+                    if let Some(news) = self.tale.take(event) {
+                        return news;
+                    }
+                }
+                Ok(None) => {
+                    self.events = None;
+                    self.tale.running = None;
+                    return News::Line(
+                        "the context was closed; the next input opens it anew".to_owned(),
+                    );
+                }
+                // Its reason comes to whoever runs something.
+                Err(_) => self.events = None,
+            }
+        }
+    }
+
+    /// A run of ours has its number.
+    pub(super) fn own(&mut self, run: u64) {
+        self.tale.own(run);
+    }
+
+    /// The run of somebody else that is on.
+    pub(super) fn running(&self) -> Option<u64> {
+        self.tale.running
+    }
+
+    /// How many runs of others have ended since this was last asked.
+    pub(super) fn take_others(&mut self) -> u64 {
+        std::mem::take(&mut self.tale.others)
+    }
+
+    /// Late output that a run of ours tells. A living watch has told it already, but for what was said
+    /// before we came, which the first run is told before anything else.
+    pub(super) fn late_in_run(&mut self, late: Late) -> Option<News> {
+        let known = self.events.is_some() && self.tale.late_told;
+        (!known).then(|| output(late))
+    }
+
+    /// A run of ours has got beyond what was said before it.
+    pub(super) fn late_is_past(&mut self) {
+        self.tale.late_told = true;
+    }
+
+    /// What there is to say of an interpreter that a run found to be another; once for each.
+    pub(super) fn loss(&mut self, reason: &str) -> Option<String> {
+        let told = std::mem::take(&mut self.tale.loss_told);
+        (!told).then(|| words::lost(reason))
+    }
+
+    /// That the interpreter is lost has been said in other words.
+    pub(super) fn loss_was_told(&mut self) {
+        self.tale.loss_told = true;
+    }
+}
+
+impl Tale {
+    fn own(&mut self, run: u64) {
+        if self.own.len() == OWN_RUNS_MAX {
+            self.own.pop_front();
+        }
+        self.own.push_back(run);
+        if self.running == Some(run) {
+            self.running = None;
+        }
+    }
+
+    fn take(&mut self, event: Event) -> Option<News> {
+        let ours = self.own.contains(&event.run);
+        match event.what {
+            Happening::Started(_) => {
+                self.running = (!ours).then_some(event.run);
+                None
+            }
+            Happening::Finished(_) => {
+                self.running = None;
+                self.others += u64::from(!ours);
+                None
+            }
+            Happening::Late(late) => {
+                self.late_told = true;
+                Some(output(late))
+            }
+            Happening::Lost { reason } => {
+                self.running = None;
+                let told = std::mem::replace(&mut self.loss_told, true);
+                (!told).then(|| News::Line(words::lost(&reason)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn output(late: Late) -> News {
+    let mut bytes = late.bytes.into_bytes();
+    if late.dropped > 0 {
+        let lost = format!("[{} bytes of late output are lost]\n", late.dropped);
+        bytes.splice(..0, lost.into_bytes());
+    }
+    News::Output(late.channel, bytes)
+}
+
+#[cfg(test)]
+mod tests;

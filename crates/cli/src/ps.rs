@@ -1,0 +1,122 @@
+//! `ps`: the boxes there are.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::values::{human_bytes, human_cpus, human_duration, human_labels};
+use super::{instant, output, table};
+use control::List;
+use machine::MachineKind;
+use machine::vmm::kit::IMAGE_DEFAULT;
+use sandbox::{Name, Record, Selector};
+
+/// List boxes
+#[derive(Debug, Args)]
+#[command(
+    visible_alias = "ls",
+    after_help = "Examples:
+  host-bridge ps
+  host-bridge ps -a                        those that are over, too
+  host-bridge rm -f $(host-bridge ps -aq)
+  host-bridge ps --label team=a --label ci  those that have both
+  host-bridge ps --json | jq -r '.[].name'"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub struct Ps {
+    /// Also those that are over
+    #[arg(short, long)]
+    all: bool,
+
+    /// Names only
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Those of one namespace only
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Option<Name>,
+
+    /// Those with this label only; may be given several times, and then all must match
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    label: Vec<Selector>,
+
+    /// Also labels, bounds and the end to come
+    #[arg(long, conflicts_with = "quiet")]
+    wide: bool,
+
+    /// The whole records as JSON
+    #[arg(long, conflicts_with_all = ["quiet", "wide"])]
+    json: bool,
+}
+
+impl Ps {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let list =
+            List { namespace: self.namespace.clone(), all: self.all, labels: self.label.clone() };
+        let mut records = context.daemon().await?.list(list).await?;
+        records.sort_by_key(|record| (record.created_at_ms, record.which()));
+        if self.json {
+            output::print_json(&records)?;
+        } else if self.quiet {
+            for record in &records {
+                output::print_line(&record.which().to_string())?;
+            }
+        } else {
+            let now_ms = instant::now_ms();
+            let rows = records.iter().map(|record| row(record, now_ms));
+            let text = if self.wide {
+                let rows: Vec<_> =
+                    rows.zip(&records).map(|(row, record)| wide_row(row, record, now_ms)).collect();
+                table::align(WIDE_HEAD, &rows)
+            } else {
+                table::align(HEAD, &rows.collect::<Vec<_>>())
+            };
+            output::print(&text)?;
+        }
+        Ok(Exit::SUCCESS)
+    }
+}
+
+const HEAD: [&str; 5] = ["NAME", "MACHINE", "STATE", "AGE", "IMAGE"];
+const WIDE_HEAD: [&str; 9] =
+    ["NAME", "MACHINE", "STATE", "AGE", "MEMORY", "CPUS", "ENDS", "LABELS", "IMAGE"];
+
+/// The columns of `row` with those that only some want to see before the last, the longest.
+fn wide_row(row: [String; 5], record: &Record, now_ms: u64) -> [String; 9] {
+    let none = || "-".to_owned();
+    let [name, machine, state, age, image] = row;
+    let memory = record.memory_mib.map_or_else(none, |mib| human_bytes(mib * 1024 * 1024));
+    let cpus = record.cpu_millis.map_or_else(none, human_cpus);
+    let end_ms = [record.expires_at_ms, record.idle_expires_at_ms].into_iter().flatten().min();
+    let ends = end_ms.filter(|_| !record.state.is_over()).map_or_else(none, |at_ms| {
+        format!("in {}", human_duration(Duration::from_millis(at_ms.saturating_sub(now_ms))))
+    });
+    let labels = if record.labels.is_empty() { none() } else { human_labels(&record.labels) };
+    [name, machine, state, age, memory, cpus, ends, output::printable(&labels), image]
+}
+
+/// What its root is, in a word.
+pub fn root_of(record: &Record) -> String {
+    let unnamed = match record.machine {
+        MachineKind::Process => "(the host's root)",
+        MachineKind::External => "(its own)",
+        MachineKind::Qemu | MachineKind::Firecracker | MachineKind::CloudHypervisor => {
+            IMAGE_DEFAULT
+        }
+    };
+    record.image.clone().unwrap_or_else(|| unnamed.to_owned())
+}
+
+fn row(record: &Record, now_ms: u64) -> [String; 5] {
+    let age = Duration::from_millis(now_ms.saturating_sub(record.created_at_ms));
+    [
+        record.which().to_string(),
+        record.machine.to_string(),
+        output::printable(&record.state.to_string()),
+        human_duration(age),
+        root_of(record),
+    ]
+}

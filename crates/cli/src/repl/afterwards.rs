@@ -1,0 +1,61 @@
+//! What code says after its end, where nobody will run anything there any more: its threads, its
+//! exit handlers. The language's own interpreter would wait for them.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use protocol::repl::{Event, Happening, OpenContext};
+use tokio::time::timeout;
+
+use super::teller::{Teller, Told};
+use agent_client::guest::{Guest, GuestError, RunCode};
+
+/// How long it is listened to: what the agent grants a context that is closed, and some more.
+const LISTEN_MAX: Duration = Duration::from_secs(5);
+
+/// Closes the context, and tells what is said until it is closed. The run itself has ended well
+/// enough, so a guest that does not play along here is no failure.
+pub async fn hear_out(guest: &Guest, open: &OpenContext, teller: &mut Teller) -> Result<Told> {
+    match timeout(LISTEN_MAX, listen(guest, open, teller)).await {
+        Ok(Err(error)) if error.is::<GuestError>() => Ok(Told::Read),
+        Ok(told) => told,
+        Err(_) => Ok(Told::Read),
+    }
+}
+
+/// Late output is kept for the next run, and told to whoever watches. So the watch begins first, a
+/// run of nothing takes what was kept, and what the watch hears behind that run's end is the rest.
+async fn listen(guest: &Guest, open: &OpenContext, teller: &mut Teller) -> Result<Told> {
+    let mut watch = guest.watch_context(&open.context).await?;
+    let mut nothing = guest.run_code(RunCode::new(open.clone(), "")).await?;
+    let number = nothing.number();
+    while let Some(event) = nothing.next().await? {
+        if teller.tell_late(&event).await? == Told::Unread {
+            return Ok(Told::Unread);
+        }
+    }
+    let closing = guest.close_context(&open.context);
+    tokio::pin!(closing);
+    let mut closed = false;
+    let mut heard = false;
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = watch.next() => event?,
+            answer = &mut closing, if !closed => {
+                answer?;
+                closed = true;
+                continue;
+            }
+        };
+        let Some(event) = event else { return Ok(Told::Read) };
+        if heard && teller.tell_late(&event).await? == Told::Unread {
+            return Ok(Told::Unread);
+        }
+        heard |= is_end_of(number, &event);
+    }
+}
+
+fn is_end_of(number: Option<u64>, event: &Event) -> bool {
+    Some(event.run) == number && matches!(event.what, Happening::Finished(_))
+}

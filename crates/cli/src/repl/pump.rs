@@ -1,0 +1,231 @@
+//! One run from its code to our exit code: what happens is told, what is asked is answered, and
+//! ctrl-c goes up the ladder.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context as _, Result};
+use protocol::repl::{AnswerInput, Finished, Grace, Happening, Interrupt};
+use protocol::{ContextName, FaultCode, Text};
+
+use super::super::exit::Exit;
+use super::super::output;
+use super::lines::{Awaited, Lines, Silence};
+use super::teller::{Manner, Teller, Telling, Told};
+use super::{afterwards, ending, explain_missing};
+use crate::terminal::{Notice, Notices};
+use agent_client::guest::{Guest, GuestError, Run, RunCode};
+
+/// What a broken link means to whoever waits for a run.
+const CUT: &str = "the connection to the box was lost, and how the code ended with it";
+
+/// How the telling of a run came to its end.
+enum Ended {
+    Finished(Finished),
+    /// Nobody reads our stdout.
+    Unread,
+}
+
+/// How a wait ended.
+enum Outcome<T> {
+    Done(T),
+    /// A signal ended us.
+    Signalled(i32),
+}
+
+/// Runs code to its end.
+pub async fn perform(
+    guest: &Guest,
+    ask: RunCode,
+    manner: Manner,
+    telling: Telling,
+) -> Result<Exit> {
+    // Before the run, so that no signal finds it without somebody who minds.
+    let mut notices = Notices::watch()?;
+    let mut teller = Teller::new(manner, &telling)?;
+    let open = ask.context.clone();
+    let input = ask.input;
+    let mut run = tokio::select! {
+        run = guest.run_code(ask) => run.map_err(explain_missing)?,
+        signal = next_end(&mut notices) => return Ok(Exit::signalled(signal)),
+    };
+    let mut ladder = Ladder { guest, context: open.context.clone(), run: run.number(), rungs: 0 };
+    let told = {
+        let pump = pump(guest, &mut run, &mut teller, input);
+        tokio::pin!(pump);
+        loop {
+            tokio::select! {
+                told = &mut pump => break Outcome::Done(told),
+                signal = next_end(&mut notices) => {
+                    if !ladder.climb(signal) {
+                        break Outcome::Signalled(signal);
+                    }
+                }
+            }
+        }
+    };
+    let told = match told {
+        Outcome::Done(told) => told.map_err(explain_cut)?,
+        // Our leaving interrupts the run, which is tied to us.
+        Outcome::Signalled(signal) => return Ok(Exit::signalled(signal)),
+    };
+    let Ended::Finished(finished) = told else { return Ok(Exit::UNREAD) };
+    if manner == Manner::Alone && finished.state_kept {
+        let late = afterwards::hear_out(guest, &open, &mut teller);
+        let told = tokio::select! {
+            told = late => told?,
+            _ = next_end(&mut notices) => Told::Read,
+        };
+        if told == Told::Unread {
+            return Ok(Exit::UNREAD);
+        }
+    }
+    let by_us = ladder.rungs > 0;
+    if let Some(line) = ending::explain(&finished, manner, by_us) {
+        output::note(&line);
+    }
+    teller.part();
+    Ok(ending::exit(&finished.end, teller.error(), by_us))
+}
+
+/// Our hand on the ladder.
+struct Ladder<'a> {
+    guest: &'a Guest,
+    context: ContextName,
+    run: Option<u64>,
+    rungs: u32,
+}
+
+impl Ladder<'_> {
+    /// A signal means the next rung; false when it means that we shall leave at once.
+    fn climb(&mut self, signal: i32) -> bool {
+        let none = Some(0);
+        let grace = match self.rungs {
+            _ if signal != nix::libc::SIGINT => return false,
+            // The first is for the code to deal with, as ctrl-c is for any program.
+            0 => Grace::default(),
+            // The second says that it did not, and the third that it does not matter how.
+            1 => Grace { polite_ms: none, firm_ms: None },
+            2 => Grace { polite_ms: none, firm_ms: none },
+            _ => return false,
+        };
+        self.rungs += 1;
+        let ask = Interrupt { context: self.context.clone(), run: self.run, grace };
+        let guest = self.guest.clone();
+        // Its answer is not awaited: the end of the run is what we wait for.
+        tokio::spawn(async move { guest.interrupt(ask).await });
+        true
+    }
+}
+
+/// Tells all events, until the last one; answers what the code asks with lines of stdin.
+async fn pump(guest: &Guest, run: &mut Run, teller: &mut Teller, input: bool) -> Result<Ended> {
+    let mut questions = Questions::default();
+    let lines = input.then(Lines::new);
+    loop {
+        if let Some(lines) = &lines
+            && questions.next(lines, teller).await? == Told::Unread
+        {
+            return Ok(Ended::Unread);
+        }
+        let event = tokio::select! {
+            biased;
+            event = run.next() => event.map_err(explain_missing)?,
+            line = questions.line() => {
+                questions.answer(guest, run, line?).await?;
+                continue;
+            }
+        };
+        let Some(event) = event else {
+            return Err(GuestError::Malformed { what: "a run without an end" }.into());
+        };
+        if teller.tell(&event).await? == Told::Unread {
+            return Ok(Ended::Unread);
+        }
+        match event.what {
+            Happening::InputRequest { request, prompt, secret } => {
+                questions.push(Question { request, prompt, secret });
+            }
+            Happening::Finished(finished) => return Ok(Ended::Finished(finished)),
+            _ => {}
+        }
+    }
+}
+
+/// What the code wants to know, one after the other: stdin has one line at a time.
+#[derive(Default)]
+struct Questions {
+    waiting: VecDeque<Question>,
+    asked: Option<(Question, Awaited, Option<Silence>)>,
+}
+
+struct Question {
+    request: u64,
+    prompt: String,
+    secret: bool,
+}
+
+/// Questions that wait: a guest may ask more than anybody answers. One of many threads.
+const QUESTIONS_MAX: usize = 1024;
+
+impl Questions {
+    fn push(&mut self, question: Question) {
+        if self.waiting.len() < QUESTIONS_MAX {
+            self.waiting.push_back(question);
+        }
+    }
+
+    /// Asks the next one, if none is asked.
+    async fn next(&mut self, lines: &Lines, teller: &mut Teller) -> Result<Told> {
+        if self.asked.is_some() {
+            return Ok(Told::Read);
+        }
+        let Some(question) = self.waiting.pop_front() else { return Ok(Told::Read) };
+        // Who answers a question as soon as it is seen must not be shown what they type.
+        let silence = if question.secret { Silence::keep()? } else { None };
+        let told = teller.ask(&question.prompt, question.secret).await?;
+        self.asked = Some((question, lines.ask(), silence));
+        Ok(told)
+    }
+
+    /// The line that answers the one that is asked. Never returns if none is.
+    async fn line(&mut self) -> Result<Option<Vec<u8>>> {
+        match &mut self.asked {
+            // A reader that is gone has reached the end.
+            Some((_, awaited, _)) => match awaited.await {
+                Ok(line) => line.context("stdin cannot be read"),
+                Err(_) => Ok(None),
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn answer(&mut self, guest: &Guest, run: &Run, line: Option<Vec<u8>>) -> Result<()> {
+        let Some((question, ..)) = self.asked.take() else { return Ok(()) };
+        let Some(number) = run.number() else { return Ok(()) };
+        let answer = AnswerInput {
+            context: run.context().clone(),
+            run: number,
+            request: question.request,
+            line: line.map(Text::from),
+        };
+        match guest.answer_input(answer).await {
+            // The code has given up waiting.
+            Err(error) if error.fault_code() == Some(FaultCode::Gone) => Ok(()),
+            answered => Ok(answered?),
+        }
+    }
+}
+
+/// The next signal that means the end.
+async fn next_end(notices: &mut Notices) -> i32 {
+    loop {
+        if let Notice::End(signal) = notices.next().await {
+            return signal;
+        }
+    }
+}
+
+fn explain_cut(error: anyhow::Error) -> anyhow::Error {
+    let is_cut = matches!(error.downcast_ref(), Some(GuestError::Link(_)));
+    if is_cut { error.context(CUT) } else { error }
+}

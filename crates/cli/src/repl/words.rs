@@ -1,0 +1,111 @@
+//! Which word of the command line is the box, and which is the file. Pure, but for a look at
+//! whether a file is there, to word an error.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::super::failure::CliError;
+use super::source::Source;
+use sandbox::SandboxRef;
+
+/// What the words mean.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// A box of its own when absent.
+    pub place: Option<SandboxRef>,
+    pub source: Source,
+}
+
+/// Reads the words. `code` is what `-c` gives.
+pub fn read(words: &[OsString], code: Option<&OsStr>) -> Result<Wanted, CliError> {
+    let inline = code.map(|code| Source::Inline(code.as_bytes().to_vec()));
+    match (words, inline) {
+        ([], inline) => Ok(Wanted { place: None, source: inline.unwrap_or(Source::Person) }),
+        ([word], Some(source)) if !is_file(word) => {
+            Ok(Wanted { place: Some(parse_box(word)?), source })
+        }
+        ([word], None) if is_file(word) => Ok(Wanted { place: None, source: file(word) }),
+        ([word], None) => Ok(Wanted { place: Some(parse_box(word)?), source: Source::Person }),
+        ([word] | [_, word, ..], Some(_)) => {
+            Err(CliError::TwoCodes(word.to_string_lossy().into_owned()))
+        }
+        ([which, path, ..], None) => {
+            Ok(Wanted { place: Some(parse_box(which)?), source: file(path) })
+        }
+    }
+}
+
+/// How the file is written that one word may have been meant as, if there is one.
+pub fn file_instead(words: &[OsString]) -> Option<String> {
+    match words {
+        [word] if Path::new(word).is_file() => Some(format!("./{}", word.to_string_lossy())),
+        _ => None,
+    }
+}
+
+/// No box has a dot in its name, nor a slash in front.
+fn is_file(word: &OsStr) -> bool {
+    let bytes = word.as_bytes();
+    bytes == b"-" || bytes.first() == Some(&b'/') || bytes.contains(&b'.')
+}
+
+fn file(word: &OsStr) -> Source {
+    if word == "-" { Source::Stdin } else { Source::File(word.into()) }
+}
+
+fn parse_box(word: &OsStr) -> Result<SandboxRef, CliError> {
+    let word = word.to_string_lossy();
+    word.parse().map_err(|reason| CliError::NeitherBoxNorFile { word: word.into_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(words: &[&str], code: Option<&str>) -> Result<Wanted, CliError> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        read(&words, code.map(OsStr::new))
+    }
+
+    fn named(which: &str) -> SandboxRef {
+        which.parse().expect("a box")
+    }
+
+    #[test]
+    fn words_mean_one_thing_each() {
+        let inline = || Source::Inline(b"1".to_vec());
+        let file = |path: &str| Source::File(path.into());
+        for (words, code, place, source) in [
+            (&[][..], None, None, Source::Person),
+            (&[], Some("1"), None, inline()),
+            (&["work"], None, Some(named("work")), Source::Person),
+            (&["ns/work"], None, Some(named("ns/work")), Source::Person),
+            (&["work"], Some("1"), Some(named("work")), inline()),
+            (&["a.py"], None, None, file("a.py")),
+            (&["./work"], None, None, file("./work")),
+            (&["/srv/run"], None, None, file("/srv/run")),
+            (&["../run"], None, None, file("../run")),
+            (&["-"], None, None, Source::Stdin),
+            (&["work", "a.py"], None, Some(named("work")), file("a.py")),
+            (&["work", "run"], None, Some(named("work")), file("run")),
+            (&["work", "-"], None, Some(named("work")), Source::Stdin),
+        ] {
+            assert_eq!(wanted(words, code).ok(), Some(Wanted { place, source }), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_neither_is_refused_with_both_readings() {
+        let error = wanted(&["my box"], None).expect_err("no name").to_string();
+        assert!(error.contains("./my box") && error.contains("is not a name"), "{error}");
+        assert!(matches!(wanted(&["a.py", "b.py"], None), Err(CliError::NeitherBoxNorFile { .. })));
+    }
+
+    #[test]
+    fn code_comes_from_one_place() {
+        for words in [&["a.py"][..], &["-"], &["work", "a.py"], &["work", "run"]] {
+            assert!(matches!(wanted(words, Some("1")), Err(CliError::TwoCodes(_))), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `resume`: paused boxes go on.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::{failure, output};
+use sandbox::SandboxRef;
+
+/// Let paused boxes go on
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge resume work
+  host-bridge resume ci/job-7 ci/job-8")]
+pub struct Resume {
+    /// The boxes: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "BOX")]
+    which: Vec<SandboxRef>,
+}
+
+impl Resume {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let mut daemon = context.daemon().await?;
+        let mut exit = Exit::SUCCESS;
+        for which in &self.which {
+            match daemon.resume(which).await {
+                Ok(_) => output::print_line(&which.to_string())?,
+                Err(error) => exit = failure::report(&context.explain(which, error).await),
+            }
+        }
+        Ok(exit)
+    }
+}

@@ -1,0 +1,39 @@
+//! `rm`: what is left of boxes goes, their names are free again.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::{failure, output};
+use sandbox::SandboxRef;
+
+/// Remove boxes that are over, with their logs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge rm work
+  host-bridge rm -f work                   also when it is running
+  host-bridge rm -f $(host-bridge ps -aq)")]
+pub struct Rm {
+    /// Kill what is still running
+    #[arg(short, long)]
+    force: bool,
+
+    /// The boxes: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "BOX")]
+    which: Vec<SandboxRef>,
+}
+
+impl Rm {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let mut daemon = context.daemon().await?;
+        let mut exit = Exit::SUCCESS;
+        for which in &self.which {
+            match daemon.remove(which, self.force).await {
+                Ok(_) => output::print_line(&which.to_string())?,
+                Err(error) => exit = failure::report(&context.explain(which, error).await),
+            }
+        }
+        Ok(exit)
+    }
+}

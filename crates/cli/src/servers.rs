@@ -1,0 +1,38 @@
+//! What the binary brings to the verbs `serve` and `mcp`: the parts that serve. The verbs start them and
+//! know nothing else of them.
+
+use std::future::Future;
+
+use access::audit::Audit;
+use anyhow::Result;
+use host::paths::Paths;
+use sandbox::{EventSink, Preset};
+use settings::Settings;
+
+/// The parts that serve. `main` implements it over the crates `daemon` and `api`.
+pub trait Servers {
+    /// Serves until a signal ends it.
+    fn serve(
+        paths: Paths,
+        settings: Settings,
+        events: EventSink,
+    ) -> impl Future<Output = Result<Served>>;
+
+    /// Serves one session of MCP on stdin and stdout, with a bridge of this process alone, until the
+    /// client ends it or `interrupted` is ready.
+    fn serve_tools<T>(
+        paths: &Paths,
+        audit: Audit,
+        preset: Preset,
+        interrupted: impl Future<Output = T>,
+    ) -> impl Future<Output = Result<Option<T>>>;
+}
+
+/// How serving ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// In order.
+    Ended,
+    /// A second signal came first: sandboxes may still be stopping.
+    Hurried,
+}

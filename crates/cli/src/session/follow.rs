@@ -1,0 +1,74 @@
+//! Beside a session on pipes that somebody else started: what it writes is shown, and nothing is
+//! asked of it. ctrl-c leaves, since it can go nowhere else.
+
+use anyhow::{Context as _, Result};
+use protocol::SessionId;
+use protocol::message::Channel;
+use protocol::requests::{Origin, Role};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::super::output::Sink;
+use super::screen::Left;
+use super::show::{Shown, goal_of, show};
+use crate::terminal::{Notice, Notices};
+use agent_client::guest::Guest;
+
+/// Follows both outputs of a session to its end, beginning with the newest `tail_bytes` of each.
+pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Result<Left> {
+    let mut notices = Notices::watch()?;
+    let from = Origin::Tail { bytes: tail_bytes };
+    let mut stdout = Shower::begin(guest, session, Channel::Stdout, from, Sink::stdout()?).await?;
+    let stderr = Shower::begin(guest, session, Channel::Stderr, from, Sink::stderr()?).await?;
+    let mut ending = guest.wait_now(session)?;
+    let mut stdout_over = false;
+    loop {
+        tokio::select! {
+            record = &mut ending => {
+                let record = record.context("the session's end is not known")?;
+                stdout.goal.send_replace(Some(goal_of(&record, Channel::Stdout)));
+                stderr.goal.send_replace(Some(goal_of(&record, Channel::Stderr)));
+                if !stdout_over
+                    && let Shown::Unread = stdout.task.await.context("the output failed")??
+                {
+                    return Ok(Left::Unread);
+                }
+                // Whether anybody reads what went wrong is no matter of ours.
+                stderr.task.await.context("the output failed")??;
+                return Ok(Left::Exited(record));
+            }
+            shown = &mut stdout.task, if !stdout_over => {
+                match shown.context("the output failed")?? {
+                    Shown::Unread => return Ok(Left::Unread),
+                    Shown::Everything => stdout_over = true,
+                }
+            }
+            notice = notices.next() => match notice {
+                Notice::End(nix::libc::SIGINT) => return Ok(Left::Detached),
+                Notice::End(signal) => return Ok(Left::Signalled(signal)),
+                Notice::Resized | Notice::Continued => {}
+            },
+        }
+    }
+}
+
+/// An output that is shown by a task of its own.
+struct Shower {
+    task: JoinHandle<Result<Shown>>,
+    /// See [`show`].
+    goal: watch::Sender<Option<u64>>,
+}
+
+impl Shower {
+    async fn begin(
+        guest: &Guest,
+        session: &SessionId,
+        channel: Channel,
+        from: Origin,
+        sink: Sink,
+    ) -> Result<Self> {
+        let (output, begun) = guest.subscribe(session, channel, from, Role::Observer {}).await?;
+        let (goal, goal_seen) = watch::channel(None);
+        Ok(Self { task: tokio::spawn(show(output, begun.from, goal_seen, sink)), goal })
+    }
+}

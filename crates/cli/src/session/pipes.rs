@@ -1,0 +1,172 @@
+//! In front of a session on pipes: its stdout and stderr are written to ours, byte for byte, ours
+//! is its stdin with `-i`, and the signals that we get are its signals.
+//!
+//! The next piece of output is asked for only when the one before is written. So whoever reads us
+//! slowly slows the program in the box, nothing is lost, and nothing piles up on the way.
+
+use std::io::ErrorKind;
+
+use anyhow::{Context as _, Result};
+use protocol::message::Channel;
+use protocol::requests::{Release, Signal, Start, Target};
+use protocol::{Cause, ExitRecord, FaultCode, SessionId};
+
+use super::super::exit::{self, Exit};
+use super::super::failure::CliError;
+use super::super::output::{self, Sink};
+use super::keyboard;
+use crate::terminal::{Notice, Notices};
+use agent_client::guest::exec::{Event, Execution};
+use agent_client::guest::{Guest, GuestError, Writer};
+
+const SIGKILL: i32 = nix::libc::SIGKILL;
+
+/// What a broken link means to whoever waits for a program.
+const CUT: &str = "the connection to the box was lost, and how the program ended with it";
+
+/// How the output of a session came to its end.
+enum Ended {
+    Exited(ExitRecord),
+    /// Nobody reads our stdout.
+    Unread,
+}
+
+/// Runs `start` to its end. `holder` is our own name among its holders; `command` names the
+/// program in messages.
+pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> Result<Exit> {
+    // Before the start, so that no signal finds the session without somebody who forwards it.
+    let mut notices = Notices::watch()?;
+    let mut execution = Execution::begin(guest, start)?;
+    if let Some(writer) = execution.take_input() {
+        tokio::spawn(feed(writer));
+    }
+    let session = &start.session;
+    let mut asked_before = false;
+    let ended = {
+        let pump = pump(&mut execution);
+        tokio::pin!(pump);
+        loop {
+            tokio::select! {
+                ended = &mut pump => break ended,
+                notice = notices.next() => if let Notice::End(signal) = notice {
+                    forward(guest, session, signal, asked_before)?;
+                    asked_before = true;
+                }
+            }
+        }
+    };
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            give_up(guest, session, holder, &error).await;
+            let is_cut = matches!(error.downcast_ref(), Some(GuestError::Link(_)));
+            return Err(if is_cut { error.context(CUT) } else { error });
+        }
+    };
+    match ended {
+        Ended::Exited(record) => {
+            release(guest, session, holder).await;
+            // Whoever sent us the signal knows who killed it.
+            if !(asked_before && matches!(record.cause, Cause::Killed { .. })) {
+                tell_end(&record, command);
+            }
+            Ok(Exit::of(&record))
+        }
+        Ended::Unread => {
+            // As the kernel does for a program whose pipe has no reader, but surely: a program
+            // that ignores SIGPIPE would write into nowhere for ever.
+            let kill = Signal { session: session.clone(), signal: SIGKILL, target: Target::Tree };
+            let _ = guest.signal(kill).await;
+            release(guest, session, holder).await;
+            Ok(Exit::UNREAD)
+        }
+    }
+}
+
+/// Writes all output, until the record of the end has come behind it.
+async fn pump(execution: &mut Execution) -> Result<Ended> {
+    let (stdout, stderr) = (Sink::stdout()?, Sink::stderr()?);
+    let mut missing_bytes = 0;
+    let mut stderr_is_read = true;
+    while let Some(event) = execution.next().await? {
+        match event {
+            Event::Started(started) => {
+                for warning in started.warnings {
+                    output::note(&output::printable(&warning));
+                }
+            }
+            Event::Output { channel: Channel::Stderr, bytes, .. } => {
+                if stderr_is_read {
+                    stderr_is_read = stderr.write(bytes).await.is_ok();
+                }
+            }
+            Event::Output { bytes, .. } => match stdout.write(bytes).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Ended::Unread),
+                Err(error) => return Err(error).context("stdout cannot be written to"),
+            },
+            Event::Gap { from, to, .. } => missing_bytes += to.saturating_sub(from),
+            Event::Exited(record) => {
+                if missing_bytes > 0 {
+                    output::note(&CliError::OutputMissing(missing_bytes).to_string());
+                }
+                return Ok(Ended::Exited(record));
+            }
+        }
+    }
+    Err(GuestError::Malformed { what: "the end of a session without its record" }.into())
+}
+
+/// Gives the program our stdin, and its end. A program that has closed its own is content.
+async fn feed(mut writer: Writer) {
+    let mut input = keyboard::listen();
+    while let Some(bytes) = input.recv().await {
+        if writer.write(&bytes).await.is_err() {
+            return;
+        }
+    }
+    let _ = writer.finish().await;
+}
+
+/// The first signal is for the program to deal with; the second says that it did not.
+fn forward(guest: &Guest, session: &SessionId, signal: i32, asked_before: bool) -> Result<()> {
+    let (signal, target) =
+        if asked_before { (SIGKILL, Target::Tree) } else { (signal, Target::Group) };
+    // The answer is not awaited: the end of the session is what we wait for.
+    drop(guest.signal_now(Signal { session: session.clone(), signal, target })?);
+    Ok(())
+}
+
+/// Gives up our hold. An agent that is gone, or has forgotten the session, holds nothing either.
+pub async fn release(guest: &Guest, session: &SessionId, holder: &str) {
+    let release = Release {
+        session: session.clone(),
+        holder: Some(holder.to_owned()),
+        kill_survivors: false,
+    };
+    if let Err(error) = guest.release(release).await
+        && error.fault_code() != Some(FaultCode::NotFound)
+    {
+        output::note(&format!(
+            "the session was not released: {}",
+            output::printable(&error.to_string())
+        ));
+    }
+}
+
+/// Gives up our hold on a session whose program never ran: what is kept of it is in the error.
+pub async fn give_up(guest: &Guest, session: &SessionId, holder: &str, error: &anyhow::Error) {
+    let fault = error.downcast_ref().and_then(GuestError::fault_code);
+    if fault == Some(FaultCode::SpawnFailed) {
+        release(guest, session, holder).await;
+    }
+}
+
+/// Says of an end what the exit code does not.
+pub fn tell_end(record: &ExitRecord, command: &str) {
+    let (reason, left_behind) =
+        (exit::explain(&record.cause, command), exit::explain_left_behind(record));
+    for line in reason.iter().chain(&left_behind) {
+        output::note(line);
+    }
+}

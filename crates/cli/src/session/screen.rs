@@ -1,0 +1,297 @@
+//! In front of a session on a terminal: what it shows is shown, what is typed is typed, and our
+//! window's size is its size.
+//!
+//! ```text
+//!            ┌──── take (ctrl-p ctrl-t, or free at the start) ────┐
+//!            ▼                                                    │
+//!        typing ───── somebody else takes the keyboard ─────▶ watching
+//!            │                                                    │
+//!            └── the program ends · detach · a signal · cut ──────┘──▶ left
+//! ```
+
+use std::io::{IsTerminal, stdin};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use protocol::message::Channel;
+use protocol::requests::{Origin, Resize, Role, Signal, Target, TerminalSize};
+use protocol::{ExitRecord, SessionId};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::super::output::{self, Sink, printable};
+use super::show::{Shown, goal_of, show};
+use super::typist::{self, Reach, Typist};
+use super::{keyboard, terminal_size};
+use crate::terminal::{Command, Keys, Notice, Notices, RawMode};
+use agent_client::guest::{Guest, GuestError, Output};
+
+/// How long a key that may begin a sequence waits for the next one: longer than anybody needs
+/// between two keys, shorter than patience with a shell whose history does not come.
+const KEY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What leaves a session that we only watch: it can mean nothing else there.
+const CTRL_C: u8 = 0x03;
+
+/// Where and how to sit.
+pub struct Seat {
+    pub session: SessionId,
+    pub origin: Origin,
+    /// A holder misses nothing, an observer is in nobody's way.
+    pub role: Role,
+    pub keys: Keys,
+    /// Whether there is a keyboard to connect at all.
+    pub keyboard: Keyboard,
+    /// Whether our window has a say in the session's size.
+    pub sizes: bool,
+}
+
+/// What we want of the session's keyboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyboard {
+    /// Nothing, and we have no keyboard ourselves.
+    Never,
+    /// Nothing, ever; our own is there for the keys that detach.
+    Watch,
+    /// To have it if nobody else does.
+    IfFree,
+    /// To have it.
+    Take,
+}
+
+impl Keyboard {
+    fn may_type(self) -> bool {
+        matches!(self, Self::IfFree | Self::Take)
+    }
+}
+
+/// How long the screen may take for what it is being given when we leave.
+const LAST_PIECE_MAX: Duration = Duration::from_secs(1);
+
+/// Why we are no longer in front of the session.
+#[derive(Debug)]
+pub enum Left {
+    Exited(ExitRecord),
+    Detached,
+    /// A signal ended us, or the terminal was closed (which is a hang-up).
+    Signalled(i32),
+    /// Nobody reads our stdout.
+    Unread,
+}
+
+/// Sits in front of a session until one side leaves.
+pub async fn sit(guest: &Guest, seat: Seat) -> Result<Left> {
+    let interactive = seat.keyboard != Keyboard::Never;
+    let mut notices = Notices::watch()?;
+    // The stream is asked for before raw mode: a refusal then leaves the terminal alone.
+    let (stream, subscribed) =
+        guest.subscribe(&seat.session, Channel::Terminal, seat.origin, seat.role.clone()).await?;
+    let mut raw = if stdin().is_terminal() && interactive { Some(RawMode::enter()?) } else { None };
+    let left = Screen::new(guest, seat, interactive)
+        .attend(stream, subscribed.from, &mut notices, raw.as_ref())
+        .await;
+    // A program that has ended by itself has put the screen in order; nobody else has.
+    if !matches!(left, Ok(Left::Exited(_)))
+        && let Some(raw) = &mut raw
+    {
+        raw.tidy_at_end();
+    }
+    drop(raw);
+    left
+}
+
+struct Screen<'a> {
+    guest: &'a Guest,
+    session: SessionId,
+    keys: Keys,
+    keyboard: Keyboard,
+    interactive: bool,
+    sizes: bool,
+    typist: Typist,
+    /// Typed, and not yet handed to the typist.
+    typed: Vec<u8>,
+}
+
+/// What a key of ours led to.
+enum Step {
+    On,
+    Leave,
+}
+
+impl<'a> Screen<'a> {
+    fn new(guest: &'a Guest, seat: Seat, interactive: bool) -> Self {
+        let typist = Typist::new(guest, &seat.session);
+        let Seat { session, keys, keyboard, sizes, .. } = seat;
+        Self { guest, session, keys, keyboard, interactive, sizes, typist, typed: Vec::new() }
+    }
+
+    async fn attend(
+        mut self,
+        stream: Output,
+        from: u64,
+        notices: &mut Notices,
+        raw: Option<&RawMode>,
+    ) -> Result<Left> {
+        let (goal, goal_seen) = watch::channel(None);
+        let mut show = tokio::spawn(show(stream, from, goal_seen, Sink::stdout()?));
+        let left = self.stay(&goal, &mut show, notices, raw).await;
+        if !show.is_finished() {
+            // What is on its way to the screen comes before what is said by us, and nothing after it.
+            let _ = goal.send(Some(0));
+            let _ = tokio::time::timeout(LAST_PIECE_MAX, show).await;
+        }
+        left
+    }
+
+    async fn stay(
+        &mut self,
+        goal: &watch::Sender<Option<u64>>,
+        show: &mut JoinHandle<Result<Shown>>,
+        notices: &mut Notices,
+        raw: Option<&RawMode>,
+    ) -> Result<Left> {
+        let mut ending = self.guest.wait_now(&self.session)?;
+        let mut input = self.interactive.then(keyboard::listen);
+        if self.keyboard.may_type() {
+            self.sit_down().await?;
+        }
+        self.tell_size(true)?;
+        loop {
+            let typing = self.typist.keys();
+            tokio::select! {
+                record = &mut ending => {
+                    let record = record.context("the session's end is not known")?;
+                    let _ = goal.send(Some(goal_of(&record, Channel::Terminal)));
+                    return match show.await.context("the screen failed")?? {
+                        Shown::Everything => Ok(Left::Exited(record)),
+                        Shown::Unread => Ok(Left::Unread),
+                    };
+                }
+                shown = &mut *show => match shown.context("the screen failed")?? {
+                    Shown::Unread => return Ok(Left::Unread),
+                    // The terminal was closed by the last program on it; the record follows.
+                    Shown::Everything => {
+                        let record = (&mut ending).await.context("the session's end is not known")?;
+                        return Ok(Left::Exited(record));
+                    }
+                },
+                notice = notices.next() => match notice {
+                    Notice::Resized => self.tell_size(false)?,
+                    Notice::Continued => {
+                        // Whoever is hung up is continued, too, and may hear of that first.
+                        if raw.is_some_and(|raw| raw.enforce().is_err()) {
+                            return Ok(Left::Signalled(nix::libc::SIGHUP));
+                        }
+                        self.tell_size(true)?;
+                    }
+                    Notice::End(signal) => return Ok(Left::Signalled(signal)),
+                },
+                bytes = next_keys(&mut input), if self.typed.is_empty() => match bytes {
+                    Some(bytes) => if let Step::Leave = self.on_keys(&bytes).await? {
+                        return Ok(Left::Detached);
+                    },
+                    None if raw.is_some() => return Ok(Left::Signalled(nix::libc::SIGHUP)),
+                    None => input = None,
+                },
+                () = tokio::time::sleep(KEY_PATIENCE), if self.keys.is_holding() => {
+                    self.keys.expire(&mut self.typed);
+                    self.forget_without_keyboard();
+                }
+                () = typist::type_in(typing.as_ref(), &mut self.typed), if !self.typed.is_empty() => {}
+                reason = self.typist.lost() => self.tell_lost(reason.as_ref()).await,
+            }
+        }
+    }
+
+    /// Takes the keyboard at the start, or says who has it.
+    async fn sit_down(&mut self) -> Result<()> {
+        if self.typist.take(self.keyboard == Keyboard::Take).await? == Reach::SomebodyElses {
+            let owner = self.owner().await.unwrap_or_else(|| "somebody else".to_owned());
+            output::note(&format!("watching only: {owner} has the keyboard{}", self.how_to_take()));
+        }
+        // A program that has ended before we sat down still has an end to be told.
+        Ok(())
+    }
+
+    async fn on_keys(&mut self, mut bytes: &[u8]) -> Result<Step> {
+        while let Some((command, taken)) = self.keys.feed(bytes, &mut self.typed) {
+            bytes = &bytes[taken..];
+            match command {
+                Command::Detach => {
+                    self.typist.let_go(std::mem::take(&mut self.typed)).await;
+                    return Ok(Step::Leave);
+                }
+                Command::Take if !self.keyboard.may_type() => {}
+                Command::Take => {
+                    if !self.typist.has_keyboard() && self.typist.take(true).await? == Reach::Ours {
+                        output::note("the keyboard is yours");
+                        self.tell_size(true)?;
+                    }
+                }
+            }
+        }
+        if self.keyboard == Keyboard::Watch && bytes.contains(&CTRL_C) {
+            return Ok(Step::Leave);
+        }
+        self.forget_without_keyboard();
+        Ok(Step::On)
+    }
+
+    /// What is typed without a keyboard is for nobody, and must not be kept for later.
+    fn forget_without_keyboard(&mut self) {
+        if !self.typist.has_keyboard() {
+            self.typed.clear();
+        }
+    }
+
+    /// Announces whoever has taken the keyboard. When nobody has, the program has ended or takes
+    /// no more input, and a cut link speaks for itself.
+    async fn tell_lost(&mut self, reason: Option<&GuestError>) {
+        self.typed.clear();
+        if matches!(reason, Some(GuestError::Fault(_)))
+            && let Some(owner) = self.owner().await
+        {
+            let how = self.how_to_take();
+            output::note(&format!("watching only: {owner} has taken the keyboard{how}"));
+        }
+    }
+
+    fn how_to_take(&self) -> String {
+        match self.keys.take_name() {
+            Some(keys) => format!("; {keys} takes it"),
+            None => String::new(),
+        }
+    }
+
+    /// Who types, as they name themselves.
+    async fn owner(&self) -> Option<String> {
+        let sessions = self.guest.sessions(0).await.ok()?.sessions;
+        let info = sessions.into_iter().find(|info| info.session == self.session)?;
+        info.keyboard.as_deref().map(printable)
+    }
+
+    /// Says how large our window is; `redraw` asks the program to draw all of it.
+    fn tell_size(&self, redraw: bool) -> Result<()> {
+        if !self.sizes {
+            if redraw {
+                let (session, signal) = (self.session.clone(), nix::libc::SIGWINCH);
+                let ask = Signal { session, signal, target: Target::Group };
+                drop(self.guest.signal_now(ask)?);
+            }
+            return Ok(());
+        }
+        let size: TerminalSize = terminal_size();
+        let resize = Resize { session: self.session.clone(), size, redraw };
+        // Not awaited: an ended session refuses it, and its record is on its way.
+        drop(self.guest.resize_now(resize)?);
+        Ok(())
+    }
+}
+
+/// What is typed next; never comes without a keyboard.
+async fn next_keys(input: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
+    match input {
+        Some(input) => input.recv().await,
+        None => std::future::pending().await,
+    }
+}

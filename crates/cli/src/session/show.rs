@@ -1,0 +1,71 @@
+//! One output of a session on its way to a descriptor of ours, until its end or until all is shown
+//! that the program had written when it ended.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use protocol::ExitRecord;
+use protocol::message::Channel;
+use tokio::sync::watch;
+
+use super::super::output::{self, Sink};
+use agent_client::guest::{Output, Piece};
+
+/// How long the rest of the output may take to begin to arrive when the program has ended.
+const REST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How an output came to its end.
+pub(super) enum Shown {
+    Everything,
+    /// Nobody reads our descriptor.
+    Unread,
+}
+
+/// Writes what comes from offset `at` on, until the output's end or until `goal`, which is what the
+/// program had written when it ended: what it left behind may keep the output open for ever.
+pub(super) async fn show(
+    mut stream: Output,
+    mut at: u64,
+    mut goal: watch::Receiver<Option<u64>>,
+    sink: Sink,
+) -> Result<Shown> {
+    loop {
+        let ended = *goal.borrow_and_update();
+        if ended.is_some_and(|goal| at >= goal) {
+            return Ok(Shown::Everything);
+        }
+        let piece = tokio::select! {
+            piece = stream.next() => piece,
+            Ok(()) = goal.changed() => continue,
+            // The program is no more and its rest does not come: the agent is at fault.
+            () = tokio::time::sleep(REST_DEADLINE), if ended.is_some() => return Ok(Shown::Everything),
+        };
+        match piece {
+            Piece::Bytes { offset, bytes } => {
+                at = offset + bytes.len() as u64;
+                match sink.write(bytes).await {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                        return Ok(Shown::Unread);
+                    }
+                    Err(error) => return Err(error).context("the output cannot be written"),
+                }
+            }
+            Piece::Gap { from, to } => {
+                at = to;
+                output::note(&format!(
+                    "{} bytes were skipped, because they came too fast",
+                    to - from
+                ));
+            }
+            Piece::End => return Ok(Shown::Everything),
+            Piece::Failed(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// How far one output is to be shown when the program has ended.
+pub(super) fn goal_of(record: &ExitRecord, channel: Channel) -> u64 {
+    record.complete_at(channel).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,159 @@
+//! Our hand on a session's keyboard: taking it, typing, and noticing that somebody else took it.
+//!
+//! A task of its own writes, so that a program that does not read stops neither the screen nor the
+//! keys that are for us.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use anyhow::Result;
+use protocol::{FaultCode, SessionId};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use agent_client::guest::{Guest, GuestError, Writer};
+
+/// Pieces that wait for the writing task; what the writer itself buffers comes on top.
+const PIECES_WAITING_MAX: usize = 8;
+
+/// How soon somebody who does not type is told that the keyboard was taken.
+const LOSS_CHECKED_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the last keys before detaching may take to reach the program.
+const LET_GO_MAX: Duration = Duration::from_secs(1);
+const SETTLED_CHECKED_EVERY: Duration = Duration::from_millis(5);
+
+/// A keyboard that we have, or would like to have.
+pub(super) struct Typist {
+    guest: Guest,
+    session: SessionId,
+    hand: Option<Hand>,
+}
+
+/// What came of reaching for the keyboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Ours,
+    SomebodyElses,
+    /// The program has ended, or takes no more input: nobody types.
+    Closed,
+}
+
+struct Hand {
+    pieces: mpsc::Sender<Vec<u8>>,
+    lost: mpsc::Receiver<GuestError>,
+    task: JoinHandle<()>,
+}
+
+impl Typist {
+    pub(super) fn new(guest: &Guest, session: &SessionId) -> Self {
+        Self { guest: guest.clone(), session: session.clone(), hand: None }
+    }
+
+    pub(super) fn has_keyboard(&self) -> bool {
+        self.hand.is_some()
+    }
+
+    /// Asks for the keyboard; with `by_force` also from whoever has it.
+    pub(super) async fn take(&mut self, by_force: bool) -> Result<Reach> {
+        let writer = match self.guest.input(&self.session, None, by_force).await {
+            Ok((writer, _)) => writer,
+            Err(error) if error.fault_code() == Some(FaultCode::Gone) => return Ok(Reach::Closed),
+            Err(error) if is_taken(&error) && !by_force => return Ok(Reach::SomebodyElses),
+            Err(error) => return Err(error.into()),
+        };
+        let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
+        let (report, lost) = mpsc::channel(1);
+        let (guest, session) = (self.guest.clone(), self.session.clone());
+        let task = tokio::spawn(async move {
+            if let Some(writer) = write(writer, waiting, report).await {
+                settle(&guest, &session, &writer).await;
+            }
+        });
+        self.hand = Some(Hand { pieces, lost, task });
+        Ok(Reach::Ours)
+    }
+
+    /// A way to type that does not borrow the typist, whose loss is awaited at the same time.
+    pub(super) fn keys(&self) -> Option<mpsc::Sender<Vec<u8>>> {
+        self.hand.as_ref().map(|hand| hand.pieces.clone())
+    }
+
+    /// Returns when the keyboard is no longer ours. Never returns without one.
+    pub(super) async fn lost(&mut self) -> Option<GuestError> {
+        let Some(hand) = &mut self.hand else { return std::future::pending().await };
+        let reason = hand.lost.recv().await;
+        self.hand = None;
+        reason
+    }
+
+    /// Types the last bytes and lets go of the keyboard when the program has them all. A program
+    /// that does not read is not waited for.
+    pub(super) async fn let_go(&mut self, last: Vec<u8>) {
+        let Some(Hand { pieces, lost, task }) = self.hand.take() else { return };
+        let typed = async move {
+            if pieces.send(last).await.is_ok() {
+                drop(pieces);
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(LET_GO_MAX, typed).await;
+        drop(lost);
+    }
+}
+
+/// Types as soon as there is room, and clears what was typed. Safe to cancel: nothing is typed
+/// then. Never returns without a keyboard.
+pub(super) async fn type_in(keys: Option<&mpsc::Sender<Vec<u8>>>, bytes: &mut Vec<u8>) {
+    match keys {
+        Some(keys) => match keys.reserve().await {
+            Ok(permit) => permit.send(std::mem::take(bytes)),
+            // The writing task has ended; `lost` tells why.
+            Err(_) => bytes.clear(),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+/// Types what comes, until nothing more will: then the writer is given back.
+async fn write(
+    mut writer: Writer,
+    mut waiting: mpsc::Receiver<Vec<u8>>,
+    report: mpsc::Sender<GuestError>,
+) -> Option<Writer> {
+    let mut check = tokio::time::interval(LOSS_CHECKED_EVERY);
+    loop {
+        let written = tokio::select! {
+            bytes = waiting.recv() => match bytes {
+                Some(bytes) => writer.write(&bytes).await,
+                None => return Some(writer),
+            },
+            // Writing nothing asks nothing of the agent; it tells whether the stream still is.
+            _ = check.tick() => match poll_fn(|cx| Poll::Ready(writer.poll_write(&[], cx))).await {
+                Poll::Ready(Err(error)) => Err(error),
+                _ => Ok(()),
+            },
+        };
+        if let Err(error) = written {
+            let _ = report.send(error).await;
+            return None;
+        }
+    }
+}
+
+/// Waits until the program has been given all that was written. Acknowledgements come in batches,
+/// so the agent is asked: it lets an input begin at an offset only when it stands there.
+async fn settle(guest: &Guest, session: &SessionId, writer: &Writer) {
+    let Some(end) = writer.offset() else { return };
+    while let Err(error) = guest.input(session, Some(end), false).await
+        && error.fault_code() == Some(FaultCode::Conflict)
+    {
+        tokio::time::sleep(SETTLED_CHECKED_EVERY).await;
+    }
+}
+
+/// Whether a refusal means that somebody else types.
+fn is_taken(error: &GuestError) -> bool {
+    matches!(error.fault_code(), Some(FaultCode::Conflict | FaultCode::Exists | FaultCode::Limit))
+}

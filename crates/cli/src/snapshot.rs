@@ -1,0 +1,107 @@
+//! `snapshot`: boxes are written down, and what was written is listed and removed.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use super::context::Context;
+use super::exit::Exit;
+use super::values::human_bytes;
+use super::{failure, output, table};
+use control::ClientError;
+use sandbox::{Name, SandboxRef};
+
+/// Write a running box down, to start others from it
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
+  host-bridge snapshot work base           all of it: programs, memory, files; the box goes on
+  host-bridge start --snapshot base        another box that goes on from there, as often as you like
+  host-bridge snapshot ls
+  host-bridge snapshot rm base
+
+A snapshot holds the memory of the box's programs, with their secrets. It is restored on the same
+kernel, image and machine only."
+)]
+pub struct Snapshot {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "BOX")]
+    which: Option<SandboxRef>,
+
+    /// What the snapshot is called, in the namespace of the box
+    #[arg(required = true, value_name = "NAME")]
+    name: Option<Name>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the snapshots
+    Ls {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove snapshots; boxes that were started from them stay
+    Rm {
+        /// The snapshots: NAME or NAMESPACE/NAME
+        #[arg(required = true, value_name = "SNAPSHOT")]
+        which: Vec<SandboxRef>,
+    },
+}
+
+impl Snapshot {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        match (&self.verb, &self.which, &self.name) {
+            (Some(Verb::Ls { json }), ..) => list(context, *json).await,
+            (Some(Verb::Rm { which }), ..) => remove(context, which).await,
+            (None, Some(which), Some(name)) => {
+                match context.daemon().await?.snapshot(which, name.clone()).await {
+                    Ok(snapshot) => output::print_line(&snapshot.which().to_string())?,
+                    Err(error) => return Err(context.explain(which, error).await),
+                }
+                Ok(Exit::SUCCESS)
+            }
+            // The parser lets nothing else through.
+            (None, ..) => Ok(Exit::FAILED_ITSELF),
+        }
+    }
+}
+
+async fn list(context: &Context, json: bool) -> Result<Exit> {
+    let snapshots = context.daemon().await?.snapshots().await?;
+    if json {
+        output::print_json(&snapshots)?;
+    } else {
+        let rows: Vec<_> = snapshots.iter().map(row).collect();
+        output::print(&table::align(["NAME", "BOX", "MACHINE", "IMAGE", "SIZE"], &rows))?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn row(snapshot: &sandbox::Snapshot) -> [String; 5] {
+    [
+        snapshot.which().to_string(),
+        snapshot.sandbox.to_string(),
+        snapshot.machine.to_string(),
+        snapshot.image.as_deref().map_or_else(|| "-".to_owned(), output::printable),
+        human_bytes(snapshot.bytes),
+    ]
+}
+
+async fn remove(context: &Context, all: &[SandboxRef]) -> Result<Exit> {
+    let mut daemon = context.daemon().await?;
+    let mut exit = Exit::SUCCESS;
+    for which in all {
+        match daemon.remove_snapshot(which).await {
+            Ok(_) => output::print_line(&which.to_string())?,
+            // What is refused for one may be fine for the next; a bridge that is gone is not.
+            Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(exit)
+}

@@ -1,0 +1,45 @@
+//! `stop`: the orderly end of boxes.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::values::parse_duration;
+use super::{failure, output};
+use sandbox::SandboxRef;
+
+/// Stop boxes in order: ask their processes, wait, then kill
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge stop work
+  host-bridge stop --grace 30s work ci/job-7
+  host-bridge stop $(host-bridge ps -q)
+
+A stopped box keeps its name and its logs until `host-bridge rm`.")]
+pub struct Stop {
+    /// How long processes may take to end after SIGTERM (default: 3s)
+    #[arg(long, visible_alias = "time", value_name = "TIME", value_parser = parse_duration)]
+    grace: Option<Duration>,
+
+    /// The boxes: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "BOX")]
+    which: Vec<SandboxRef>,
+}
+
+impl Stop {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let mut daemon = context.daemon().await?;
+        let mut exit = Exit::SUCCESS;
+        for which in &self.which {
+            // One that cannot be stopped must not keep the others running.
+            match daemon.stop(which, self.grace).await {
+                Ok(_) => output::print_line(&which.to_string())?,
+                Err(error) => exit = failure::report(&context.explain(which, error).await),
+            }
+        }
+        Ok(exit)
+    }
+}

@@ -1,0 +1,63 @@
+//! `sync`: what a box has changed in its workspace comes back now.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output;
+use sandbox::SandboxRef;
+
+/// Bring back what a box has changed in its workspace
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  host-bridge sync work
+  host-bridge sync --json ci/job-7
+
+Changes come back by themselves when a program or a run has ended, and before a stop. One line is
+written for each path: + written, - deleted, ! changed on both sides, x refused.")]
+pub struct Sync {
+    /// Print the whole answer as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// The box: NAME or NAMESPACE/NAME
+    #[arg(value_name = "BOX")]
+    which: SandboxRef,
+}
+
+impl Sync {
+    pub async fn run(&self, context: &Context) -> Result<Exit> {
+        let mut daemon = context.daemon().await?;
+        let report = match daemon.sync(&self.which).await {
+            Ok(report) => report,
+            Err(error) => return Err(context.explain(&self.which, error).await),
+        };
+        if self.json {
+            output::print_json(&report)?;
+            return Ok(Exit::SUCCESS);
+        }
+        let line = |mark: &str, path: &str| {
+            output::print_line(&output::printable(&format!("{mark} {path}")))
+        };
+        for path in &report.written {
+            line("+", path)?;
+        }
+        for path in &report.deleted {
+            line("-", path)?;
+        }
+        for conflict in &report.conflicts {
+            line("!", &conflict.path)?;
+        }
+        for refused in &report.refused {
+            line("x", &refused.path)?;
+        }
+        for warning in report.warnings() {
+            output::note(&output::printable(&warning));
+        }
+        if report.untold > 0 {
+            output::note(&format!("{} more", report.untold));
+        }
+        Ok(Exit::SUCCESS)
+    }
+}

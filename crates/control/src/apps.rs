@@ -1,0 +1,190 @@
+//! Apps, as they are asked for and told of on the control socket.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
+
+use serde::{Deserialize, Serialize};
+
+use super::message::{Code, Refusal};
+use sandbox::SandboxRef;
+use services::app::{App, AppError, State};
+
+/// What is asked of apps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AppOrder {
+    /// Answered when it answers a request itself, or does not come to that.
+    Start(Box<StartApp>),
+    /// Those of one sandbox, or of all.
+    List {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sandbox: Option<SandboxRef>,
+    },
+    Get {
+        sandbox: SandboxRef,
+        app: String,
+    },
+    /// Answered when nothing is left of it.
+    Stop {
+        sandbox: SandboxRef,
+        app: String,
+    },
+    /// The newest of what it has said.
+    Log {
+        sandbox: SandboxRef,
+        app: String,
+        bytes_max: u64,
+    },
+}
+
+/// An app to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartApp {
+    pub sandbox: SandboxRef,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub what: What,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZeroU16>,
+    /// 0 is any that is free.
+    #[serde(default)]
+    pub host_port: u16,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
+}
+
+/// What of it is run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum What {
+    /// A file of Python, and what serves it by its name.
+    Code {
+        kind: String,
+        code: String,
+    },
+    Argv(Vec<String>),
+}
+
+/// An app as it stands. The fields are those of the native API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppRow {
+    pub app: String,
+    pub sandbox: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_port: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_port: Option<u16>,
+    pub session: String,
+    pub started_at_ms: u64,
+    /// What a shell would report of one that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl AppOrder {
+    /// The operation in the words of the native API, and the sandbox that it is about.
+    pub fn operation(&self) -> (&'static str, Option<&SandboxRef>) {
+        match self {
+            Self::Start(asked) => ("start_app", Some(&asked.sandbox)),
+            Self::List { sandbox: None } => ("list_all_apps", None),
+            Self::List { sandbox } => ("list_apps", sandbox.as_ref()),
+            Self::Get { sandbox, .. } => ("get_app", Some(sandbox)),
+            Self::Stop { sandbox, .. } => ("stop_app", Some(sandbox)),
+            Self::Log { sandbox, .. } => ("read_app_log", Some(sandbox)),
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub fn looks(&self) -> bool {
+        !matches!(self, Self::Start(_) | Self::Stop { .. })
+    }
+}
+
+impl From<App> for AppRow {
+    fn from(app: App) -> Self {
+        let state = match app.state {
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Exited => "exited",
+            State::Failed => "failed",
+        };
+        let url = app.host_port.map(|port| {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            format!("http://{address}/")
+        });
+        Self {
+            app: app.name.to_string(),
+            sandbox: app.which.to_string(),
+            kind: app.kind.name().to_owned(),
+            state: state.to_owned(),
+            url,
+            host_port: app.host_port,
+            guest_port: app.port,
+            session: app.session.to_string(),
+            started_at_ms: app.started_at_ms,
+            exit_code: app.exit.map(|record| record.cause.shell_code()),
+            warnings: app.warnings,
+        }
+    }
+}
+
+impl From<AppError> for Refusal {
+    fn from(error: AppError) -> Self {
+        let message = error.to_string();
+        let with = |code, hint| Self::new(code, message.clone(), hint);
+        match error {
+            AppError::Sandbox(error) => error.into(),
+            AppError::NotFound { .. } => {
+                with(Code::NotFound, Some("`host-bridge app ls` lists those that there are"))
+            }
+            AppError::NameTaken { .. } => {
+                let hint = "choose another --name, or end that one with `host-bridge app stop`";
+                with(Code::NameTaken, Some(hint))
+            }
+            AppError::TooManyOfSandbox { .. } | AppError::TooMany { .. } => {
+                with(Code::Limit, Some("end one that is not needed, or has ended"))
+            }
+            AppError::NoPort { .. } => with(Code::Limit, None),
+            AppError::CodeTooLong { .. }
+            | AppError::ReadyPath { .. }
+            | AppError::ReadyTimeout { .. } => with(Code::Invalid, None),
+            AppError::PortTaken { .. } => with(Code::Invalid, Some("leave --port out")),
+            AppError::Failed { ref log, .. } | AppError::NotReady { ref log, .. } => {
+                let said = log.trim();
+                let message =
+                    if said.is_empty() { message } else { format!("{message}; it said: {said}") };
+                Self::new(Code::StartFailed, message, None)
+            }
+            AppError::Missing { .. }
+            | AppError::NoInterpreter { .. }
+            | AppError::Interpreter { .. } => {
+                with(Code::StartFailed, Some("use an image that has it"))
+            }
+            // It had begun.
+            AppError::Abandoned => with(Code::StartFailed, None),
+            AppError::Stopped | AppError::SandboxGone => with(Code::NotRunning, None),
+            AppError::Ending => with(Code::Stopping, None),
+            AppError::Guest(_)
+            | AppError::Forward(_)
+            | AppError::Draw(_)
+            | AppError::Note { .. } => with(Code::Io, None),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The control socket: how a person's commands reach the bridge that serves.
+//!
+//! One JSON object per line, on a Unix socket that only its owner can open; each request is
+//! answered by one line, in order. What is said is about sandboxes as a whole. Their processes,
+//! files and ports are the agents' business: `dial` tells where one is reached, and the caller
+//! speaks to it directly, so that no byte of output goes through the bridge.
+//!
+//! ```text
+//! {"start":{"name":"web"}}
+//! {"ok":{"sandbox":{"id":"4f…","name":"web","state":"running",…}}}
+//! {"stop":{"sandbox":"web","grace_ms":1000}}
+//! {"mcp":{}}                 (behind its answer, the connection says lines of MCP)
+//! {"error":{"code":"not_found","message":"there is no sandbox web","hint":"`host-bridge ps` …"}}
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod apps;
+pub mod audit;
+mod client;
+mod images;
+pub mod limits;
+pub mod line;
+pub mod message;
+mod pool;
+mod refusal;
+mod setup;
+mod sound;
+mod visit;
+
+pub use apps::{AppOrder, AppRow, StartApp, What};
+pub use client::{Client, ClientError};
+pub use images::{AliasError, aliases, missing};
+pub use message::{Capped, CappedRow, Code, Dialled, List, Purpose, Refusal, Version};
+pub use pool::{PoolError, pool_options};
+pub use setup::{egress_settings, own_files};
+pub use sound::{Sound, Unsound, sound};
+pub use visit::{VisitError, entry, visit};

@@ -1,0 +1,23 @@
+//! Every bound of the control socket, each with its reason.
+
+use std::time::Duration;
+
+/// One line of the control protocol: a start with a large environment fits.
+pub const CONTROL_LINE_BYTES_MAX: usize = 1024 * 1024;
+/// One line of an answer: the records of all sandboxes together, with long environments.
+pub const CONTROL_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Connections to the control socket at once; more are told so and closed.
+pub const CONTROL_CONNECTIONS_MAX: usize = 512;
+/// A connection on which nothing was asked for so long is closed.
+pub const CONTROL_IDLE_MAX: Duration = Duration::from_secs(60);
+/// How long a reply may take to be written to a client that does not read.
+pub const CONTROL_WRITE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a client waits for an answer, beyond the grace of a stop.
+pub const CONTROL_REPLY_DEADLINE: Duration = Duration::from_secs(60);
+
+const _: () =
+    assert!(CONTROL_LINE_BYTES_MAX >= protocol::limits::ARGUMENTS_BYTES_MAX, "an environment fits");
+const _: () = assert!(
+    protocol::limits::FRAME_BYTES_MAX >= CONTROL_LINE_BYTES_MAX,
+    "what a start asks for fits the boot frame"
+);

@@ -1,0 +1,31 @@
+//! What follows from the settings for every process that starts sandboxes: the daemon, and the verbs
+//! that do without it.
+
+use std::path::PathBuf;
+
+use host::paths::find_agent;
+use machine::vmm::Kit;
+use settings::Settings;
+
+/// Files that command the bridge or its sandboxes, beside its directories: no sandbox may have them mounted.
+pub fn own_files(settings: &Settings) -> Vec<PathBuf> {
+    let programs = [std::env::current_exe().ok(), find_agent().ok()];
+    let kit = Kit::find().ok().map(|kit| kit.directory().to_owned());
+    programs.into_iter().chain([kit]).flatten().chain(settings.own_files()).collect()
+}
+
+/// What the operator has set for egress, as it is used.
+pub fn egress_settings(set: &settings::Egress) -> egress::Settings {
+    let limit = |bytes: u64| (bytes > 0).then_some(bytes);
+    egress::Settings {
+        dns: set.dns,
+        // They were looked at when they were set.
+        allow_private: set.allow_private.iter().filter_map(|text| text.parse().ok()).collect(),
+        authorities: set.authorities.clone(),
+        connections_max: set.connections_max,
+        connections_per_second: set.connections_per_second,
+        bytes_per_second: limit(set.bytes_per_second),
+        bytes_max: limit(set.bytes_max),
+        idle: set.idle,
+    }
+}

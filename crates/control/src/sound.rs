@@ -1,0 +1,91 @@
+//! Whether a configuration can be served with: all that is read of it before anything listens, for `serve`
+//! and for those who only ask. What it names is read, and nothing is made.
+
+use std::path::Path;
+
+use super::images::{AliasError, aliases};
+use super::pool::{PoolError, pool_options};
+use host::tls::{Tls, TlsError, TlsFiles};
+use host::trust::{self, TrustError};
+use image::registry::{self, InvalidOptions};
+use image::{Policy, PolicyError};
+use sandbox::pool;
+use settings::{Origin, Settings};
+
+/// What follows from a configuration that is sound.
+pub struct Sound {
+    pub pool: pool::Options,
+    pub image_policy: Policy,
+    pub sources: registry::Options,
+    pub tls: Option<Tls>,
+    /// The images of the store that `[images]` names.
+    pub aliases: Vec<String>,
+}
+
+/// Why there is no serving with a configuration. Each says where it is written.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsound {
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    #[error(transparent)]
+    Alias(#[from] AliasError),
+    #[error("{origin}: {option}: {source}")]
+    Images { origin: Origin, option: &'static str, source: Box<PolicyError> },
+    #[error(transparent)]
+    Registries(#[from] InvalidOptions),
+    #[error("{origin}: server.tls_certificate and server.tls_key: {source}")]
+    Tls { origin: Origin, source: Box<TlsError> },
+    #[error("{origin}: {option}: {source}")]
+    Authorities { origin: Origin, option: String, source: Box<TrustError> },
+}
+
+const ALLOW: &str = "image_policy.allow";
+const PINS: &str = "image_policy.pins";
+const CERTIFICATE: &str = "server.tls_certificate";
+const AUTHORITIES: &str = "egress.authorities";
+
+/// Reads what the configuration names. It is a few files at the start of a program.
+pub fn sound(settings: &Settings) -> Result<Sound, Unsound> {
+    let allowed = &settings.image_policy;
+    let images = |option| {
+        move |source| {
+            let (origin, source) = (settings.origin(option), Box::new(source));
+            Unsound::Images { origin, option, source }
+        }
+    };
+    let own = aliases(&settings.images)?;
+    let policy = Policy::new(&allowed.allow, allowed.require_digest).map_err(images(ALLOW))?;
+    let policy = policy.with_pins(&allowed.pins).map_err(images(PINS))?;
+    let believe = |option: &str, path: &Path| {
+        let refused = |source| {
+            let (origin, option) = (settings.origin(option), option.to_owned());
+            Unsound::Authorities { origin, option, source: Box::new(source) }
+        };
+        trust::connector(Some(path)).map(drop).map_err(refused)
+    };
+    if let Some(path) = &settings.egress.authorities {
+        believe(AUTHORITIES, path)?;
+    }
+    for (host, registry) in &settings.registries {
+        if let Some(path) = &registry.ca {
+            believe(&format!("registries.{host}.ca"), path)?;
+        }
+    }
+    Ok(Sound {
+        pool: pool_options(settings)?,
+        image_policy: policy.with_own(own.clone()),
+        sources: registry::Options::from_settings(&settings.registries)?,
+        tls: tls(settings)?,
+        aliases: own,
+    })
+}
+
+fn tls(settings: &Settings) -> Result<Option<Tls>, Unsound> {
+    let Some((certificate, key)) = settings.server.tls() else { return Ok(None) };
+    let files = TlsFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+    let refused = |source| {
+        let (origin, source) = (settings.origin(CERTIFICATE), Box::new(source));
+        Unsound::Tls { origin, source }
+    };
+    Tls::open(files).map(Some).map_err(refused)
+}

@@ -1,0 +1,38 @@
+//! The audit log for those who do something without the bridge that serves: `run`, a session of tools,
+//! keys. It is the log of the state directory, and they write into it beside that bridge.
+
+use super::audit::{options, user};
+use access::audit::{Audit, AuditError, Door, Entry};
+use host::paths::Paths;
+use settings::{Overrides, Settings, SettingsError};
+
+/// Why something is not done, since it would not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum VisitError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("nothing is done that is not recorded (audit.on_failure is \"refuse\"): {0}")]
+    Audit(AuditError),
+}
+
+/// Opens the log as the options say. Where it cannot be and need not be, `trouble` is told, and there is
+/// none.
+pub fn visit(paths: &Paths, trouble: fn(String)) -> Result<Audit, VisitError> {
+    let settings = Settings::load(None, &Overrides::default())?.audit;
+    if !settings.enabled {
+        return Ok(Audit::default());
+    }
+    match Audit::visit(paths.audit(), options(&settings), Box::new(trouble)) {
+        Err(error) if settings.refuse_on_failure => Err(VisitError::Audit(error)),
+        Err(error) => {
+            trouble(error.to_string());
+            Ok(Audit::default())
+        }
+        opened => opened.map_err(VisitError::Audit),
+    }
+}
+
+/// What the user of this process does by the command line.
+pub fn entry(operation: &str) -> Entry {
+    Entry::new(user(nix::unistd::geteuid().as_raw()), Door::Cli, operation)
+}

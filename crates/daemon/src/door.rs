@@ -1,0 +1,131 @@
+//! The door for programs, while it is open: from the settings to servers that listen.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use access::audit::Audit;
+use access::keys::{self, Keyring, KeysError};
+use api::{Api, Defaults, Limits, MetricLabels, Options, Origins, RateOption};
+use host::paths::Paths;
+use host::tls::Tls;
+use sandbox::Registry;
+use services::artifact::Artifacts;
+use services::notebook::Notebooks;
+use settings::{Listen, Settings};
+
+/// Why the door is not open.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    #[error("could not listen on {on}: {source}; choose another address with --listen, or `off`")]
+    Listen { on: Listen, source: io::Error },
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+}
+
+/// See the module's description.
+pub(super) struct Door {
+    api: Api,
+    addresses: Vec<String>,
+    ending: watch::Sender<bool>,
+    servers: JoinSet<()>,
+    grace: Duration,
+}
+
+impl Door {
+    pub(super) async fn open(
+        settings: &Settings,
+        paths: &Paths,
+        registry: &Registry,
+        kept: (Notebooks, Artifacts),
+        audit: Audit,
+        tls: Option<Tls>,
+    ) -> Result<Self, DoorError> {
+        let server = &settings.server;
+        let keyring = if server.dev { None } else { Some(Keyring::open(&keys::directory(paths))?) };
+        let tls = tls.map(Arc::new);
+        let (notebooks, artifacts) = kept;
+        let options = Options {
+            notebooks: Some(notebooks),
+            artifacts: Some(artifacts),
+            audit,
+            ..options(settings, keyring)
+        };
+        let api = Api::new(registry.clone(), options);
+        api.take_up().await;
+        let (ending, ended) = watch::channel(false);
+        let mut addresses = Vec::new();
+        let mut servers = JoinSet::new();
+        for on in &server.listen {
+            let bound = api::Server::bind(api.clone(), on, tls.clone()).await;
+            let failed = |source| DoorError::Listen { on: on.clone(), source };
+            let bound = bound.map_err(failed)?;
+            addresses.push(bound.url());
+            servers.spawn(bound.run(ended.clone()));
+        }
+        Ok(Self { api, addresses, ending, servers, grace: server.shutdown_grace })
+    }
+
+    /// What answers at it.
+    pub(super) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Where it is reached.
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Takes no new calls, grants those under way their grace, and cuts them off then.
+    pub(super) async fn close(mut self) {
+        self.api.end();
+        self.ending.send_replace(true);
+        let served = async { while self.servers.join_next().await.is_some() {} };
+        // Those that overrun it are cut off by the end of their servers.
+        let _ = tokio::time::timeout(self.grace, served).await;
+        self.servers.shutdown().await;
+    }
+}
+
+fn options(settings: &Settings, keyring: Option<Keyring>) -> Options {
+    let server = &settings.server;
+    let per_second = NonZeroU32::new(server.requests_per_second);
+    let rate = per_second.map(|per_second| RateOption {
+        per_second,
+        burst: NonZeroU32::new(server.requests_burst).unwrap_or(per_second),
+    });
+    let origins =
+        Origins { hosts: server.allowed_hosts.clone(), origins: server.allowed_origins.clone() };
+    let limits = Limits {
+        body_bytes_max: server.body_bytes_max,
+        connections_max: server.connections_max,
+        connection_idle_max: server.connection_idle,
+        head_time_max: server.header_timeout,
+        runs_max: server.runs_max,
+        runs_per_key_max: server.runs_per_key_max,
+        rpc_run_deadline: server.run_deadline,
+    };
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let asked = &settings.defaults;
+    let images = settings.images.iter();
+    let defaults = Defaults {
+        machine: asked.machine.parse().expect("the options name kinds of machine"),
+        memory_mib: Some(asked.memory_mib),
+        cpu_millis: Some(asked.cpu_millis),
+        ttl_ms: asked.ttl.map(millis),
+        idle_ttl_ms: asked.idle_ttl.map(millis),
+        keep_stopped_ms: asked.keep_stopped.map(millis),
+        images: images
+            .map(|(name, root)| (name.clone(), root.to_string_lossy().into_owned()))
+            .collect(),
+    };
+    let metric_labels = MetricLabels {
+        keys: settings.metrics.labels.clone(),
+        values_max: settings.metrics.label_values_max,
+    };
+    Options { keyring, rate, origins, limits, defaults, metric_labels, ..Options::local() }
+}

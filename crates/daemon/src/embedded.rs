@@ -1,0 +1,123 @@
+//! A bridge for one client, in its own process: for when none serves.
+//!
+//! Its sandboxes are that process's alone, and end with it however it ends. Several of them go on
+//! beside each other, and beside a bridge that serves, because each has directories of its own.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio::task::JoinSet;
+
+use super::audit as audit_log;
+use access::audit::Audit;
+use api::{Api, Options};
+use host::lock::{LockError, Locks};
+use host::paths::{Paths, PathsError};
+use machine::{BoxId, Machines};
+use sandbox::{Registry, SandboxError, event};
+use services::artifact::{self, ArtifactError, Artifacts};
+use services::notebook::Notebooks;
+use services::store::{Store, StoreError};
+
+/// How its directory begins.
+const PREFIX: &str = "mcp-";
+/// A directory younger than this may be of one that has not yet locked it.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// See the module's description.
+pub struct Embedded {
+    api: Api,
+    notebooks: Notebooks,
+    audit: Audit,
+    directory: PathBuf,
+    _locks: Locks,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    #[error(transparent)]
+    Paths(#[from] PathsError),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactError),
+    #[error("could not draw an id: {0}")]
+    Draw(io::Error),
+}
+
+impl Embedded {
+    /// Nobody is asked for keys: whoever has this may do everything. `audit` is the log of the state
+    /// directory, which outlives this.
+    pub async fn open(outer: &Paths, audit: Audit) -> Result<Self, EmbeddedError> {
+        outer.prepare()?;
+        sweep(&outer.runtime);
+        let id = BoxId::draw().map_err(EmbeddedError::Draw)?;
+        let directory = outer.runtime.join(format!("{PREFIX}{id}"));
+        let paths = Paths { runtime: directory.clone(), state: directory.join("state") };
+        paths.prepare()?;
+        let locks = Locks::take(&paths)?;
+        let own = Store::open(&paths).await?;
+        let artifacts = Artifacts::open(&paths, own, artifact::Limits::default()).await?;
+        let machines = Machines::default();
+        let events = audit_log::recording(event::nobody(), audit.clone());
+        let registry = Registry::open_alone(paths, outer.clone(), machines, events).await?;
+        // Notebooks outlive this process, and are where a bridge that serves finds them.
+        let store = Store::open(outer).await?;
+        let notebooks = Notebooks::new(outer.clone(), registry.clone(), store, drop);
+        let options = Options {
+            notebooks: Some(notebooks.clone()),
+            artifacts: Some(artifacts),
+            audit: audit.clone(),
+            ..Options::local()
+        };
+        let api = Api::new(registry, options);
+        Ok(Self { api, notebooks, audit, directory, _locks: locks })
+    }
+
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Ends all its sandboxes, and leaves nothing.
+    pub async fn close(self) {
+        self.notebooks.end().await;
+        let registry = self.api.registry();
+        let mut removals = JoinSet::new();
+        for record in registry.list(None) {
+            let (registry, which) = (registry.clone(), record.which());
+            // One that hangs ends with this process.
+            removals.spawn(async move { registry.remove(&which, true).await.is_ok() });
+        }
+        while removals.join_next().await.is_some() {}
+        registry.leave().await;
+        self.audit.close().await;
+        // What is left of it, the next one sweeps.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Removes what others have left who were killed.
+fn sweep(runtime: &Path) {
+    let Ok(entries) = fs::read_dir(runtime) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let age = entry.metadata().and_then(|found| found.modified()).ok();
+        let age = age.and_then(|at| SystemTime::now().duration_since(at).ok());
+        if !is_ours || age.is_none_or(|age| age < SETTLED) {
+            continue;
+        }
+        let runtime = entry.path();
+        let paths = Paths { state: runtime.join("state"), runtime };
+        // Whoever lives holds its locks.
+        if let Ok(_locks) = Locks::take(&paths) {
+            let _ = fs::remove_dir_all(&paths.runtime);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What is told of caps on the control socket.
+
+use control::message::{Capped, CappedRow};
+use sandbox::caps::{Caps, Row};
+use sandbox::{Name, Registry, SandboxError};
+
+/// What a namespace and a key have.
+pub(super) fn caps(
+    registry: &Registry,
+    namespace: &Name,
+    key: Option<&str>,
+) -> Result<Vec<Capped>, SandboxError> {
+    let row = |Row { cap, used, allowed }| CappedRow { cap: cap.to_owned(), used, allowed };
+    let scopes = Caps::scopes(namespace.as_str(), key).into_iter().map(|scope| {
+        let (used, cap) = registry.caps(&scope)?;
+        let caps = used.rows(&cap).into_iter().map(row).collect();
+        Ok(Capped { scope, caps })
+    });
+    scopes.collect()
+}

@@ -1,0 +1,344 @@
+//! Connections that are read on their way, because secrets are put into their requests: TLS of the
+//! guest ends here, and another begins, to the host itself, whose certificate is checked as any client
+//! of this host checks it.
+//!
+//! A host that is not reached in this way is no reset for the guest, but an answer within its own TLS, to
+//! the first of its requests: a program, and whoever reads its words, learns what is wrong.
+//!
+//! What breaks off on one side breaks off on the other. A host that ends without the last word of TLS
+//! is let end so, for the guest to see; a guest that does has said its requests all the same.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::server::TlsStream;
+
+use super::authority::Authority;
+use super::carry::{Broken, LINGER, Plan, Stream, Tally, carry};
+use super::connection::told;
+use super::host::Host;
+use super::http::{Requests, agrees};
+use super::inject::Injections;
+use super::limits::{
+    BETWEEN_BYTES, FILLED_AT_ONCE_BYTES, FIRST_BYTES_DEADLINE, READ_BYTES, TLS_DEADLINE,
+};
+use super::meter::Meter;
+use super::unreached::Unreached;
+use super::{EgressError, Settings, trusted};
+use agent_client::guest::Guest;
+use host::secret::wipe;
+use host::trust;
+
+/// Where secrets go, and nowhere else.
+pub const TLS_PORT: u16 = 443;
+
+const WITH_GUEST: &str = "the sandbox";
+const WITH_HOST: &str = "the host";
+
+/// What one sandbox's connections of that kind share.
+pub struct Broker {
+    pub secrets: Arc<Injections>,
+    pub authority: Authority,
+    pub connector: TlsConnector,
+}
+
+impl Broker {
+    /// Gives the sandbox an authority of its own to believe.
+    pub async fn open(
+        guest: &Guest,
+        secrets: Injections,
+        settings: &Settings,
+        directory: Option<&Path>,
+    ) -> Result<Self, EgressError> {
+        let authority = Authority::open(directory, &secrets.hosts()).await?;
+        let believed = settings.authorities.clone();
+        let reading = tokio::task::spawn_blocking(move || trust::connector(believed.as_deref()));
+        let connector = reading.await.map_err(|_| EgressError::Ending)??;
+        trusted::add(guest, &authority.pem()).await?;
+        Ok(Self { secrets: Arc::new(secrets), authority, connector })
+    }
+
+    /// Carries a connection to its end. Tells of secrets that have gone out.
+    #[allow(clippy::too_many_arguments)] // as `carry`, and what differs
+    pub async fn carry(
+        &self,
+        host: &Host,
+        stream: Stream,
+        connection: TcpStream,
+        plan: Plan,
+        meter: &Meter,
+        idle: Duration,
+        tally: &Tally,
+        used: impl Fn(Vec<String>),
+    ) -> Result<(), Broken> {
+        let (near, far) = tokio::io::duplex(BETWEEN_BYTES);
+        let outer = carry(stream, near, plan, meter, idle, tally);
+        let inner = self.speak(host, far, connection, used);
+        tokio::try_join!(outer, inner).map(drop)
+    }
+
+    /// Answers a guest that its host is not reached.
+    pub async fn decline(
+        &self,
+        unreached: &Unreached<'_>,
+        stream: Stream,
+        plan: Plan,
+        idle: Duration,
+    ) -> Result<(), Broken> {
+        let (near, far) = tokio::io::duplex(BETWEEN_BYTES);
+        let tally = Tally::default();
+        // None of it leaves this host, and what may not be carried any more must not keep the reason
+        // from being heard.
+        let meter = Meter::new(None, None);
+        let outer = carry(stream, near, plan, &meter, idle, &tally);
+        let inner = self.answer_for(unreached, far);
+        tokio::try_join!(outer, inner).map(drop)
+    }
+
+    async fn answer_for(
+        &self,
+        unreached: &Unreached<'_>,
+        guest: DuplexStream,
+    ) -> Result<(), Broken> {
+        let (mut reader, mut writer) = tokio::io::split(self.accept(unreached.host, guest).await?);
+        let requests = Requests::new(unreached.host.clone(), TLS_PORT);
+        let word = match timeout(FIRST_BYTES_DEADLINE, first(&mut reader, requests)).await {
+            Ok(Ok(())) if unreached.by_rule => told(403, "Forbidden", unreached),
+            Ok(Ok(())) => told(502, "Bad Gateway", unreached),
+            Ok(Err(Broken::Request(wrong))) => told(403, "Forbidden", &wrong),
+            Ok(Err(broken)) => return Err(broken),
+            // Whoever asks nothing is told nothing.
+            Err(_) => return Ok(()),
+        };
+        // Whether it has heard that changes nothing.
+        let _ = timeout(LINGER, part(&mut reader, &mut writer, &word)).await;
+        Ok(())
+    }
+
+    async fn accept(
+        &self,
+        host: &Host,
+        guest: DuplexStream,
+    ) -> Result<TlsStream<DuplexStream>, Broken> {
+        let with_guest = |source| Broken::Tls { with: WITH_GUEST, source };
+        let acceptor = self.authority.server(host);
+        let acceptor = acceptor.map_err(|error| with_guest(io::Error::other(error)))?;
+        within(acceptor.accept(guest)).await.map_err(with_guest)
+    }
+
+    async fn speak(
+        &self,
+        host: &Host,
+        guest: DuplexStream,
+        server: TcpStream,
+        used: impl Fn(Vec<String>),
+    ) -> Result<(), Broken> {
+        let with_host = |source| Broken::Tls { with: WITH_HOST, source };
+        let name = ServerName::try_from(host.as_str().to_owned());
+        let name = name.map_err(|error| with_host(io::Error::other(error)))?;
+        // The host first: a guest that is told of a connection finds it whole.
+        let server = match within(self.connector.connect(name, server)).await {
+            Ok(server) => server,
+            Err(source) => {
+                // What is wrong with the host is what there is to tell, whatever the guest makes of it.
+                let _ = self.answer_for(&Unreached::by_tls(host, &source), guest).await;
+                return Err(with_host(source));
+            }
+        };
+        let guest = self.accept(host, guest).await?;
+        let (mut guest_reader, mut guest_writer) = tokio::io::split(guest);
+        let (server_reader, server_writer) = tokio::io::split(server);
+        let secrets = Arc::clone(&self.secrets);
+        let requests = Requests::with_secrets(host.clone(), TLS_PORT, secrets);
+        let (agreed, agreement) = oneshot::channel();
+        let ended = {
+            let mut answers = std::pin::pin!(answer(server_reader, &mut guest_writer, agreed));
+            tokio::select! {
+                // Whoever has answered all has no use for further requests.
+                answered = &mut answers => answered,
+                asked = ask(&mut guest_reader, server_writer, requests, agreement, used) => match asked {
+                    Ok(()) => answers.await,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match ended {
+            Ok(End::Unsaid) => Ok(()),
+            Ok(End::InOrder) => {
+                // What lies between is still on its way to the guest, which may not know yet that
+                // nobody hears it.
+                read_out(&mut guest_reader).await;
+                Ok(())
+            }
+            Err(Broken::FirstRequest(wrong)) => {
+                let word = told(403, "Forbidden", &wrong);
+                let parting = part(&mut guest_reader, &mut guest_writer, &word);
+                // Whether it has heard that changes nothing.
+                let _ = timeout(LINGER, parting).await;
+                Err(Broken::FirstRequest(wrong))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Reads the head of the guest's first request.
+async fn first(
+    reader: &mut (impl AsyncRead + Unpin),
+    mut requests: Requests,
+) -> Result<(), Broken> {
+    let (mut buffer, mut judged) = (vec![0; READ_BYTES], Vec::new());
+    while judged.is_empty() {
+        let count = read(reader, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
+        if count == 0 {
+            let source = io::ErrorKind::UnexpectedEof.into();
+            return Err(Broken::Tls { with: WITH_GUEST, source });
+        }
+        requests.push(&buffer[..count], &mut judged)?;
+    }
+    Ok(())
+}
+
+/// Says a last word to the guest, and gives it the time to hear it.
+async fn part(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    word: &[u8],
+) -> io::Result<()> {
+    writer.write_all(word).await?;
+    writer.shutdown().await?;
+    read_out(reader).await;
+    Ok(())
+}
+
+/// Reads what the guest still says, up to its end.
+async fn read_out(reader: &mut (impl AsyncRead + Unpin)) {
+    let mut buffer = vec![0; READ_BYTES];
+    while !matches!(read(reader, &mut buffer, WITH_GUEST).await, Ok(Some(0) | None) | Err(_)) {}
+}
+
+async fn within<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "its greeting took too long");
+    timeout(TLS_DEADLINE, greeting).await.map_err(slow)?
+}
+
+/// How a host has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    InOrder,
+    /// Without the last word of TLS.
+    Unsaid,
+}
+
+/// Requests of the guest, each with what belongs into it.
+async fn ask(
+    mut guest: impl AsyncRead + Unpin,
+    mut server: impl AsyncWrite + Unpin,
+    mut requests: Requests,
+    agreement: oneshot::Receiver<bool>,
+    used: impl Fn(Vec<String>),
+) -> Result<(), Broken> {
+    let mut buffer = vec![0; READ_BYTES];
+    // Each is told once: a connection may have any number of requests.
+    let mut told = BTreeSet::new();
+    let mut agreement = Some(agreement);
+    let mut is_untouched = true;
+    loop {
+        if requests.awaits_agreement()
+            && let Some(agreement) = agreement.take()
+        {
+            if agreement.await.unwrap_or(false) {
+                break;
+            }
+            requests.declined();
+        }
+        if requests.is_over() {
+            return Ok(());
+        }
+        let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
+        if count == 0 {
+            return Ok(server.shutdown().await?);
+        }
+        // A piece at a time, because a few bytes of a head may become many.
+        for piece in buffer[..count].chunks(FILLED_AT_ONCE_BYTES) {
+            let mut judged = Vec::new();
+            let pushed = requests.push(piece, &mut judged);
+            let new: Vec<_> =
+                requests.take_used().into_iter().filter(|name| told.insert(name.clone())).collect();
+            if !new.is_empty() {
+                used(new);
+            }
+            is_untouched &= judged.is_empty();
+            let written = server.write_all(&judged).await;
+            wipe(&mut judged);
+            written?;
+            match pushed {
+                // Nobody else can have answered, so that this can be.
+                Err(wrong) if is_untouched => return Err(Broken::FirstRequest(wrong)),
+                pushed => pushed?,
+            }
+        }
+        server.flush().await?;
+    }
+    loop {
+        let count = read(&mut guest, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
+        if count == 0 {
+            return Ok(server.shutdown().await?);
+        }
+        server.write_all(&buffer[..count]).await?;
+        server.flush().await?;
+    }
+}
+
+/// What the host answers, as it comes.
+async fn answer(
+    mut server: impl AsyncRead + Unpin,
+    mut guest: impl AsyncWrite + Unpin,
+    agreed: oneshot::Sender<bool>,
+) -> Result<End, Broken> {
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut begun, mut agreed) = (Vec::new(), Some(agreed));
+    loop {
+        let read = read(&mut server, &mut buffer, WITH_HOST).await?;
+        let Some(count) = read else { return Ok(End::Unsaid) };
+        if count == 0 {
+            guest.shutdown().await?;
+            return Ok(End::InOrder);
+        }
+        let bytes = &buffer[..count];
+        if agreed.is_some() {
+            begun.extend_from_slice(bytes);
+            if let Some(agrees) = agrees(&begun)
+                && let Some(agreed) = agreed.take()
+            {
+                // Nobody waits where nothing was asked for.
+                let _ = agreed.send(agrees);
+                begun = Vec::new();
+            }
+        }
+        guest.write_all(bytes).await?;
+        guest.flush().await?;
+    }
+}
+
+/// Reads what there is; 0 at an orderly end, and none at one without the last word of TLS.
+async fn read(
+    from: &mut (impl AsyncRead + Unpin),
+    buffer: &mut [u8],
+    with: &'static str,
+) -> Result<Option<usize>, Broken> {
+    match from.read(buffer).await {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(source) => Err(Broken::Tls { with, source }),
+    }
+}

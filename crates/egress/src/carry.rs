@@ -1,0 +1,337 @@
+//! Bytes between a stream of the guest and a connection of the host, each direction to its own end.
+//!
+//! An end that breaks off is never passed on as an orderly one: whatever ends a connection before both
+//! directions are over resets both sides.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::http::{LastAnswer, Requests, Wrong, agrees};
+use super::limits::{IDLE_LOOKS, READ_BYTES};
+use super::meter::{Meter, Spent};
+use agent_client::guest::{GuestError, Output, Piece, Writer};
+
+/// How long a guest that was told no is given to hear it.
+pub const LINGER: Duration = Duration::from_secs(2);
+
+/// Why a connection ended before both sides had said all.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    #[error("the connection broke off: {0}")]
+    Connection(#[from] io::Error),
+    #[error("the guest broke off: {0}")]
+    Guest(#[from] GuestError),
+    #[error("bytes {from} to {to} no longer exist")]
+    Gap { from: u64, to: u64 },
+    #[error("a later request is refused: {0}")]
+    Request(#[from] Wrong),
+    /// Of a connection that is read on its way; the others are refused before they begin.
+    #[error("its request is refused: {0}")]
+    FirstRequest(Wrong),
+    #[error(transparent)]
+    Spent(#[from] Spent),
+    #[error("TLS with {with}: {source}")]
+    Tls { with: &'static str, source: io::Error },
+    #[error("nothing has moved for {} s", idle.as_secs())]
+    Idle { idle: Duration },
+}
+
+impl Broken {
+    /// Whether the operator's word has ended it, and neither side.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Self::Spent(_) | Self::Idle { .. })
+    }
+}
+
+/// The guest's end of a connection, with what was read of it and not yet taken.
+#[derive(Debug)]
+pub struct Stream {
+    writer: Writer,
+    output: Output,
+    held: Vec<u8>,
+    ended: bool,
+}
+
+impl Stream {
+    pub fn new(writer: Writer, output: Output) -> Self {
+        Self { writer, output, held: Vec::new(), ended: false }
+    }
+
+    /// What was read and not taken.
+    pub fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// Reads more, and says whether there was any.
+    pub async fn fill(&mut self) -> Result<bool, Broken> {
+        let more = next(&mut self.output).await?;
+        self.ended |= more.is_none();
+        let is_more = more.is_some();
+        self.held.extend(more.unwrap_or_default());
+        Ok(is_more)
+    }
+
+    /// Takes what is held.
+    pub fn take_held(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Leaves only what is behind the first bytes that are held.
+    pub fn skip(&mut self, count: usize) {
+        self.held.drain(..count.min(self.held.len()));
+    }
+
+    /// Takes so many bytes; `None` when there are not so many.
+    pub async fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.held.len() < count {
+            if !self.fill().await.ok()? {
+                return None;
+            }
+        }
+        let rest = self.held.split_off(count);
+        Some(std::mem::replace(&mut self.held, rest))
+    }
+
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        Ok(self.writer.write(bytes).await?)
+    }
+
+    pub async fn finish(self) -> Result<(), Broken> {
+        self.writer.finish().await?;
+        Ok(())
+    }
+
+    /// Says a last word, and gives the guest the time to hear it: a stream that is given up at once
+    /// resets the connection, and what was said with it.
+    pub async fn part(mut self, word: &[u8]) {
+        let parting = async {
+            self.writer.write(word).await.ok()?;
+            self.writer.finish().await.ok()?;
+            while next(&mut self.output).await.ok()?.is_some() {}
+            Some(())
+        };
+        let _ = timeout(LINGER, parting).await;
+    }
+}
+
+async fn next(output: &mut Output) -> Result<Option<Vec<u8>>, Broken> {
+    match output.next().await {
+        Piece::Bytes { bytes, .. } => Ok(Some(bytes)),
+        Piece::Gap { from, to } => Err(Broken::Gap { from, to }),
+        Piece::End => Ok(None),
+        Piece::Failed(error) => Err(error.into()),
+    }
+}
+
+/// What a connection has carried.
+#[derive(Debug, Default)]
+pub struct Tally {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Tally {
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub fn received_bytes(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    fn moved(&self) -> u64 {
+        self.sent_bytes().wrapping_add(self.received_bytes())
+    }
+}
+
+/// What is sent first, and what everything behind it is held against.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub first: Vec<u8>,
+    /// Absent where nothing is looked at any more.
+    pub requests: Option<Requests>,
+    /// It is a greeting of TLS.
+    pub is_tls: bool,
+}
+
+/// The other end of a connection: the host's, or what reads it on the way there.
+pub trait Far {
+    fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send);
+
+    /// Lets its end be one that broke off.
+    fn reset(&self);
+}
+
+impl Far for TcpStream {
+    fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send) {
+        self.split()
+    }
+
+    fn reset(&self) {
+        // If it cannot be, the connection is gone already.
+        let _ = self.set_zero_linger();
+    }
+}
+
+impl Far for DuplexStream {
+    fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send) {
+        tokio::io::split(self)
+    }
+
+    // Whoever has the other end of it goes with this one.
+    fn reset(&self) {}
+}
+
+/// Carries a connection to its end.
+pub async fn carry(
+    stream: Stream,
+    mut connection: impl Far,
+    plan: Plan,
+    meter: &Meter,
+    idle: Duration,
+    tally: &Tally,
+) -> Result<(), Broken> {
+    let (reader, sink) = connection.halves();
+    let awaits = plan.requests.as_ref().is_some_and(Requests::awaits_agreement);
+    let is_only_one = plan.requests.as_ref().is_some_and(Requests::is_only_one);
+    let last = is_only_one.then(LastAnswer::default);
+    let (agreed, agreement) = oneshot::channel();
+    let agreed = awaits.then_some(agreed);
+    let Stream { writer, output, ended, .. } = stream;
+    // Both are kept until both are over: an end that is dropped before is given up.
+    let carried = {
+        let mut up = Up { output, ended, sink, meter, tally };
+        let mut down = Down { reader, writer: Some(writer), meter, tally, agreed, last };
+        let both = async { tokio::try_join!(up.run(plan, agreement), down.run()) };
+        tokio::select! {
+            carried = both => carried.map(drop),
+            () = stands_still(tally, idle) => Err(Broken::Idle { idle }),
+        }
+    };
+    if carried.is_err() {
+        connection.reset();
+    }
+    carried
+}
+
+/// Resolves when nothing has moved for so long.
+async fn stands_still(tally: &Tally, idle: Duration) {
+    let (mut before, mut still) = (tally.moved(), 0);
+    while still < IDLE_LOOKS {
+        tokio::time::sleep(idle / IDLE_LOOKS).await;
+        let now = tally.moved();
+        still = if now == before { still + 1 } else { 0 };
+        before = now;
+    }
+}
+
+struct Up<'a, W> {
+    output: Output,
+    ended: bool,
+    sink: W,
+    meter: &'a Meter,
+    tally: &'a Tally,
+}
+
+impl<W: AsyncWrite + Unpin> Up<'_, W> {
+    async fn run(&mut self, plan: Plan, agreement: oneshot::Receiver<bool>) -> Result<(), Broken> {
+        let Plan { first, mut requests, .. } = plan;
+        self.send(&first).await?;
+        if requests.as_ref().is_some_and(Requests::awaits_agreement) {
+            if agreement.await.unwrap_or(false) {
+                requests = None;
+            } else if let Some(requests) = &mut requests {
+                requests.declined();
+            }
+        }
+        let mut judged = Vec::new();
+        while !self.ended {
+            let Some(bytes) = next(&mut self.output).await? else { break };
+            match &mut requests {
+                // Nothing more goes on, and the client is heard to its end all the same: to give its
+                // stream up would reset the connection, with what of the answer it has not read yet.
+                Some(requests) if requests.is_over() => self.meter.pass(bytes.len()).await?,
+                Some(requests) => {
+                    judged.clear();
+                    let pushed = requests.push(&bytes, &mut judged);
+                    self.send(&judged).await?;
+                    pushed?;
+                }
+                None => self.send(&bytes).await?,
+            }
+        }
+        if requests.as_ref().is_some_and(Requests::is_over) {
+            return Ok(());
+        }
+        Ok(self.sink.shutdown().await?)
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.meter.pass(bytes.len()).await?;
+        self.sink.write_all(bytes).await?;
+        self.tally.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+struct Down<'a, R> {
+    reader: R,
+    /// Until it has said all.
+    writer: Option<Writer>,
+    meter: &'a Meter,
+    tally: &'a Tally,
+    /// Told whether the server agrees to go on otherwise.
+    agreed: Option<oneshot::Sender<bool>>,
+    /// Where there is one answer and no other.
+    last: Option<LastAnswer>,
+}
+
+impl<R: AsyncRead + Unpin> Down<'_, R> {
+    async fn run(&mut self) -> Result<(), Broken> {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut begun = Vec::new();
+        loop {
+            let count = self.reader.read(&mut buffer).await?;
+            if count == 0 {
+                break;
+            }
+            let bytes = &buffer[..count];
+            self.meter.pass(count).await?;
+            let goes_on = match &mut self.last {
+                Some(last) => last.push(bytes),
+                None => Cow::Borrowed(bytes),
+            };
+            if let Some(writer) = self.writer.as_mut().filter(|_| !goes_on.is_empty()) {
+                writer.write(&goes_on).await?;
+            }
+            self.tally.received.fetch_add(count as u64, Ordering::Relaxed);
+            if self.agreed.is_some() {
+                begun.extend_from_slice(bytes);
+                if let Some(agrees) = agrees(&begun)
+                    && let Some(agreed) = self.agreed.take()
+                {
+                    // Nobody waits any more for what comes too late.
+                    let _ = agreed.send(agrees);
+                }
+            }
+        }
+        if let Some(mut writer) = self.writer.take() {
+            let rest = self.last.take().map(LastAnswer::rest).unwrap_or_default();
+            if !rest.is_empty() {
+                writer.write(&rest).await?;
+            }
+            writer.finish().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Takes what arrives at the gates of one guest, and hands it to whom it is for. What stands still is in
+//! nobody's way: each connection has a task of its own.
+//!
+//! ```text
+//!  open ─▶ asked ──arrived──▶ asked again, and what has come is served
+//!            └── not to be had: again after a pause
+//!  closed, with all that it serves: its name has lost its address, or the egress ends
+//! ```
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use protocol::egress::EGRESS_ADDRESS;
+use protocol::requests::Arrival;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::carry::Stream;
+use super::event::What;
+use super::host::Host;
+use super::limits::GATE_PAUSE;
+use super::proxy::THE_PROXY;
+use super::{NAME_SERVER_PORT, PROXY_PORT, Shared, connection, proxy, resolver};
+use agent_client::guest::{Awaited, GuestError};
+
+/// Where something may arrive.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    pub address: Ipv4Addr,
+    pub port: u16,
+    pub arrival: Arrival,
+    /// The name that the address stands for, as long as this is open; none for what is our own.
+    pub host: Option<Host>,
+}
+
+/// The gates that are open, by their addresses. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Gates(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// None once they are closed for good.
+    open: Mutex<Option<HashMap<Ipv4Addr, JoinSet<()>>>>,
+    closed: watch::Sender<bool>,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        let (open, closed) = (Mutex::new(Some(HashMap::new())), watch::Sender::new(false));
+        Self(Arc::new(Inner { open, closed }))
+    }
+}
+
+impl Gates {
+    fn open(&self) -> MutexGuard<'_, Option<HashMap<Ipv4Addr, JoinSet<()>>>> {
+        // Nothing in it is ever half-changed.
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the gates of one address, and ends what they serve.
+    pub fn forget(&self, address: Ipv4Addr) {
+        if let Some(open) = self.open().as_mut() {
+            open.remove(&address);
+        }
+    }
+
+    /// Closes all of them for good.
+    pub fn close(&self) {
+        *self.open() = None;
+        self.0.closed.send_replace(true);
+    }
+
+    /// Resolves when they are closed.
+    pub async fn closed(&self) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.0.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+}
+
+/// Opens a gate. The guest is asked before this returns, so that an answer that is sent behind it finds
+/// it open.
+pub(super) fn open(shared: &Arc<Shared>, gate: Gate) -> Result<(), GuestError> {
+    let asked = ask(shared, &gate)?;
+    if let Some(open) = shared.gates.open().as_mut() {
+        let address = gate.address;
+        open.entry(address).or_default().spawn(keep(Arc::clone(shared), gate, asked));
+    }
+    Ok(())
+}
+
+fn ask(shared: &Shared, gate: &Gate) -> Result<Awaited, GuestError> {
+    shared.guest.accept_now(gate.address, gate.port, gate.arrival)
+}
+
+type Arriving = Pin<Box<dyn Future<Output = Result<Stream, GuestError>> + Send>>;
+
+fn arriving(asked: Awaited) -> Arriving {
+    Box::pin(async move {
+        let (writer, output) = asked.arrived().await?;
+        Ok(Stream::new(writer, output))
+    })
+}
+
+/// Keeps a gate open, until the guest is gone.
+async fn keep(shared: Arc<Shared>, gate: Gate, asked: Awaited) {
+    let mut next = arriving(asked);
+    let mut work = JoinSet::new();
+    let mut gone = std::pin::pin!(shared.guest.lost());
+    loop {
+        let arrived = tokio::select! {
+            arrived = &mut next => arrived,
+            Some(_) = work.join_next() => continue,
+            _ = &mut gone => return,
+        };
+        if arrived.is_err() {
+            tokio::time::sleep(GATE_PAUSE).await;
+        }
+        next = match ask(&shared, &gate) {
+            Ok(asked) => arriving(asked),
+            // There are too many requests at the moment, or the guest is gone.
+            Err(error) => Box::pin(async move {
+                tokio::time::sleep(GATE_PAUSE).await;
+                Err(error)
+            }),
+        };
+        if let Ok(stream) = arrived {
+            admit(&shared, &mut work, &gate, stream);
+        }
+    }
+}
+
+/// Begins the work on what has arrived, if there is a place for it. What is not taken is reset.
+fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stream) {
+    let Gate { address, port, .. } = *gate;
+    let is_own = address == EGRESS_ADDRESS;
+    if is_own && port == NAME_SERVER_PORT {
+        let Ok(place) = Arc::clone(&shared.askers).try_acquire_owned() else { return };
+        let shared = Arc::clone(shared);
+        work.spawn(async move {
+            resolver::serve(&shared, stream).await;
+            drop(place);
+        });
+        return;
+    }
+    let refuse = |why: &str| match &gate.host {
+        Some(host) => shared.teller.refuse(What::Connection, host.as_str(), Some(port), why),
+        None => shared.teller.refuse(What::Connection, THE_PROXY, None, why),
+    };
+    if !shared.rate.try_take() {
+        return refuse("there are too many new connections in a short time");
+    }
+    let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else {
+        return refuse("there are too many connections at once");
+    };
+    let shared = Arc::clone(shared);
+    work.spawn(async move {
+        if is_own && port == PROXY_PORT {
+            proxy::serve(&shared, stream).await;
+        } else {
+            connection::serve(&shared, address, port, stream).await;
+        }
+        drop(place);
+    });
+}

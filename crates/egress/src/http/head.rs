@@ -1,0 +1,232 @@
+//! The head of one request: a line, fields, and what they say of host and body.
+
+use super::super::host::Host;
+use super::super::limits::FIELDS_MAX;
+use super::Wrong;
+use super::second::{OFFER, is_offer};
+
+/// A head that is plain enough to be understood in one way alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub method: String,
+    pub target: String,
+    version: String,
+    /// Names in lower case.
+    fields: Vec<(String, String)>,
+}
+
+/// How much follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    Bytes(u64),
+    Pieces,
+}
+
+/// Refuses a line that ends otherwise than it seems to.
+pub fn check_line(line: &[u8]) -> Result<(), Wrong> {
+    let text = line.strip_suffix(b"\r\n").unwrap_or(line);
+    let is_plain = |byte: &u8| *byte == b'\t' || *byte >= b' ' && *byte != 0x7f;
+    if text.iter().all(is_plain) {
+        Ok(())
+    } else {
+        Err(Wrong::Malformed("it has characters that only control"))
+    }
+}
+
+impl Head {
+    /// Reads a head with the empty line at its end.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
+        let text = bytes.strip_suffix(b"\r\n\r\n").ok_or(Wrong::Malformed("it has no end"))?;
+        let text: String = text.iter().map(|byte| char::from(*byte)).collect();
+        let mut lines = text.split("\r\n");
+        let first = lines.next().unwrap_or_default();
+        let mut words = first.split(' ');
+        let (Some(method), Some(target), Some(version), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(Wrong::Malformed("its first line has not three words"));
+        };
+        if !is_token(method) || target.is_empty() || !["HTTP/1.1", "HTTP/1.0"].contains(&version) {
+            return Err(Wrong::Malformed("its first line is wrong"));
+        }
+        check_line(first.as_bytes())?;
+        let mut fields = Vec::new();
+        for line in lines {
+            check_text(line)?;
+            let (name, value) =
+                line.split_once(':').ok_or(Wrong::Malformed("a field has no colon"))?;
+            // A line that begins with a space goes on with the one before, to some.
+            if !is_token(name) {
+                return Err(Wrong::Malformed("the name of a field is wrong"));
+            }
+            if fields.len() >= FIELDS_MAX {
+                return Err(Wrong::Malformed("it has too many fields"));
+            }
+            let value = value.trim_matches([' ', '\t']);
+            fields.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        let (method, target) = (method.to_owned(), target.to_owned());
+        Ok(Self { method, target, version: version.to_owned(), fields })
+    }
+
+    /// The value of a field that may be there once.
+    pub fn one(&self, name: &str) -> Result<Option<&str>, Wrong> {
+        let mut values = self.all(name);
+        let value = values.next();
+        if values.next().is_some() {
+            return Err(Wrong::Malformed("it says twice what may be said once"));
+        }
+        Ok(value)
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.fields.iter().filter(move |field| field.0 == name).map(|field| field.1.as_str())
+    }
+
+    /// Whether a field that is a list has this word.
+    pub fn lists(&self, name: &str, word: &str) -> bool {
+        let mut words = self.all(name).flat_map(|value| value.split(','));
+        words.any(|listed| listed.trim().eq_ignore_ascii_case(word))
+    }
+
+    /// Whether it has a body that means nothing.
+    pub fn has_needless_body(&self) -> Result<bool, Wrong> {
+        /// Of these the standard says so.
+        const NEED_NONE: [&str; 4] = ["GET", "HEAD", "DELETE", "TRACE"];
+        Ok(NEED_NONE.contains(&self.method.as_str()) && self.length()? != Length::Bytes(0))
+    }
+
+    /// Whether it offers to go on with the second version, and with nothing else.
+    pub fn offers_second(&self) -> Result<bool, Wrong> {
+        Ok(self.one("upgrade")?.is_some_and(is_offer))
+    }
+
+    /// How much follows, if that can be said in one way alone.
+    pub fn length(&self) -> Result<Length, Wrong> {
+        let coding = self.one("transfer-encoding")?;
+        let length = self.one("content-length")?;
+        match (coding, length) {
+            (None, None) => Ok(Length::Bytes(0)),
+            (None, Some(length)) => {
+                let is_plain =
+                    !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+                let length = length.parse().ok().filter(|_| is_plain);
+                length.map(Length::Bytes).ok_or(Wrong::Malformed("its length is no number"))
+            }
+            (Some(coding), None)
+                if coding.eq_ignore_ascii_case("chunked") && self.version == "HTTP/1.1" =>
+            {
+                Ok(Length::Pieces)
+            }
+            (Some(_), None) => Err(Wrong::Malformed("its body is coded in an unknown way")),
+            (Some(_), Some(_)) => Err(Wrong::Malformed("it has a length and pieces")),
+        }
+    }
+
+    /// Refuses a request that is for another host than this, in whichever of its places.
+    pub fn check_host(&self, host: &Host, port: u16) -> Result<(), Wrong> {
+        let asked = self.one("host")?.ok_or(Wrong::Malformed("it names no host"))?;
+        let another = |asked: &str| Wrong::AnotherHost { asked: shown(asked), host: host.clone() };
+        let is_it = |asked: &str| authority(asked, port) == Some((host.clone(), port));
+        if !is_it(asked) {
+            return Err(another(asked));
+        }
+        if self.target.starts_with('/') || self.target == "*" {
+            return Ok(());
+        }
+        match self.absolute() {
+            // Whatever else stands behind the host, to some what is before it is a user's name.
+            Some((in_target, path))
+                if is_it(in_target) && !path.is_empty() && !path.starts_with('/') =>
+            {
+                Err(Wrong::Malformed("its target has no path"))
+            }
+            Some((in_target, _)) if is_it(in_target) => Ok(()),
+            Some((in_target, _)) => Err(another(in_target)),
+            None => Err(Wrong::Malformed("its target is neither a path nor an address")),
+        }
+    }
+
+    /// Host and path of a target that is a whole address.
+    pub fn absolute(&self) -> Option<(&str, &str)> {
+        const SCHEME: &str = "http://";
+        let scheme = self.target.get(..SCHEME.len())?;
+        let rest = &self.target[SCHEME.len()..];
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return None;
+        }
+        Some(rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len())))
+    }
+
+    /// The request as a server takes it that is not a proxy, and told to end the connection behind it.
+    /// One that asks to go on otherwise has been refused before, unless it was an offer.
+    pub fn for_server(&self, authority: &str, path: &str) -> Vec<u8> {
+        /// Between the client and the proxy alone.
+        const OURS: [&str; 6] =
+            ["connection", "proxy-connection", "proxy-authorization", "keep-alive", "host", "te"];
+        /// Where the body ends. Without them the server would take it for another request, whoever
+        /// says that they are for the proxy alone.
+        const FRAME: [&str; 2] = ["content-length", "transfer-encoding"];
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let (method, version) = (&self.method, &self.version);
+        let mut text = format!(
+            "{method} {slash}{path} {version}\r\nhost: {authority}\r\nconnection: close\r\n"
+        );
+        for (name, value) in &self.fields {
+            let name = name.as_str();
+            let is_listed = self.lists("connection", name) && !FRAME.contains(&name);
+            let is_of_offer = OFFER.contains(&name);
+            if !OURS.contains(&name) && !is_listed && !is_of_offer {
+                text.extend([name, ": ", value, "\r\n"]);
+            }
+        }
+        text.push_str("\r\n");
+        // Each character was one byte.
+        text.chars().map(|c| c as u8).collect()
+    }
+}
+
+/// A head that was read before, with which the server is told to end the connection behind its answer. Some
+/// servers understand that only where nothing else is said beside it.
+pub fn closing(head: &[u8]) -> Vec<u8> {
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let mut out = lines.next().unwrap_or_default().to_vec();
+    out.extend_from_slice(b"Connection: close\r\n");
+    let is_said = |line: &&[u8]| {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        name.eq_ignore_ascii_case(b"connection")
+    };
+    out.extend(lines.filter(|line| !is_said(line)).flatten());
+    out
+}
+
+fn check_text(line: &str) -> Result<(), Wrong> {
+    if line.chars().any(|c| c.is_ascii_control() && c != '\t') {
+        return Err(Wrong::Malformed("it has characters that only control"));
+    }
+    Ok(())
+}
+
+/// Host and port of a text such as `example.org:8080`.
+pub fn authority(text: &str, port_default: u16) -> Option<(Host, u16)> {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, "")) => (name, port_default),
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (name, port.parse().ok()?)
+        }
+        Some(_) => return None,
+        None => (text, port_default),
+    };
+    Some((name.parse().ok()?, port))
+}
+
+fn is_token(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_plain)
+}
+
+/// What a client has said, as far as it may be shown.
+pub fn shown(text: &str) -> String {
+    const CHARS_SHOWN_MAX: usize = 80;
+    text.chars().filter(char::is_ascii_graphic).take(CHARS_SHOWN_MAX).collect()
+}

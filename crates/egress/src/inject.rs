@@ -1,0 +1,218 @@
+//! Secrets that stay on this side. A sandbox has a placeholder for each; what it sends to one of the
+//! secret's hosts over TLS is read here, and the placeholder in a field of a request's head becomes
+//! the value. Nowhere else: not in the request's line, which servers write into their logs, not in a
+//! body, and not on the way to any other host.
+//!
+//! ```text
+//!  guest ══TLS══▶ an authority that it trusts ─▶ head: placeholder → value ══TLS══▶ the host itself
+//! ```
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::host::Host;
+use super::http::Wrong;
+use super::limits::FILLED_HEAD_BYTES_MAX;
+use host::secret::{Secret, Wiped, wipe};
+
+/// What no name of a secret has, around it: one placeholder is never the beginning of another.
+const BEFORE: &str = "burrow-secret~";
+const BEHIND: &str = "~";
+/// How a field begins that has name and password.
+const BASIC: &[u8] = b"basic ";
+
+/// What stands for a secret in the sandbox.
+pub fn placeholder(name: &str) -> String {
+    format!("{BEFORE}{name}{BEHIND}")
+}
+
+/// A secret that is put into requests for its hosts.
+#[derive(Clone, Debug)]
+pub struct Injected {
+    pub name: String,
+    pub hosts: Vec<Host>,
+    /// The fields of heads that it may be in, in lower case.
+    pub fields: Vec<String>,
+    /// Absent where it could not be had again: its hosts are out of reach then.
+    pub value: Option<Secret>,
+}
+
+impl Injected {
+    /// Servers give back what many fields say. Only those are filled that say who somebody is.
+    fn is_for(&self, field: &[u8]) -> bool {
+        self.fields.iter().any(|one| one.as_bytes() == field)
+    }
+}
+
+/// All of one sandbox.
+#[derive(Clone, Debug, Default)]
+pub struct Injections(Vec<Injected>);
+
+/// A secret that a bridge could not read again when it took a sandbox up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the secret {name:?} that goes there could not be had again")]
+pub struct Missing {
+    pub name: String,
+}
+
+impl Injections {
+    pub fn new(injected: Vec<Injected>) -> Self {
+        Self(injected)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Every host that one of them is for, once.
+    pub fn hosts(&self) -> Vec<Host> {
+        let mut hosts: Vec<Host> = self.0.iter().flat_map(|one| one.hosts.clone()).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+
+    /// Whether what goes to this host is to be read.
+    pub fn are_for(&self, host: &Host) -> Result<bool, Missing> {
+        let mut those = self.of(host).peekable();
+        let is_for = those.peek().is_some();
+        match those.find(|one| one.value.is_none()) {
+            Some(missing) => Err(Missing { name: missing.name.clone() }),
+            None => Ok(is_for),
+        }
+    }
+
+    fn of(&self, host: &Host) -> impl Iterator<Item = &Injected> {
+        self.0.iter().filter(move |one| one.hosts.contains(host))
+    }
+
+    /// A request's head as the host is to get it, and the secrets that are in it. The head has been
+    /// judged before: its lines are whole and plain.
+    pub fn fill(&self, host: &Host, head: &[u8]) -> Result<(Wiped, Vec<String>), Wrong> {
+        let (mut out, mut used) = (Vec::with_capacity(self.room(head)), Vec::new());
+        for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let field = line.iter().position(|byte| *byte == b':').filter(|_| number > 0);
+            let Some(colon) = field else {
+                put(&mut out, line)?;
+                continue;
+            };
+            let (name, value) = line.split_at(colon + 1);
+            put(&mut out, name)?;
+            let name = name[..name.len() - 1].to_ascii_lowercase();
+            match self.of_basic(host, &name, value, &mut used)? {
+                Some(filled) => put(&mut out, &filled)?,
+                None => self.put_filled((host, &name), value, &mut out, &mut used)?,
+            }
+        }
+        used.sort();
+        used.dedup();
+        Ok((Wiped::new(out), used))
+    }
+
+    /// Name and password of the oldest way to say who one is are hidden from the eye: a placeholder
+    /// in them is not seen as it stands.
+    fn of_basic(
+        &self,
+        host: &Host,
+        name: &[u8],
+        value: &[u8],
+        used: &mut Vec<String>,
+    ) -> Result<Option<Wiped>, Wrong> {
+        let Some(decoded) = decoded_basic(name, value) else { return Ok(None) };
+        let mut plain = Vec::with_capacity(self.room(&decoded));
+        let before = used.len();
+        self.put_filled((host, name), &decoded, &mut plain, used)?;
+        if used.len() == before {
+            // It goes on as it is, however its writer has written it.
+            return Ok(None);
+        }
+        let mut field = b" Basic ".to_vec();
+        let plain = Wiped::new(plain);
+        let mut encoded = STANDARD.encode(&*plain).into_bytes();
+        field.reserve_exact(encoded.len() + 2);
+        field.extend_from_slice(&encoded);
+        wipe(&mut encoded);
+        field.extend_from_slice(b"\r\n");
+        Ok(Some(Wiped::new(field)))
+    }
+
+    /// Room for a text and all that it may become, so that nothing of it is ever moved.
+    fn room(&self, text: &[u8]) -> usize {
+        let plain = find_all(text, BEFORE.as_bytes());
+        let hidden = find_all(&text.to_ascii_lowercase(), BASIC);
+        let longest = self.0.iter().filter_map(|one| one.value.as_ref());
+        let longest = longest.map(|value| value.expose().len()).max().unwrap_or_default();
+        let more = match hidden {
+            0 => plain * longest,
+            // As many as there is room for, encoded.
+            _ => FILLED_HEAD_BYTES_MAX,
+        };
+        (text.len() + more).min(FILLED_HEAD_BYTES_MAX)
+    }
+
+    fn put_filled(
+        &self,
+        (host, field): (&Host, &[u8]),
+        mut value: &[u8],
+        out: &mut Vec<u8>,
+        used: &mut Vec<String>,
+    ) -> Result<(), Wrong> {
+        while let Some(at) = find(value, BEFORE.as_bytes()) {
+            put(out, &value[..at])?;
+            value = &value[at..];
+            let meant = self.of(host).filter(|one| one.is_for(field)).find_map(|one| {
+                let placeholder = placeholder(&one.name);
+                let is_it = value.starts_with(placeholder.as_bytes());
+                one.value.as_ref().filter(|_| is_it).map(|value| (one, placeholder.len(), value))
+            });
+            let length = if let Some((one, length, secret)) = meant {
+                put(out, secret.expose().as_bytes())?;
+                used.push(one.name.clone());
+                length
+            } else {
+                // Another host's, or nobody's: it goes on as it is.
+                put(out, BEFORE.as_bytes())?;
+                BEFORE.len()
+            };
+            value = &value[length..];
+        }
+        put(out, value)
+    }
+}
+
+/// Whether a value can stand in a field at all. One that cannot would let whoever gives it out write
+/// requests of their own.
+pub fn fits_a_field(value: &str) -> bool {
+    !value.chars().any(char::is_control)
+}
+
+/// Appends within the room that there is: a place that grows leaves a copy of what it had behind.
+fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Wrong> {
+    if out.len() + bytes.len() > FILLED_HEAD_BYTES_MAX {
+        wipe(out);
+        return Err(Wrong::TooLong);
+    }
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// What a field of name and password says, if it is one and has a placeholder in it.
+fn decoded_basic(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = value.trim_ascii().split_at_checked(BASIC.len())?;
+    if name != b"authorization" || !scheme.eq_ignore_ascii_case(BASIC) {
+        return None;
+    }
+    let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
+    find(&decoded, BEFORE.as_bytes()).map(|_| decoded)
+}
+
+fn find_all(bytes: &[u8], what: &[u8]) -> usize {
+    bytes.windows(what.len()).filter(|window| *window == what).count()
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! What a sandbox may reach of the internet, and the way there.
+//!
+//! ```text
+//!  guest: a name ──▶ resolver ──allowed──▶ an address of a range that leads nowhere, and listeners there
+//!         a connection to it ──▶ which name? ─▶ first bytes ─▶ addresses ─▶ the host's connection
+//!                                     │              │             │
+//!                                     └── refused ◀──┴─────────────┘   each decision is told
+//! ```
+//!
+//! There is no network in the guest. Its agent only hands over what is sent to the addresses that are
+//! asked for here; every decision is made on this side, from what the operator and the creator of the
+//! sandbox have said. `sandbox` begins it for each sandbox that has rules. It knows nothing of
+//! machines, and keeps one file: which address stands for which name.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod authority;
+mod broker;
+mod carry;
+mod connect;
+mod connection;
+mod dns;
+mod event;
+mod gates;
+mod hello;
+mod host;
+mod http;
+mod inject;
+mod limits;
+mod lookup;
+mod meter;
+mod names;
+mod proxy;
+mod resolver;
+mod rule;
+mod trusted;
+mod unreached;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::egress::EGRESS_ADDRESS;
+use protocol::requests::Arrival;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+pub use address::{NotARange, Range};
+pub use broker::TLS_PORT;
+pub use event::{EgressEvent, EgressSink, Verdict, What};
+pub use host::Host;
+pub use inject::{Injected, Injections, Missing, fits_a_field, placeholder};
+pub use limits::{
+    CONNECTIONS_DEFAULT, CONNECTIONS_MAX, CONNECTIONS_PER_SECOND_DEFAULT, IDLE_DEFAULT,
+    SECRET_HOSTS_MAX,
+};
+pub use names::copy as copy_names;
+pub use rule::{Defaults, RuleError, Rules};
+pub use trusted::{BUNDLE, BUNDLE_VARIABLES};
+
+use ::host::trust::TrustError;
+use agent_client::guest::{FileTarget, Guest, GuestError};
+use authority::AuthorityError;
+use broker::Broker;
+use carry::Plan;
+use gates::{Gate, Gates};
+use lookup::Lookup;
+use meter::{Bucket, Meter};
+use names::Names;
+
+/// Where programs look for a name server.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const NAME_SERVER_PORT: u16 = 53;
+/// Where programs that are told so find a proxy.
+const PROXY_PORT: u16 = 3128;
+
+/// What the operator allows to every sandbox that has rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The name server that is asked; the host's own resolver when absent.
+    pub dns: Option<SocketAddr>,
+    /// Addresses that may be reached although they are not of the internet.
+    pub allow_private: Vec<Range>,
+    /// A file of authorities that are believed besides the host's own, where a secret is put into
+    /// what is sent.
+    pub authorities: Option<PathBuf>,
+    /// Connections of one sandbox at once.
+    pub connections_max: usize,
+    pub connections_per_second: u32,
+    /// Bytes of one sandbox, both ways together.
+    pub bytes_per_second: Option<u64>,
+    pub bytes_max: Option<u64>,
+    /// A connection on which nothing moves for so long is ended.
+    pub idle: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            dns: None,
+            allow_private: Vec::new(),
+            authorities: None,
+            connections_max: CONNECTIONS_DEFAULT,
+            connections_per_second: CONNECTIONS_PER_SECOND_DEFAULT,
+            bytes_per_second: None,
+            bytes_max: None,
+            idle: IDLE_DEFAULT,
+        }
+    }
+}
+
+/// Why a sandbox cannot be given what it may reach.
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    #[error("its agent has not made the way out: {0}")]
+    Guest(#[from] GuestError),
+    #[error("the names that it had could not be read: {0}")]
+    Names(io::Error),
+    #[error("this bridge is ending")]
+    Ending,
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// What all of one sandbox's connections share.
+struct Shared {
+    guest: Guest,
+    rules: Rules,
+    allow_private: Vec<Range>,
+    idle: Duration,
+    lookup: Lookup,
+    names: Mutex<Names>,
+    teller: event::Teller,
+    meter: Arc<Meter>,
+    places: Arc<tokio::sync::Semaphore>,
+    rate: Bucket,
+    askers: Arc<tokio::sync::Semaphore>,
+    questions: Bucket,
+    gates: Gates,
+    /// Where secrets are put into what is sent.
+    broker: Option<Broker>,
+}
+
+/// What one sandbox may reach, and what goes there with it.
+#[derive(Debug, Default)]
+pub struct Allowed {
+    pub rules: Rules,
+    pub secrets: Injections,
+}
+
+/// Egress that is served for as long as this is kept.
+#[derive(Debug)]
+pub struct Serving {
+    gates: Gates,
+    opening: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(opening) = &self.opening {
+            opening.abort();
+        }
+        self.gates.close();
+    }
+}
+
+impl Serving {
+    /// Makes the way out in the guest, and serves it. Names that the sandbox has had are read from
+    /// `directory`, and kept there.
+    pub async fn open(
+        guest: Guest,
+        allowed: Allowed,
+        settings: &Settings,
+        directory: Option<&Path>,
+        sink: EgressSink,
+    ) -> Result<Self, EgressError> {
+        let Allowed { rules, secrets } = allowed;
+        let broker = if secrets.is_empty() {
+            None
+        } else {
+            Some(Broker::open(&guest, secrets, settings, directory).await?)
+        };
+        let names_max = limits::GATES_MAX / rules.ports_max();
+        let names = Names::open(directory, names_max).await.map_err(EgressError::Names)?;
+        let per_second = f64::from(settings.connections_per_second);
+        let (questions, burst) = (limits::QUESTIONS_PER_SECOND, limits::QUESTIONS_BURST);
+        let shared = Shared {
+            guest,
+            rules,
+            allow_private: settings.allow_private.clone(),
+            idle: settings.idle,
+            lookup: Lookup::new(settings.dns),
+            names: Mutex::new(names),
+            teller: event::Teller::new(sink),
+            meter: Arc::new(Meter::new(settings.bytes_per_second, settings.bytes_max)),
+            places: Arc::new(tokio::sync::Semaphore::new(settings.connections_max)),
+            rate: Bucket::new(per_second, per_second * f64::from(limits::BURST_SECONDS)),
+            askers: Arc::new(tokio::sync::Semaphore::new(limits::ASKERS_MAX)),
+            questions: Bucket::new(questions.into(), burst.into()),
+            gates: Gates::default(),
+            broker,
+        };
+        let shared = Arc::new(shared);
+        // Whatever ends this before its end closes what is open by then: gates that nobody closes would
+        // contend with those of the next who serves.
+        let serving = Serving { gates: shared.gates.clone(), opening: None };
+        let doors = [
+            (NAME_SERVER_PORT, Arrival::Question),
+            (NAME_SERVER_PORT, Arrival::Connection),
+            (PROXY_PORT, Arrival::Connection),
+        ];
+        for (port, arrival) in doors {
+            gates::open(&shared, Gate { address: EGRESS_ADDRESS, port, arrival, host: None })?;
+        }
+        let known = shared.names.lock().await.all();
+        for host in known {
+            // One that cannot be had again is made anew when it is asked for.
+            let _ = shared.address_of(&host).await;
+        }
+        shared.write_resolv_conf().await?;
+        Ok(serving)
+    }
+}
+
+impl Serving {
+    /// Does so beside everything else, and tells what goes wrong.
+    pub fn later(
+        opening: impl Future<Output = Result<Self, EgressError>> + Send + 'static,
+        trouble: impl FnOnce(EgressError) + Send + 'static,
+    ) -> Self {
+        let gates = Gates::default();
+        let kept = gates.clone();
+        let opening = tokio::spawn(async move {
+            match opening.await {
+                // It goes on until this task is ended.
+                Ok(_serving) => kept.closed().await,
+                Err(error) => trouble(error),
+            }
+        });
+        Self { gates, opening: Some(opening) }
+    }
+}
+
+impl Shared {
+    /// Who reads a connection on its way, if anybody does.
+    fn reader(&self, host: &Host, port: u16, plan: &Plan) -> Option<&Broker> {
+        let is_not = matches!(self.is_read(host, port, plan), Ok(false));
+        self.broker.as_ref().filter(|_| !is_not)
+    }
+
+    /// Whether a connection is read on its way.
+    fn is_read(&self, host: &Host, port: u16, plan: &Plan) -> Result<bool, Missing> {
+        match &self.broker {
+            Some(broker) if plan.is_tls && port == TLS_PORT => broker.secrets.are_for(host),
+            _ => Ok(false),
+        }
+    }
+
+    async fn write_resolv_conf(&self) -> Result<(), GuestError> {
+        let text = format!(
+            "# The host answers for the names that this sandbox may reach.\n\
+             nameserver {EGRESS_ADDRESS}\noptions use-vc timeout:15 attempts:1\n"
+        );
+        write_file(&self.guest, RESOLV_CONF, text.as_bytes()).await
+    }
+}
+
+/// Puts a file into the guest that everybody there may read.
+async fn write_file(guest: &Guest, path: &str, bytes: &[u8]) -> Result<(), GuestError> {
+    let mut upload = guest.write_file(FileTarget {
+        permissions: Some(0o644),
+        parents: true,
+        ..FileTarget::replace(path)
+    })?;
+    upload.write(bytes).await?;
+    upload.finish().await?;
+    Ok(())
+}

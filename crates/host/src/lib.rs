@@ -1,0 +1,20 @@
+//! What every part of the bridge needs to know of its host: where things are kept and the locks on
+//! them, secrets by name, whom TLS trusts, how to dial out, points in time, and small formats.
+//!
+//! All parts above call this. It knows no sandbox, no machine and no protocol, and imports none of
+//! the other crates.
+
+#![forbid(unsafe_code)]
+
+pub mod byte_path;
+pub mod dial;
+pub mod hex;
+pub mod instant;
+pub mod lock;
+pub mod mime;
+pub mod notify;
+pub mod paths;
+pub mod secret;
+pub mod similar;
+pub mod tls;
+pub mod trust;

@@ -1,0 +1,78 @@
+//! One bridge per directory: the locks that say so.
+//!
+//! The kernel drops a lock with its holder, so a bridge that was killed leaves none. Runtime and
+//! state directory have one each, because either could be shared with a bridge that has another.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::paths::{PRIVATE_FILE, Paths};
+
+/// The longest process id in decimal, with room to spare.
+const PID_TEXT_BYTES_MAX: u64 = 32;
+
+/// Held as long as this bridge serves.
+#[derive(Debug)]
+pub struct Locks {
+    _runtime: Flock<File>,
+    _state: Flock<File>,
+}
+
+/// Why this bridge may not serve here.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("another bridge{} serves {directory:?} already; stop it, or give this one directories of its own with BURROW_RUNTIME_DIR and BURROW_STATE_DIR", of_process(pid.as_deref()))]
+    Served { directory: PathBuf, pid: Option<String> },
+    #[error("could not lock {path:?}: {source}")]
+    Files { path: PathBuf, source: io::Error },
+}
+
+fn of_process(pid: Option<&str>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+}
+
+impl Locks {
+    pub fn take(paths: &Paths) -> Result<Self, LockError> {
+        Ok(Self {
+            _runtime: take(&paths.runtime, &paths.runtime_lock())?,
+            _state: take(&paths.state, &paths.state_lock())?,
+        })
+    }
+}
+
+fn take(directory: &Path, path: &Path) -> Result<Flock<File>, LockError> {
+    let failed = |source| LockError::Files { path: path.to_owned(), source };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
+    let file = options.open(path).map_err(failed)?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(mut lock) => {
+            write_pid(&mut lock).map_err(failed)?;
+            Ok(lock)
+        }
+        Err((file, Errno::EWOULDBLOCK)) => {
+            let (directory, pid) = (directory.to_owned(), read_pid(&file));
+            Err(LockError::Served { directory, pid })
+        }
+        Err((_, errno)) => Err(failed(errno.into())),
+    }
+}
+
+/// For people; what counts is the lock.
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn read_pid(file: &File) -> Option<String> {
+    let mut text = String::new();
+    file.take(PID_TEXT_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let pid = text.trim();
+    pid.parse::<u32>().ok().map(|pid| pid.to_string())
+}

@@ -1,0 +1,46 @@
+//! Why a content is not kept or not found.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::digest::Digest;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    #[error("{digest} is not here")]
+    Missing { digest: Digest },
+    #[error("{path:?}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the disk is full: no room for {digest} beyond its first {bytes} bytes")]
+    Full { digest: Digest, bytes: u64 },
+    #[error("{digest} has {bytes} bytes, and {bytes_max} are allowed")]
+    TooLarge { digest: Digest, bytes: u64, bytes_max: u64 },
+    #[error("{digest} has {wanted} bytes, and {found} have come")]
+    Length { digest: Digest, wanted: u64, found: u64 },
+    #[error("the content of {wanted} is not that: it is {found}")]
+    Digest { wanted: Digest, found: Digest },
+}
+
+impl BlobError {
+    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    /// The same about a content that should be there.
+    pub(super) fn of(digest: &Digest, path: &Path, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::NotFound {
+            return Self::Missing { digest: *digest };
+        }
+        Self::io(path, source)
+    }
+
+    /// The same about one that is being written and has so many bytes.
+    pub(super) fn writing(digest: &Digest, bytes: u64, path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::Full { digest: *digest, bytes }
+            }
+            _ => Self::io(path, source),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A content on its way to the disk.
+//!
+//! ```text
+//!   begin ──▶ locked, hashed as far as it is there ──▶ write … ──▶ finish ──▶ renamed
+//!     │                                                  │             └─ wrong: removed
+//!     └─ somebody has the lock: look again               ├─ disk full: removed
+//!                                                        └─ dropped: kept for the next attempt
+//! ```
+//!
+//! The lock is the kernel's, on the open file, so that it ends with whoever had it however they end.
+//! Who has waited for one may hold that of a file which has got its name or was removed meanwhile;
+//! that is looked for once the lock is there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{BlobError, Blobs};
+use crate::digest::{Digest, Digester};
+use crate::limits::{HASH_PIECE_BYTES, LOCK_LOOK_PAUSE};
+use host::paths::PRIVATE_FILE;
+
+/// What somebody finds who wants to have a content.
+#[derive(Debug)]
+pub enum Begun {
+    /// It is there, perhaps because somebody else has just brought it.
+    Whole,
+    Partial(Partial),
+}
+
+/// A content of which the first [`Partial::offset`] bytes are here. Writing blocks: give it to a
+/// thread that may.
+#[derive(Debug)]
+pub struct Partial {
+    blobs: Blobs,
+    digest: Digest,
+    size: u64,
+    path: PathBuf,
+    /// Locked as long as it is open.
+    file: File,
+    /// Boxed, because it is most of what is moved about.
+    digester: Box<Digester>,
+}
+
+/// What one look at the lock has found.
+enum Look {
+    Begun(Begun),
+    /// Somebody else is at it.
+    Taken,
+}
+
+pub(super) async fn begin(blobs: Blobs, digest: Digest, size: u64) -> Result<Begun, BlobError> {
+    loop {
+        let blobs = blobs.clone();
+        // What is there is hashed, which takes seconds where it is gigabytes.
+        let look = tokio::task::spawn_blocking(move || look(&blobs, digest, size));
+        match look.await.expect("a look does not panic")? {
+            Look::Begun(begun) => return Ok(begun),
+            Look::Taken => tokio::time::sleep(LOCK_LOOK_PAUSE).await,
+        }
+    }
+}
+
+fn look(blobs: &Blobs, digest: Digest, size: u64) -> Result<Look, BlobError> {
+    if blobs.has(&digest) {
+        return Ok(Look::Begun(Begun::Whole));
+    }
+    let path = blobs.partial().join(digest.hex());
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
+    let file = options.open(&path).map_err(|error| BlobError::writing(&digest, 0, &path, error))?;
+    if !is_locked_by_us(&file).map_err(|error| BlobError::io(&path, error))? {
+        return Ok(Look::Taken);
+    }
+    if blobs.has(&digest) {
+        // It was finished between the two looks, and this is a new and empty file.
+        super::sweep::remove_locked(&path, &file);
+        return Ok(Look::Begun(Begun::Whole));
+    }
+    if !is_at(&path, &file) {
+        return Ok(Look::Taken);
+    }
+    let digester = Box::<Digester>::default();
+    let mut partial = Partial { blobs: blobs.clone(), digest, size, path, file, digester };
+    partial.take_up()?;
+    Ok(Look::Begun(Begun::Partial(partial)))
+}
+
+/// Tries to lock a file; false when somebody else has.
+pub(super) fn is_locked_by_us(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a path still leads to the file that was opened there.
+pub(super) fn is_at(path: &Path, file: &File) -> bool {
+    let (Ok(there), Ok(open)) = (fs::symlink_metadata(path), file.metadata()) else { return false };
+    (there.dev(), there.ino()) == (open.dev(), open.ino())
+}
+
+impl Partial {
+    /// Hashes what is there already, and starts anew if that is more than the content has.
+    fn take_up(&mut self) -> Result<(), BlobError> {
+        let mut piece = vec![0; HASH_PIECE_BYTES];
+        loop {
+            let read = self.file.read(&mut piece);
+            let count = match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| BlobError::io(&self.path, error))?,
+            };
+            if count == 0 {
+                return Ok(());
+            }
+            self.digester.update(&piece[..count]);
+            if self.digester.bytes() > self.size {
+                return self.start_anew();
+            }
+        }
+    }
+
+    /// Forgets what is there: the source does not go on where it was left.
+    pub fn start_anew(&mut self) -> Result<(), BlobError> {
+        let emptied = self.file.set_len(0).and_then(|()| io::Seek::rewind(&mut self.file));
+        emptied.map_err(|error| BlobError::io(&self.path, error))?;
+        *self.digester = Digester::default();
+        Ok(())
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How many bytes the content has in the end.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// How many of them are here: where to go on.
+    pub fn offset(&self) -> u64 {
+        self.digester.bytes()
+    }
+
+    /// Adds what comes next. After an error nothing is left.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        let found = self.offset().saturating_add(bytes.len() as u64);
+        if found > self.size {
+            self.discard();
+            return Err(BlobError::Length { digest: self.digest, wanted: self.size, found });
+        }
+        if let Err(error) = self.file.write_all(bytes) {
+            self.discard();
+            return Err(BlobError::writing(&self.digest, self.offset(), &self.path, error));
+        }
+        self.digester.update(bytes);
+        Ok(())
+    }
+
+    /// Checks that it is the content, and gives it its name once it is on disk. What is too short is
+    /// kept to go on with; what is wrong goes.
+    pub fn finish(self) -> Result<(), BlobError> {
+        let Self { digest, size, .. } = self;
+        if self.offset() != size {
+            return Err(BlobError::Length { digest, wanted: size, found: self.offset() });
+        }
+        let found = Digester::clone(&self.digester).finish();
+        if found != digest {
+            self.discard();
+            return Err(BlobError::Digest { wanted: digest, found });
+        }
+        if let Err(error) = self.file.sync_all() {
+            // What a disk could not take is not there, whatever it shows for now.
+            self.discard();
+            return Err(BlobError::writing(&digest, size, &self.path, error));
+        }
+        let whole = self.blobs.path(&digest);
+        let named = fs::rename(&self.path, &whole).and_then(|()| {
+            for directory in [self.blobs.whole(), self.blobs.partial()] {
+                File::open(directory)?.sync_all()?;
+            }
+            Ok(())
+        });
+        named.map_err(|error| BlobError::writing(&digest, size, &whole, error))
+    }
+
+    /// Takes the file away while its lock is held, so that it is nobody else's.
+    fn discard(&self) {
+        super::sweep::remove_locked(&self.path, &self.file);
+    }
+}

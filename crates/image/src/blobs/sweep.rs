@@ -1,0 +1,56 @@
+//! Takes partial contents away: what is locked is somebody's, and stays.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::partial::{is_at, is_locked_by_us};
+use super::{BlobError, Blobs};
+use crate::digest::Digest;
+use crate::limits::{PARTIAL_AGE_MAX, PARTIALS_MAX};
+
+/// Keeps the newest partial contents that somebody may come back to.
+pub(super) fn sweep(blobs: &Blobs) -> Result<(), BlobError> {
+    let directory = blobs.partial();
+    let listed = fs::read_dir(&directory).map_err(|error| BlobError::io(&directory, error))?;
+    let mut kept: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for entry in listed.flatten() {
+        let name = entry.file_name();
+        let digest = name.to_str().and_then(|name| Digest::from_hex(name).ok());
+        let changed = entry.metadata().and_then(|metadata| metadata.modified());
+        match (digest, changed) {
+            (Some(digest), Ok(changed)) if is_young(changed) && !blobs.has(&digest) => {
+                kept.push((changed, entry.path()));
+            }
+            _ => remove_partial(&entry.path())?,
+        }
+    }
+    kept.sort_unstable_by_key(|(changed, _)| std::cmp::Reverse(*changed));
+    kept.iter().skip(PARTIALS_MAX).try_for_each(|(_, path)| remove_partial(path))
+}
+
+/// A clock that was set back makes nothing old.
+fn is_young(changed: SystemTime) -> bool {
+    changed.elapsed().is_ok_and(|age| age < PARTIAL_AGE_MAX) || changed > SystemTime::now()
+}
+
+/// Removes one that nobody has locked, if it is there.
+pub(super) fn remove_partial(path: &Path) -> Result<(), BlobError> {
+    let failed = |error| BlobError::io(path, error);
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(failed)?,
+    };
+    if is_locked_by_us(&file).map_err(failed)? {
+        remove_locked(path, &file);
+    }
+    Ok(())
+}
+
+/// Removes the one that is open and locked. What cannot be removed, the next sweep finds.
+pub(super) fn remove_locked(path: &Path, file: &File) {
+    if is_at(path, file) {
+        let _ = fs::remove_file(path);
+    }
+}

@@ -1,0 +1,211 @@
+//! What `ADD` does besides: an archive is unpacked where it would be copied. It is told by what is in it,
+//! whatever it is called, and is a stranger's: its entries become those of the layer one by one, and
+//! who unpacks the layer judges them as those of any other.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+
+use archive::{Decoder, Entry, Event, Kind, safe_relative};
+
+use super::{CopyError, Found, Layer, Root, Task, WHITEOUT};
+use crate::layer::limits::{
+    BUFFER_BYTES, DEPTH_MAX, HEADER_BYTES, LAYER_BYTES_MAX, LAYER_OVERHEAD_BYTES_MAX, NOTE_BYTES,
+    NOTED_BYTES_MAX,
+};
+use crate::layer::{Bounded, CAPABILITY, Compressed, LayerError, kept_xattrs, shown};
+use host::byte_path::{ends, join, split};
+
+/// How files begin that others unpack and that are not known here, so that nobody can tell whether they
+/// are to be copied. Behind the first of bzip2 is a digit.
+const XZ: &[u8] = b"\xfd7zXZ\0";
+const BZIP2: [&[u8]; 2] = [b"BZh", b"1AY&SY"];
+
+/// Whether a file is an archive: its first block, unpacked if need be, is the header of an entry.
+pub(super) fn is_archive(root: &Root, found: &Found) -> Result<bool, CopyError> {
+    if !found.kind.is_some_and(rustix::fs::FileType::is_file) {
+        return Ok(false);
+    }
+    let failed = |source| CopyError::Read { path: shown(&found.path), source };
+    let file = root.file(&found.path).map_err(failed)?;
+    let Ok(inner) = Compressed::open(file) else { return Ok(false) };
+    let mut block = Vec::new();
+    // What only looks compressed is a file like any other.
+    if inner.take(HEADER_BYTES).read_to_end(&mut block).is_err() {
+        return Ok(false);
+    }
+    if let Some(with) = unknown(&block) {
+        return Err(CopyError::Compression { path: shown(&found.path), with });
+    }
+    let is_whole = block.len() as u64 == HEADER_BYTES && block.iter().any(|byte| *byte != 0);
+    Ok(is_whole && Decoder::new().next_event(&mut block.as_slice()).is_ok())
+}
+
+/// What a file is compressed with that cannot be read here.
+fn unknown(block: &[u8]) -> Option<&'static str> {
+    let [first, second] = BZIP2;
+    let rest = block.strip_prefix(first).and_then(|rest| rest.get(1..));
+    match rest {
+        _ if block.starts_with(XZ) => Some("xz"),
+        Some(rest) if rest.starts_with(second) => Some("bzip2"),
+        _ => None,
+    }
+}
+
+/// Where the entries of one directory of an archive go.
+#[derive(Default)]
+struct Above {
+    in_archive: Vec<u8>,
+    place: Vec<u8>,
+    /// The links that the archive has made, which lead nowhere.
+    links: BTreeSet<Vec<u8>>,
+    noted_bytes: usize,
+}
+
+impl Above {
+    /// Remembers a link, and refuses what goes through one.
+    fn note(&mut self, place: &[u8], kind: &Kind) -> Result<(), LayerError> {
+        if ends(split(place).0).any(|end| self.links.contains(&place[..end])) {
+            return Err(LayerError::ThroughSymlink { path: shown(place) });
+        }
+        if !matches!(kind, Kind::Symlink { .. }) {
+            self.links.remove(place);
+            return Ok(());
+        }
+        self.noted_bytes += place.len() + NOTE_BYTES;
+        if self.noted_bytes > NOTED_BYTES_MAX {
+            return Err(LayerError::TooMuchNoted { max: NOTED_BYTES_MAX });
+        }
+        self.links.insert(place.to_vec());
+        Ok(())
+    }
+}
+
+impl Layer<'_> {
+    /// Puts what is in an archive into a directory.
+    pub(super) fn unpack(
+        &mut self,
+        task: &Task<'_>,
+        path: &[u8],
+        to: &[u8],
+    ) -> Result<(), CopyError> {
+        let archive = |source| CopyError::Archive { path: shown(path), source };
+        let file = task.from.file(path);
+        let file = file.map_err(|source| CopyError::Read { path: shown(path), source })?;
+        let max = LAYER_BYTES_MAX + LAYER_OVERHEAD_BYTES_MAX;
+        let mut bytes =
+            Bounded::open(file, max).map_err(|error| archive(LayerError::Read(error)))?;
+        self.imply(to, task.owner())?;
+        let mut above = Above { place: to.to_vec(), ..Above::default() };
+        let mut decoder = Decoder::with_xattrs();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut size = 0;
+        loop {
+            let read = match bytes.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) => {
+                    let exceeded = bytes.exceeded();
+                    return Err(archive(exceeded.unwrap_or(LayerError::Compression(error))));
+                }
+            };
+            let mut piece = &buffer[..read];
+            while let Some(event) =
+                decoder.next_event(&mut piece).map_err(|error| archive(error.into()))?
+            {
+                match event {
+                    Event::Entry(entry) => {
+                        size = entry.kind.content_bytes();
+                        let attributes = kept_xattrs(&entry.path, decoder.take_xattrs());
+                        let mut attributes = attributes.map_err(archive)?;
+                        if task.owner.is_some_and(|owner| owner != (entry.uid, entry.gid)) {
+                            attributes.retain(|(name, _)| name != CAPABILITY);
+                        }
+                        let entry = self.judge(task, to, &mut above, entry);
+                        let entry = entry.map_err(|error| match error {
+                            Judged::Entry(error) => archive(error),
+                            Judged::Place(error) => error,
+                        })?;
+                        self.begin(entry, &attributes)?;
+                    }
+                    Event::Content(bytes) => self.content(bytes)?,
+                    Event::EndOfEntry => self.end(size)?,
+                    Event::EndOfArchive => {}
+                }
+            }
+        }
+        decoder.finish().map_err(|error| archive(error.into()))
+    }
+
+    /// An entry as the layer has it.
+    fn judge(
+        &mut self,
+        task: &Task<'_>,
+        to: &[u8],
+        above: &mut Above,
+        entry: Entry,
+    ) -> Result<Entry, Judged> {
+        let place = self.within(to, above, &entry.path)?;
+        let kind = match entry.kind {
+            Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
+                return Err(LayerError::Device { path: shown(&entry.path) }.into());
+            }
+            Kind::HardLink { target } => {
+                Kind::HardLink { target: self.within(to, above, &target)? }
+            }
+            kind => kind,
+        };
+        above.note(&place, &kind)?;
+        if place.is_empty() && !matches!(kind, Kind::Directory) {
+            return Err(LayerError::Collision { path: "/".to_owned() }.into());
+        }
+        if !matches!(kind, Kind::Directory) {
+            self.refuse_directory(&place)?;
+        }
+        self.imply(split(&place).0, task.owner())?;
+        let mode = match kind {
+            Kind::Symlink { .. } => entry.mode,
+            _ => task.mode.unwrap_or(entry.mode),
+        };
+        let (uid, gid) = task.owner.unwrap_or((entry.uid, entry.gid));
+        let path = if place.is_empty() { b".".to_vec() } else { place };
+        Ok(Entry { path, kind, mode, uid, gid, ..entry })
+    }
+
+    /// Where a path of an archive is in the image: links of the image that lead to a directory are
+    /// followed within it, and those of the archive are none of them.
+    fn within(&self, to: &[u8], above: &mut Above, path: &[u8]) -> Result<Vec<u8>, Judged> {
+        let names = safe_relative(path).map_err(LayerError::from)?;
+        if names.len() > DEPTH_MAX {
+            return Err(LayerError::TooDeep { path: shown(path), max: DEPTH_MAX }.into());
+        }
+        if names.iter().any(|name| name.starts_with(WHITEOUT)) {
+            return Err(CopyError::Whiteout { path: shown(path) }.into());
+        }
+        let Some((name, parents)) = names.split_last() else { return Ok(to.to_vec()) };
+        let directory = parents.join(&b'/');
+        if above.in_archive != directory {
+            let whole = super::components(&join(to, &directory));
+            (above.place, above.in_archive) = (self.place(&whole)?, directory);
+        }
+        let place = join(&above.place, name);
+        Ok(self.place(&super::components(&place))?)
+    }
+}
+
+/// What is wrong with an entry, or with where it goes.
+enum Judged {
+    Entry(LayerError),
+    Place(CopyError),
+}
+
+impl From<LayerError> for Judged {
+    fn from(error: LayerError) -> Self {
+        Self::Entry(error)
+    }
+}
+
+impl From<CopyError> for Judged {
+    fn from(error: CopyError) -> Self {
+        Self::Place(error)
+    }
+}

@@ -1,0 +1,71 @@
+//! One layer of an image: from the archive of a stranger to a directory of this store.
+//!
+//! A layer is unpacked once, whatever images have it, into `tree/`: its files as they are to be, and
+//! nothing of the layers below. What it says *about* those below, the removals, is beside that in
+//! `marks`. [`super::compose`] puts layers on top of each other.
+
+mod decompress;
+mod directory;
+pub mod limits;
+mod marks;
+mod unpack;
+
+use std::io;
+
+use archive::TarError;
+use rustix::io::Errno;
+
+pub use decompress::{Bounded, Compressed};
+pub(super) use directory::{hold, open_at, remove_tree, shown};
+pub use marks::Marks;
+pub use unpack::{Bounds, Lost, Unpacked, unpack, unpack_files};
+pub(crate) use unpack::{CAPABILITY, kept_xattrs};
+
+/// Why a layer was refused or could not be unpacked. Paths are the layer's own.
+#[derive(Debug, thiserror::Error)]
+pub enum LayerError {
+    #[error("its archive is broken: {0}")]
+    Archive(#[from] TarError),
+    #[error("it cannot be decompressed: {0}")]
+    Compression(io::Error),
+    #[error("{path:?} leads through a symbolic link")]
+    ThroughSymlink { path: String },
+    #[error("{path:?} is a device, and images here may have none")]
+    Device { path: String },
+    #[error("{path:?} leads through more than {max} directories")]
+    TooDeep { path: String, max: usize },
+    #[error("{path:?} has a name of more than {max} bytes")]
+    NameTooLong { path: String, max: usize },
+    #[error("{path:?} is no whiteout: {why}")]
+    Whiteout { path: String, why: &'static str },
+    #[error("{path:?} is there twice, once as a directory")]
+    Collision { path: String },
+    #[error("{path:?} is a hard link to {target:?}, which is no file")]
+    BadLink { path: String, target: String },
+    #[error("{path:?} has the attribute {name:?}, which tells overlays what they are made of")]
+    OverlayAttribute { path: String, name: String },
+    #[error("its files have more than {max} bytes")]
+    TooLarge { max: u64 },
+    #[error("it has more than {max} entries")]
+    TooMany { max: u64 },
+    #[error("the paths of its directories and whiteouts have more than {max} bytes")]
+    TooMuchNoted { max: usize },
+    #[error("it becomes more than {max} times as large as its compressed form")]
+    Ratio { max: u64 },
+    #[error("{path:?} cannot be written: {source}")]
+    Write { path: String, source: io::Error },
+    #[error("its archive cannot be read: {0}")]
+    Read(io::Error),
+}
+
+impl LayerError {
+    /// What the kernel said of a path of the layer.
+    fn at(path: &[u8], errno: Errno) -> Self {
+        let path = shown(path);
+        match errno {
+            Errno::LOOP | Errno::XDEV | Errno::NOTDIR => Self::ThroughSymlink { path },
+            Errno::ISDIR | Errno::EXIST => Self::Collision { path },
+            errno => Self::Write { path, source: errno.into() },
+        }
+    }
+}

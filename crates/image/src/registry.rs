@@ -1,0 +1,202 @@
+//! Pulling images from registries, as the distribution specification of OCI and docker's own before it
+//! have them. Callers use [`pull`]; everything it brings is in [`Blobs`] afterwards.
+//!
+//! ```text
+//!   options ─▶ places (mirrors, then the registry)        the first that has it whole is taken
+//!                │
+//!                ▼            auth ◀── credentials          who we are, when somebody asks
+//!   source: manifest ─▶ index ─▶ manifest ─▶ config ─▶ layers ─▶ fetch ─▶ Blobs
+//!                │                                  (several at once, each resumable)
+//!                └─▶ transport ─▶ dial                       HTTP, TLS, deadlines
+//! ```
+//!
+//! The registry is hostile: each document is bounded before it is read, everything is checked against
+//! a digest that was known before, bytes travel in the clear from this host or from registries that the
+//! configuration names alone, credentials go to the registry and its token server alone. A pull that is
+//! dropped stops at once and leaves partial blobs to go on with, nothing else.
+//!
+//! This decides neither when to pull nor what may be pulled, and unpacks nothing.
+
+mod auth;
+mod challenge;
+mod credentials;
+mod error;
+mod fetch;
+mod limits;
+mod manifest;
+mod options;
+mod patience;
+mod platform;
+mod progress;
+mod secret;
+mod source;
+mod transport;
+mod url;
+
+use std::collections::BTreeSet;
+
+use futures_util::stream::{self, TryStreamExt as _};
+use tokio::sync::watch;
+
+pub use credentials::{CredentialsError, auth_files};
+pub use error::{PullError, Said, Unusable, Waited};
+pub use manifest::{Compression, Config, Document, Layer, Manifest, check_config, parse_document};
+pub use options::{Bounds, InvalidOptions, Mirror, Options, Registry, RegistrySettings, Times};
+pub use platform::{InvalidPlatform, Platform};
+pub use progress::{LayerProgress, Progress};
+pub use url::Scheme;
+
+use super::blobs::Blobs;
+use super::digest::Digest;
+use super::reference::Reference;
+use fetch::fetch;
+use limits::INDEX_DEPTH_MAX;
+use options::Place;
+use patience::Patience;
+use progress::Teller;
+use source::{Fetched, Source};
+
+/// An image whose every part is in the blobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pulled {
+    /// As it was asked for.
+    pub name: Reference,
+    /// Of the image for the one platform; its bytes are a blob too.
+    pub manifest: Digest,
+    /// Of the index in which it was found, if it was in one; what the tag stands for then.
+    pub index: Option<Digest>,
+    pub config: Digest,
+    /// From the lowest to the topmost.
+    pub layers: Vec<Layer>,
+    pub platform: Platform,
+    /// The origin it came from.
+    pub source: String,
+    /// Bytes that had to travel for it this time.
+    pub fetched_bytes: u64,
+}
+
+/// Brings an image into the blobs. What is there already is not fetched; what two want at once is
+/// fetched once.
+pub async fn pull(
+    reference: &Reference,
+    options: &Options,
+    blobs: &Blobs,
+    progress: &watch::Sender<Progress>,
+) -> Result<Pulled, PullError> {
+    let mut reasons = Vec::new();
+    let places = options.places(reference)?;
+    let is_only = places.len() == 1;
+    for place in places {
+        let at = place.origin.to_string();
+        match pull_from(place, reference, options, blobs, Teller(progress)).await {
+            Err(error) if !is_only && !error.is_ours() => reasons.push((at, error)),
+            pulled => return pulled,
+        }
+    }
+    Err(PullError::Everywhere { reference: Box::new(reference.clone()), reasons })
+}
+
+async fn pull_from(
+    place: Place,
+    reference: &Reference,
+    options: &Options,
+    blobs: &Blobs,
+    teller: Teller<'_>,
+) -> Result<Pulled, PullError> {
+    let source = Source::new(place, options);
+    teller.source(source.at());
+    let found = find(&source, reference, teller).await?;
+    let Manifest { config, layers } = &found.image;
+    check_bounds(layers, &options.bounds)?;
+    // Small, and it may say that all the rest is for another machine.
+    fetch(&source, blobs, config.digest, config.bytes, teller).await?;
+    check_config(&blobs.read(&config.digest)?, &options.platform)?;
+    let mut known = BTreeSet::new();
+    let once: Vec<Layer> =
+        layers.iter().filter(|layer| known.insert(layer.digest)).copied().collect();
+    teller.layers(&once);
+    let source_of_all = &source;
+    stream::iter(once.into_iter().map(Ok))
+        .try_for_each_concurrent(options.bounds.layers_at_once, |layer: Layer| {
+            fetch(source_of_all, blobs, layer.digest, layer.bytes, teller)
+        })
+        .await?;
+    // Who finds a manifest finds all that it names.
+    let manifest = found.manifest.digest;
+    let index = found.index.as_ref().map(|index| index.digest);
+    blobs.put(found.manifest.bytes).await?;
+    if let Some(index) = found.index {
+        blobs.put(index.bytes).await?;
+    }
+    Ok(Pulled {
+        name: reference.clone(),
+        manifest,
+        index,
+        config: config.digest,
+        layers: layers.clone(),
+        platform: options.platform.clone(),
+        source: source.at(),
+        fetched_bytes: source.fetched(),
+    })
+}
+
+/// What a name has led to.
+struct Found {
+    image: Manifest,
+    manifest: Fetched,
+    /// The outermost.
+    index: Option<Fetched>,
+}
+
+/// From a name through indexes to the image for the wanted platform.
+async fn find(
+    source: &Source<'_>,
+    reference: &Reference,
+    teller: Teller<'_>,
+) -> Result<Found, PullError> {
+    let tag = reference.tag.as_ref().map(|tag| tag.as_str().to_owned());
+    let mut wanted = reference.digest;
+    let mut name = wanted.map(|digest| digest.to_string()).or(tag).unwrap_or_default();
+    let mut index = None;
+    for _ in 0..=INDEX_DEPTH_MAX {
+        let fetched = document(source, &name, wanted, teller).await?;
+        let content_type = fetched.content_type.as_deref();
+        match parse_document(&fetched.bytes, content_type, &source.options.platform)? {
+            Document::Manifest(image) => return Ok(Found { image, manifest: fetched, index }),
+            Document::Index(chosen) => {
+                (name, wanted) = (chosen.digest.to_string(), Some(chosen.digest));
+                index.get_or_insert(fetched);
+            }
+        }
+    }
+    Err(Unusable::Depth { depth_max: INDEX_DEPTH_MAX }.into())
+}
+
+async fn document(
+    source: &Source<'_>,
+    name: &str,
+    wanted: Option<Digest>,
+    teller: Teller<'_>,
+) -> Result<Fetched, PullError> {
+    let mut patience = Patience::new(source.options.times.retry_pause, teller);
+    loop {
+        match source.manifest(name, wanted).await {
+            Err(error) => patience.after(error).await?,
+            fetched => return fetched,
+        }
+    }
+}
+
+fn check_bounds(layers: &[Layer], bounds: &Bounds) -> Result<(), Unusable> {
+    let largest = layers.iter().map(|layer| layer.bytes).max().unwrap_or_default();
+    let total = layers.iter().fold(0_u64, |total, layer| total.saturating_add(layer.bytes));
+    for (bytes, bytes_max) in [(largest, bounds.layer_bytes_max), (total, bounds.image_bytes_max)] {
+        if bytes > bytes_max {
+            return Err(Unusable::Bytes { bytes, bytes_max });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Why an image was not pulled. No variant has a password, a token or a signed address in it.
+
+use std::io;
+use std::time::Duration;
+
+use super::credentials::CredentialsError;
+use super::platform::Platform;
+use crate::blobs::BlobError;
+use crate::digest::{Digest, InvalidDigest};
+use crate::reference::{InvalidReference, Reference};
+use host::dial::DialError;
+use host::trust::TrustError;
+
+/// `at` is always an origin, as in `https://registry.example:5000`.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    #[error("{at} is not reached: {source}")]
+    Unreachable { at: String, source: io::Error },
+    #[error("{at}: {what} took longer than {limit:?}")]
+    Slow { at: String, what: Waited, limit: Duration },
+    #[error("{at} has no TLS that can be trusted: {source}")]
+    Tls { at: String, source: io::Error },
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("{at} has cut the connection: {source}")]
+    Cut { at: String, source: hyper::Error },
+    #[error("{at} answers with {status}{said}")]
+    Status { at: String, status: u16, said: Said, retry_after: Option<Duration> },
+    #[error("{at} has no {what}{said}")]
+    NotFound { at: String, what: String, said: Said },
+    #[error(
+        "{at} lets nobody read {repository} who does not say who he is, and no file of credentials \
+         knows this registry; `docker login` or `skopeo login` writes one"
+    )]
+    Anonymous { at: String, repository: String },
+    #[error("{at} does not let {user} read {repository}{said}")]
+    Denied { at: String, user: String, repository: String, said: Said },
+    #[error("{at} asks for credentials in a way that is not known: {challenge:?}")]
+    Challenge { at: String, challenge: String },
+    #[error(
+        "{at} sends us for a token to {realm:?}, which is neither https nor, for a registry on \
+             this host, this host"
+    )]
+    Realm { at: String, realm: String },
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("{at} redirects more than {redirects_max} times")]
+    Redirects { at: String, redirects_max: usize },
+    #[error("{at} redirects to {to:?}, which is nowhere that can be followed")]
+    Redirect { at: String, to: String },
+    #[error("{at} redirects to {to}, where bytes travel in the clear")]
+    Downgrade { at: String, to: String },
+    #[error("{at}: {what} has more than {bytes_max} bytes")]
+    TooLarge { at: String, what: String, bytes_max: u64 },
+    #[error("{at}: {what} has {found} bytes, and {wanted} were promised")]
+    Length { at: String, what: String, wanted: u64, found: u64 },
+    #[error("{at}: {what} ended after {found} of {wanted} bytes")]
+    Short { at: String, what: String, wanted: u64, found: u64 },
+    #[error("{at}: {what} is {found}, and {wanted} was promised")]
+    Digest { at: String, what: String, wanted: Digest, found: Digest },
+    #[error("{at}: {what} is not understood: {why}")]
+    Malformed { at: String, what: String, why: String },
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    #[error("the mirror's prefix {prefix:?} makes no name of a repository: {source}")]
+    Prefix { prefix: String, source: InvalidReference },
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    #[error("{reference} is to be had nowhere: {}", list(reasons))]
+    Everywhere { reference: Box<Reference>, reasons: Vec<(String, PullError)> },
+}
+
+/// Why an image is none that can be run here, wherever it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    #[error("it is in docker's first format, which registries have given up; push it anew")]
+    Schema1,
+    #[error("it is no image of a root file system, but {media_type:?}")]
+    NotAnImage { media_type: String },
+    #[error("its layer {digest} is {media_type:?}, which only its maker may hand out")]
+    Foreign { digest: Digest, media_type: String },
+    #[error("its layer {digest} is {media_type:?}, which is not known")]
+    Layer { digest: Digest, media_type: String },
+    #[error("a digest in it: {0}")]
+    Digest(#[from] InvalidDigest),
+    #[error("it is not for {wanted}, but for {}", list_platforms(there))]
+    Platform { wanted: Platform, there: Vec<String> },
+    #[error("it has {count} layers, and {count_max} are allowed")]
+    Layers { count: usize, count_max: usize },
+    #[error("it has {bytes} bytes, and {bytes_max} are allowed")]
+    Bytes { bytes: u64, bytes_max: u64 },
+    #[error("indexes in it are nested deeper than {depth_max}")]
+    Depth { depth_max: usize },
+    #[error("its manifest does not say what it means: {0}")]
+    Manifest(String),
+}
+
+/// What took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    Connecting,
+    Head,
+    Body,
+}
+
+impl std::fmt::Display for Waited {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Connecting => "connecting",
+            Self::Head => "the head of its answer",
+            Self::Body => "the next piece of its answer",
+        })
+    }
+}
+
+/// What a registry says about a refusal; bounded, and without control characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said(pub String);
+
+impl std::fmt::Display for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+    }
+}
+
+impl From<DialError> for PullError {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Unreachable { at, source } => Self::Unreachable { at, source },
+            DialError::Slow { at, limit } => Self::Slow { at, what: Waited::Connecting, limit },
+            DialError::Tls { at, source } => Self::Tls { at, source },
+            DialError::Trust(source) => Self::Trust(source),
+        }
+    }
+}
+
+impl PullError {
+    /// Whether the same may work a moment later.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Slow { .. } | Self::Cut { .. } | Self::Short { .. } => true,
+            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
+            _ => false,
+        }
+    }
+
+    /// Whether it is about this host, so that no other source can help.
+    pub fn is_ours(&self) -> bool {
+        match self {
+            // The disk is the same for all.
+            Self::Blob(_) | Self::Trust(TrustError::Nobody { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// How long the registry says to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+fn list(reasons: &[(String, PullError)]) -> String {
+    let one = |(source, error): &(String, PullError)| format!("{source}: {error}");
+    reasons.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn list_platforms(there: &[String]) -> String {
+    if there.is_empty() { "nothing".to_owned() } else { there.join(", ") }
+}

@@ -1,0 +1,252 @@
+//! What registries say an image is made of: manifests, and indexes of them, of OCI and of docker.
+//! Pure; every byte here is a stranger's.
+
+use serde::Deserialize;
+
+use super::error::Unusable;
+use super::limits::{LAYERS_MAX, PLATFORMS_SHOWN_MAX};
+use super::platform::Platform;
+use crate::digest::Digest;
+use crate::limits::{BLOB_BYTES_MAX, DOCUMENT_BYTES_MAX};
+
+const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+/// Docker's first format, plain and signed.
+const SCHEMA1: [&str; 2] = [
+    "application/vnd.docker.distribution.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v1+prettyjws",
+];
+const CONFIGS: [&str; 2] =
+    ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
+/// What is asked for, as an `Accept` header.
+pub const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
+     application/vnd.oci.image.manifest.v1+json, \
+     application/vnd.docker.distribution.manifest.list.v2+json, \
+     application/vnd.docker.distribution.manifest.v2+json";
+/// Of a type that may be anything, shown in an error.
+const CHARS_SHOWN_MAX: usize = 200;
+
+/// How the tar of a layer is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+/// One layer, as it travels and is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layer {
+    pub digest: Digest,
+    pub bytes: u64,
+    pub compression: Compression,
+}
+
+/// The configuration's blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub digest: Digest,
+    pub bytes: u64,
+}
+
+/// One image: its layers from the lowest to the topmost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    pub config: Config,
+    pub layers: Vec<Layer>,
+}
+
+/// A manifest that an index names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    pub digest: Digest,
+    pub bytes: u64,
+}
+
+/// Either of what a registry may have under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Document {
+    Manifest(Manifest),
+    /// What is in it for the wanted platform.
+    Index(Chosen),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    schema_version: Option<u32>,
+    media_type: Option<String>,
+    config: Option<Descriptor>,
+    layers: Option<Vec<Descriptor>>,
+    manifests: Option<Vec<Descriptor>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    #[serde(default)]
+    media_type: String,
+    digest: String,
+    size: u64,
+    #[serde(default)]
+    urls: Option<Vec<String>>,
+    platform: Option<RawPlatform>,
+}
+
+#[derive(Deserialize)]
+struct RawPlatform {
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    architecture: String,
+    variant: Option<String>,
+}
+
+/// Reads a manifest or an index. `content_type` is what the registry calls it, if it says anything:
+/// where the document says so itself, the two must agree, so that nobody sees another image in the
+/// same bytes.
+pub fn parse_document(
+    bytes: &[u8],
+    content_type: Option<&str>,
+    wanted: &Platform,
+) -> Result<Document, Unusable> {
+    let raw: Raw = serde_json::from_slice(bytes).map_err(|error| unclear(error.to_string()))?;
+    let outside = content_type.map(|value| value.split(';').next().unwrap_or_default().trim());
+    let outside = outside.filter(|value| is_known(value));
+    let inside = raw.media_type.as_deref();
+    let is_schema1 = |value: Option<&str>| value.is_some_and(|value| SCHEMA1.contains(&value));
+    if is_schema1(inside) || is_schema1(outside) || raw.schema_version == Some(1) {
+        return Err(Unusable::Schema1);
+    }
+    if let (Some(inside), Some(outside)) = (inside, outside)
+        && inside != outside
+    {
+        return Err(unclear(format!(
+            "it calls itself {:?} and comes as {outside:?}",
+            shown(inside)
+        )));
+    }
+    let is_index = match inside.or(outside) {
+        Some(OCI_INDEX | DOCKER_INDEX) => true,
+        Some(OCI_MANIFEST | DOCKER_MANIFEST) => false,
+        Some(other) => return Err(Unusable::NotAnImage { media_type: shown(other) }),
+        None => raw.manifests.is_some(),
+    };
+    match (is_index, raw) {
+        (true, Raw { manifests: Some(manifests), config: None, layers: None, .. }) => {
+            choose(manifests, wanted).map(Document::Index)
+        }
+        (false, Raw { config: Some(config), layers: Some(layers), manifests: None, .. }) => {
+            manifest(&config, &layers).map(Document::Manifest)
+        }
+        (true, _) => {
+            Err(unclear("an index has manifests, and neither config nor layers".to_owned()))
+        }
+        (false, _) => Err(unclear("an image has config and layers, and no manifests".to_owned())),
+    }
+}
+
+fn is_known(media_type: &str) -> bool {
+    [OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX].contains(&media_type)
+        || SCHEMA1.contains(&media_type)
+}
+
+fn unclear(why: String) -> Unusable {
+    Unusable::Manifest(why)
+}
+
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(CHARS_SHOWN_MAX).collect()
+}
+
+fn manifest(config: &Descriptor, layers: &[Descriptor]) -> Result<Manifest, Unusable> {
+    if !CONFIGS.contains(&config.media_type.as_str()) {
+        return Err(Unusable::NotAnImage { media_type: shown(&config.media_type) });
+    }
+    if layers.len() > LAYERS_MAX {
+        return Err(Unusable::Layers { count: layers.len(), count_max: LAYERS_MAX });
+    }
+    if config.size > DOCUMENT_BYTES_MAX {
+        return Err(Unusable::Bytes { bytes: config.size, bytes_max: DOCUMENT_BYTES_MAX });
+    }
+    let layers = layers.iter().map(layer).collect::<Result<_, _>>()?;
+    Ok(Manifest { config: Config { digest: config.digest.parse()?, bytes: config.size }, layers })
+}
+
+fn layer(descriptor: &Descriptor) -> Result<Layer, Unusable> {
+    let digest = descriptor.digest.parse()?;
+    let media_type = descriptor.media_type.as_str();
+    let is_elsewhere = descriptor.urls.as_ref().is_some_and(|urls| !urls.is_empty());
+    if is_elsewhere || media_type.contains(".foreign.") || media_type.contains(".nondistributable.")
+    {
+        return Err(Unusable::Foreign { digest, media_type: shown(media_type) });
+    }
+    let compression = match media_type {
+        "application/vnd.oci.image.layer.v1.tar"
+        | "application/vnd.docker.image.rootfs.diff.tar" => Compression::None,
+        "application/vnd.oci.image.layer.v1.tar+gzip"
+        | "application/vnd.docker.image.rootfs.diff.tar.gzip" => Compression::Gzip,
+        "application/vnd.oci.image.layer.v1.tar+zstd"
+        | "application/vnd.docker.image.rootfs.diff.tar.zstd" => Compression::Zstd,
+        other => return Err(Unusable::Layer { digest, media_type: shown(other) }),
+    };
+    if descriptor.size > BLOB_BYTES_MAX {
+        return Err(Unusable::Bytes { bytes: descriptor.size, bytes_max: BLOB_BYTES_MAX });
+    }
+    Ok(Layer { digest, bytes: descriptor.size, compression })
+}
+
+/// The manifest that runs best here; of equals, the first.
+fn choose(manifests: Vec<Descriptor>, wanted: &Platform) -> Result<Chosen, Unusable> {
+    let is_only = manifests.len() == 1;
+    let mut there = Vec::new();
+    let mut best: Option<(u32, Descriptor)> = None;
+    for descriptor in manifests {
+        let platform = descriptor.platform.as_ref().map(RawPlatform::known);
+        let rank = match &platform {
+            Some(platform) => wanted.rank(platform),
+            // The only one that there is, of which nobody says for what: its configuration will.
+            None => is_only.then_some(0),
+        };
+        if let Some(platform) = platform.filter(|platform| platform.os != "unknown")
+            && there.len() < PLATFORMS_SHOWN_MAX
+        {
+            there.push(shown(&platform.to_string()));
+        }
+        if let Some(rank) = rank
+            && best.as_ref().is_none_or(|(best, _)| rank > *best)
+        {
+            best = Some((rank, descriptor));
+        }
+    }
+    let (_, chosen) = best.ok_or_else(|| Unusable::Platform { wanted: wanted.clone(), there })?;
+    if chosen.size > DOCUMENT_BYTES_MAX {
+        return Err(Unusable::Bytes { bytes: chosen.size, bytes_max: DOCUMENT_BYTES_MAX });
+    }
+    Ok(Chosen { digest: chosen.digest.parse()?, bytes: chosen.size })
+}
+
+impl RawPlatform {
+    fn known(&self) -> Platform {
+        let variant = self.variant.clone();
+        Platform { os: self.os.clone(), architecture: self.architecture.clone(), variant }
+    }
+}
+
+/// Whether an image's configuration says that it is for another platform. Who says nothing is
+/// believed.
+pub fn check_config(bytes: &[u8], wanted: &Platform) -> Result<(), Unusable> {
+    let raw: RawPlatform =
+        serde_json::from_slice(bytes).map_err(|error| unclear(error.to_string()))?;
+    let found = raw.known();
+    let is_silent = found.os.is_empty() || found.architecture.is_empty();
+    if is_silent || wanted.rank(&found).is_some() {
+        return Ok(());
+    }
+    Err(Unusable::Platform { wanted: wanted.clone(), there: vec![shown(&found.to_string())] })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Images out of the store again: one archive that is an OCI layout, or what docker loads.
+//!
+//! Contents are written as they are kept, so that an image has the same digest wherever it goes, and
+//! each is checked on its way: what a disk has forgotten ends the archive before its end. Docker's
+//! form has layers unpacked, which are held against what the configuration says of them. Nothing in
+//! an archive is of the moment, so the same images are the same bytes; and nothing is in memory but
+//! documents and one buffer. Who writes here decides where it goes, and whether it goes on.
+
+mod form;
+
+use std::io::{self, BufWriter, Read, Write};
+
+use archive::{END_OF_ARCHIVE, Entry, Kind, encode_entry, padding};
+
+use super::blobs::BlobError;
+use super::digest::{Digest, Digester};
+use super::layer::Compressed;
+use super::layer::limits::{BUFFER_BYTES, LAYER_BYTES_MAX, LAYER_OVERHEAD_BYTES_MAX};
+use super::reference::Reference;
+use super::store::limits::MANIFESTS_MAX;
+use super::store::{Image, ImageError, Images, Lease};
+use form::{Content, Member};
+pub use form::{Format, UnknownFormat};
+
+const MEMBER_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Why images were not saved.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error("{count} images are more than one archive may have, which is {max}")]
+    TooMany { count: usize, max: usize },
+    #[error("content {digest} cannot be read: {source}")]
+    Read { digest: Digest, source: io::Error },
+    #[error("layer {digest} becomes more than {max} bytes")]
+    TooLarge { digest: Digest, max: u64 },
+    #[error("the archive cannot be written: {0}")]
+    Write(io::Error),
+    #[error("it was stopped")]
+    Stopped,
+}
+
+/// An image with what it is to be called in an archive.
+struct Chosen {
+    lease: Lease,
+    names: Vec<Reference>,
+}
+
+/// Images that are to be saved. They stay in the store while this is held.
+pub struct Saving {
+    images: Images,
+    members: Vec<Member>,
+    _chosen: Vec<Chosen>,
+}
+
+impl Images {
+    /// Finds what people mean, and what is to be written of it. An image that is asked for by a name
+    /// has that name in the archive; by its digest, none.
+    pub fn saving(&self, asked: &[String], format: Format) -> Result<Saving, SaveError> {
+        // Nothing goes between being found and being held.
+        let shared = self.share()?;
+        let mut chosen: Vec<Chosen> = Vec::new();
+        for text in asked {
+            let image = self.find(text)?;
+            let name = self.own_name(text, &image)?;
+            let known = chosen.iter().position(|one| one.lease.image.digest == image.digest);
+            let at = known.unwrap_or(chosen.len());
+            if known.is_none() {
+                chosen.push(Chosen { lease: self.lease(&image)?, names: Vec::new() });
+            }
+            let names = &mut chosen[at].names;
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        drop(shared);
+        if chosen.len() > MANIFESTS_MAX {
+            return Err(SaveError::TooMany { count: chosen.len(), max: MANIFESTS_MAX });
+        }
+        let members = form::members(self.blobs(), format, &chosen)?;
+        Ok(Saving { images: self.clone(), members, _chosen: chosen })
+    }
+
+    /// What an image was asked for by, if that is a name.
+    fn own_name(&self, text: &str, image: &Image) -> Result<Option<Reference>, ImageError> {
+        let Ok(name) = text.parse::<Reference>() else { return Ok(None) };
+        if self.find_name(&name)?.is_none_or(|found| found.digest != image.digest) {
+            return Ok(None);
+        }
+        // With a tag beside it, a digest only says what was wanted.
+        Ok(Some(Reference { digest: name.digest.filter(|_| name.tag.is_none()), ..name }))
+    }
+}
+
+/// Who is told how many bytes more were read, and says whether to go on.
+type Went<'a> = &'a mut dyn FnMut(u64) -> bool;
+
+impl Saving {
+    /// How many bytes are going to be read.
+    pub fn bytes(&self) -> u64 {
+        self.members.iter().map(|member| member.content.read_bytes()).sum()
+    }
+
+    /// Writes the archive. What was written before an error is no whole one. Blocks.
+    pub fn write(&self, out: impl Write, went: Went<'_>) -> Result<(), SaveError> {
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
+        for member in &self.members {
+            self.member(&mut out, member, went)?;
+        }
+        out.write_all(END_OF_ARCHIVE).and_then(|()| out.flush()).map_err(SaveError::Write)
+    }
+
+    fn member(
+        &self,
+        out: &mut impl Write,
+        Member { name, content }: &Member,
+        went: Went<'_>,
+    ) -> Result<(), SaveError> {
+        let size = match content {
+            Content::Directory => return header(out, name, DIRECTORY_MODE, Kind::Directory),
+            Content::Text(text) => {
+                header(out, name, MEMBER_MODE, Kind::File { size: text.len() as u64 })?;
+                out.write_all(text).map_err(SaveError::Write)?;
+                text.len() as u64
+            }
+            Content::Kept { digest, size } => {
+                header(out, name, MEMBER_MODE, Kind::File { size: *size })?;
+                let blob = self.open(digest)?;
+                let (found, bytes) = pass(digest, blob.take(*size), out, *size, went)?;
+                if (found, bytes) != (*digest, *size) {
+                    return Err(
+                        ImageError::from(BlobError::Digest { wanted: *digest, found }).into()
+                    );
+                }
+                *size
+            }
+            Content::Unpacked { digest, diff_id, .. } => {
+                // How large it is comes before it in an archive, and so it is unpacked twice.
+                let max = LAYER_BYTES_MAX + LAYER_OVERHEAD_BYTES_MAX;
+                let (_, size) = self.unpack(digest, &mut io::sink(), max, went)?;
+                header(out, name, MEMBER_MODE, Kind::File { size })?;
+                let (found, _) = self.unpack(digest, out, size, went)?;
+                if found != *diff_id {
+                    let (digest, diff_id) = (*digest, *diff_id);
+                    return Err(ImageError::DiffId { digest, diff_id, found }.into());
+                }
+                size
+            }
+        };
+        out.write_all(padding(size)).map_err(SaveError::Write)
+    }
+
+    fn open(&self, digest: &Digest) -> Result<impl Read + use<>, SaveError> {
+        Ok(self.images.blobs().open_blob(digest).map_err(ImageError::from)?)
+    }
+
+    /// Passes on what is in a layer.
+    fn unpack(
+        &self,
+        digest: &Digest,
+        out: &mut impl Write,
+        max: u64,
+        went: Went<'_>,
+    ) -> Result<(Digest, u64), SaveError> {
+        let mut is_stopped = false;
+        let inner = self.open(digest)?;
+        let watched = Watched { inner, is_stopped: &mut is_stopped, went };
+        let passed = Compressed::open(watched)
+            .map_err(|source| SaveError::Read { digest: *digest, source })
+            .and_then(|inner| pass(digest, inner, out, max, &mut |_| true));
+        if is_stopped { Err(SaveError::Stopped) } else { passed }
+    }
+}
+
+/// Tells how much is read through it, and ends where nobody wants more.
+struct Watched<'a, R> {
+    inner: R,
+    is_stopped: &'a mut bool,
+    went: Went<'a>,
+}
+
+impl<R: Read> Read for Watched<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        if (self.went)(read as u64) {
+            return Ok(read);
+        }
+        *self.is_stopped = true;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+}
+
+/// Passes all of a content on, and gives the digest and the number of its bytes.
+fn pass(
+    digest: &Digest,
+    mut from: impl Read,
+    to: &mut impl Write,
+    max: u64,
+    went: Went<'_>,
+) -> Result<(Digest, u64), SaveError> {
+    let mut digester = Digester::default();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let count = match from.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.map_err(|source| SaveError::Read { digest: *digest, source })?,
+        };
+        if count == 0 {
+            let bytes = digester.bytes();
+            return Ok((digester.finish(), bytes));
+        }
+        digester.update(&buffer[..count]);
+        if digester.bytes() > max {
+            return Err(SaveError::TooLarge { digest: *digest, max });
+        }
+        to.write_all(&buffer[..count]).map_err(SaveError::Write)?;
+        if !went(count as u64) {
+            return Err(SaveError::Stopped);
+        }
+    }
+}
+
+fn header(out: &mut impl Write, name: &str, mode: u32, kind: Kind) -> Result<(), SaveError> {
+    let path = name.as_bytes().to_vec();
+    let entry = Entry { path, kind, mode, uid: 0, gid: 0, mtime_s: 0, mtime_ns: 0 };
+    let mut header = Vec::new();
+    let encoded = encode_entry(&entry, &mut header).map_err(io::Error::other);
+    encoded.and_then(|()| out.write_all(&header)).map_err(SaveError::Write)
+}

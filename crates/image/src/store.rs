@@ -1,0 +1,329 @@
+//! The images that this host has: their names, their layers, and the roots that sandboxes have.
+//!
+//! ```text
+//!   <state>/images/
+//!     sha256/, partial/       contents, see `blobs`
+//!     layers/<diff id>/       tree/, marks, layer.json       each once, whatever images have it
+//!     roots/<digest>/tree/    layers on top of each other, read only, for all sandboxes of the image
+//!     erofs/<digest>/         the same as the disk of virtual machines, once one has asked
+//!     known/<digest>.json     what an image is
+//!     names.json              what people call it
+//!     steps/<key>             which image a step of a build has come to
+//!     lock, locks/            who is building, and who removes
+//! ```
+//!
+//! Everything is made under another name and renamed when all of it is on disk, so a crash at any
+//! point leaves the old or the new, and what is half-made goes when the store is opened. Who builds or
+//! starts from it shares the lock of the store; who removes has it alone. The functions here block:
+//! call them from a thread that may.
+
+mod build;
+mod erofs;
+mod error;
+pub mod limits;
+mod lock;
+mod names;
+mod remove;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::blobs::Blobs;
+use super::digest::Digest;
+use super::document::{Config, Either, Process};
+use super::layer::Lost;
+use super::reference::Reference;
+pub use build::Lease;
+pub(crate) use build::{Draft, unpack_compressed};
+pub use erofs::DiskError;
+pub use error::ImageError;
+use host::instant;
+use host::paths::{Paths, make_private_directory, write_durably};
+use limits::{RECORD_BYTES_MAX, REPOSITORIES_MAX};
+pub use lock::Shared;
+pub use names::Named;
+pub use remove::{Pruned, Removed, User};
+
+const LAYERS: &str = "layers";
+const ROOTS: &str = "roots";
+const KNOWN: &str = "known";
+const LOCKS: &str = "locks";
+const IMPORTS: &str = "imports";
+const EROFS: &str = "erofs";
+const STEPS: &str = "steps";
+/// What is not whole ends so.
+const NEW: &str = ".new";
+/// The directory of a layer or root that has its files.
+const TREE: &str = "tree";
+
+/// An image of which everything is here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Of its manifest.
+    pub digest: Digest,
+    pub config: Digest,
+    pub layers: Vec<ImageLayer>,
+    /// What its layers take as they are kept, compressed as a rule.
+    pub size_bytes: u64,
+    pub process: Process,
+    pub added_at_ms: u64,
+    /// Where it has ever been said to be from, as `docker.io/library/python`: a name with a digest
+    /// means this image only there, whatever the names mean by now.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub repositories: BTreeSet<String>,
+}
+
+/// A layer as an image has it, the lowest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageLayer {
+    /// Of the content that is kept.
+    pub digest: Digest,
+    /// Of the archive in it.
+    pub diff_id: Digest,
+}
+
+/// An image with what it is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    #[serde(flatten)]
+    pub image: Image,
+    pub names: Vec<Named>,
+}
+
+/// All images of this host. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct Images(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    root: PathBuf,
+    blobs: Blobs,
+}
+
+impl Images {
+    /// Opens the store, and removes what was left half-made if nobody else is at work in it.
+    pub fn open(paths: &Paths) -> Result<Self, ImageError> {
+        let root = paths.images();
+        for name in ["", LAYERS, ROOTS, KNOWN, LOCKS, IMPORTS, EROFS, STEPS] {
+            let path = root.join(name);
+            make_private_directory(&path).map_err(ImageError::files("make", &path))?;
+        }
+        let blobs = Blobs::open(&root)?;
+        let images = Self(Arc::new(Inner { root, blobs }));
+        images.sweep()?;
+        Ok(images)
+    }
+
+    /// The contents, for who fetches some. Hold [`Images::share`] meanwhile, or they may be taken
+    /// for garbage.
+    pub fn blobs(&self) -> &Blobs {
+        &self.0.blobs
+    }
+
+    pub(crate) fn imports(&self) -> PathBuf {
+        self.0.root.join(IMPORTS)
+    }
+
+    pub(crate) fn steps(&self) -> PathBuf {
+        self.0.root.join(STEPS)
+    }
+
+    fn path(&self, kind: &str, name: impl AsRef<Path>) -> PathBuf {
+        self.0.root.join(kind).join(name)
+    }
+
+    /// Takes up an image whose manifest, configuration and layers are here, under a name if it has
+    /// one. Its root is made at once: who asks for it later does not wait.
+    pub fn add(
+        &self,
+        shared: &Shared,
+        digest: Digest,
+        name: Option<&Reference>,
+        source: &str,
+    ) -> Result<Image, ImageError> {
+        let manifest = Either::parse(&self.0.blobs.read(&digest)?)?;
+        let config = manifest.config.ok_or(ImageError::NoManifest { digest })?;
+        let document = Config::parse(&self.0.blobs.read(&config.digest)?, manifest.layers.len())?;
+        let pairs = manifest.layers.iter().zip(&document.rootfs.diff_ids);
+        let layers =
+            pairs.map(|(layer, diff_id)| ImageLayer { digest: layer.digest, diff_id: *diff_id });
+        let layers: Vec<_> = layers.collect();
+        let mut size_bytes = 0_u64;
+        for layer in &layers {
+            size_bytes = size_bytes.saturating_add(self.0.blobs.size(&layer.digest)?);
+        }
+        let image = Image {
+            digest,
+            config: config.digest,
+            layers,
+            size_bytes,
+            process: document.process()?,
+            added_at_ms: instant::now_ms(),
+            repositories: BTreeSet::new(),
+        };
+        self.build(shared, &image)?;
+        // Two who bring the same image at once would write the same file.
+        let _making = self.making(shared, &digest)?;
+        let known = self.get(&digest)?;
+        let is_new = known.is_none();
+        // It may have been here; when it came stays true.
+        let mut image = known.unwrap_or(image);
+        let from = name.filter(|_| image.repositories.len() < REPOSITORIES_MAX);
+        if from.is_some_and(|name| image.repositories.insert(name.place())) || is_new {
+            let bytes = serde_json::to_vec_pretty(&image).map_err(io::Error::from);
+            let (known, file) = (self.0.root.join(KNOWN), format!("{}.json", digest.hex()));
+            let written = bytes.and_then(|bytes| write_durably(&known, &file, &bytes));
+            written.map_err(ImageError::files("write", &known.join(file)))?;
+        }
+        if let Some(name) = name {
+            self.give_name(name, digest, source)?;
+        }
+        Ok(image)
+    }
+
+    /// The same under any number of names.
+    pub fn add_named(
+        &self,
+        shared: &Shared,
+        digest: Digest,
+        names: &[Reference],
+        source: &str,
+    ) -> Result<Image, ImageError> {
+        let mut image = self.add(shared, digest, names.first(), source)?;
+        for name in names.iter().skip(1) {
+            image = self.add(shared, digest, Some(name), source)?;
+        }
+        Ok(image)
+    }
+
+    /// The image of a digest, if it is here.
+    pub fn get(&self, digest: &Digest) -> Result<Option<Image>, ImageError> {
+        let path = self.path(KNOWN, format!("{}.json", digest.hex()));
+        match read_bounded(&path) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).map_err(|error| {
+                ImageError::Files { action: "read", path, source: error.into() }
+            })?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ImageError::files("read", &path)(error)),
+        }
+    }
+
+    /// What a person means: a name, a digest, or the first digits of one.
+    pub fn find(&self, text: &str) -> Result<Image, ImageError> {
+        let none = || ImageError::NotFound { image: text.to_owned() };
+        if let Some(digest) = self.digest_like(text)? {
+            return self.get(&digest)?.ok_or_else(none);
+        }
+        let name: Reference = text.parse()?;
+        self.find_name(&name)?.ok_or_else(none)
+    }
+
+    /// The image of a name; of a name with a digest, that very content, whatever the name means now,
+    /// if it was ever said to be from there: who may use a name must not get all else that is here.
+    pub fn find_name(&self, name: &Reference) -> Result<Option<Image>, ImageError> {
+        if let Some(digest) = name.digest
+            && let Some(image) = self.get(&digest)?
+            && self.is_from(&image, name)?
+        {
+            return Ok(Some(image));
+        }
+        // The digest of an index is a name too: for what was chosen from it.
+        let tag = name.tag.clone().filter(|_| name.digest.is_none());
+        match self.named(&Reference { tag, ..name.clone() })? {
+            Some(digest) => self.get(&digest),
+            None => Ok(None),
+        }
+    }
+
+    fn is_from(&self, image: &Image, name: &Reference) -> Result<bool, ImageError> {
+        let place = name.place();
+        // What an earlier bridge has taken up has names only.
+        let own = |named: &Named| {
+            let parsed = named.name.parse::<Reference>();
+            named.digest == image.digest && parsed.is_ok_and(|known| known.place() == place)
+        };
+        Ok(image.repositories.contains(&place) || self.names()?.iter().any(own))
+    }
+
+    /// A digest by its digits, of which some suffice where they are those of one image.
+    fn digest_like(&self, text: &str) -> Result<Option<Digest>, ImageError> {
+        /// Fewer are as likely to be a name.
+        const DIGITS_MIN: usize = 12;
+        let (digits, is_digest) = match text.strip_prefix("sha256:") {
+            Some(digits) => (digits, true),
+            None => (text, false),
+        };
+        let is_hex =
+            !digits.is_empty() && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_hex || !(is_digest || digits.len() >= DIGITS_MIN) {
+            return Ok(None);
+        }
+        let mut found = self.all()?.into_iter().filter(|one| one.digest.hex().starts_with(digits));
+        match (found.next(), found.next()) {
+            (Some(_), Some(_)) => Err(ImageError::Ambiguous { image: text.to_owned() }),
+            (Some(one), None) => Ok(Some(one.digest)),
+            (None, _) if is_digest => Err(ImageError::NotFound { image: text.to_owned() }),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn all(&self) -> Result<Vec<Image>, ImageError> {
+        let known = self.0.root.join(KNOWN);
+        let mut images = Vec::new();
+        for entry in fs::read_dir(&known).map_err(ImageError::files("read", &known))?.flatten() {
+            let name = entry.file_name();
+            let digits = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            let digest = digits.and_then(|digits| Digest::from_hex(digits).ok());
+            if let Some(digest) = digest
+                && let Some(image) = self.get(&digest)?
+            {
+                images.push(image);
+            }
+        }
+        images.sort_by_key(|image| (std::cmp::Reverse(image.added_at_ms), image.digest));
+        Ok(images)
+    }
+
+    /// All images with their names, the newest first.
+    pub fn list(&self) -> Result<Vec<Listed>, ImageError> {
+        let names = self.names()?;
+        let listed = self.all()?.into_iter().map(|image| {
+            let own = names.iter().filter(|named| named.digest == image.digest).cloned();
+            Listed { names: own.collect(), image }
+        });
+        Ok(listed.collect())
+    }
+
+    /// One image with its names.
+    pub fn inspect(&self, text: &str) -> Result<Listed, ImageError> {
+        let image = self.find(text)?;
+        let names = self.names()?.into_iter().filter(|named| named.digest == image.digest);
+        Ok(Listed { names: names.collect(), image })
+    }
+}
+
+/// A document of this store's own, which a broken disk may have made into anything.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    use io::Read as _;
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What could not be kept of an image's files, for people.
+pub fn describe_lost(lost: Lost) -> Option<String> {
+    let mut parts = Vec::new();
+    if lost.owners > 0 {
+        parts.push(format!("the owners of {} files", lost.owners));
+    }
+    if lost.attributes > 0 {
+        parts.push(format!("{} extended attributes", lost.attributes));
+    }
+    (!parts.is_empty())
+        .then(|| format!("of the image, {} could not be kept here", parts.join(" and ")))
+}

@@ -1,0 +1,88 @@
+//! Who may be at work in the store at once: many who build and start from it, or one who removes.
+//!
+//! The locks are the kernel's, on open files, so that one ends with whoever had it however they end;
+//! and they hold between programs, because one-shots come without a daemon.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::limits::{STORE_BUSY_MAX, STORE_BUSY_PAUSE};
+use super::{ImageError, Images, LOCKS};
+use crate::digest::Digest;
+use host::paths::PRIVATE_FILE;
+
+/// The lock of the store as a whole.
+const LOCK: &str = "lock";
+
+/// As long as this is held nothing of the store is removed.
+#[derive(Debug)]
+pub struct Shared(#[expect(dead_code, reason = "held for its lock")] File);
+
+/// As long as this is held nobody else is at work in the store.
+#[derive(Debug)]
+pub(super) struct Alone(#[expect(dead_code, reason = "held for its lock")] File);
+
+/// As long as this is held nobody else makes the same thing.
+#[derive(Debug)]
+pub(super) struct Making(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl Images {
+    /// Keeps what is there, and waits for a removal that is under way.
+    pub fn share(&self) -> Result<Shared, ImageError> {
+        let path = self.0.root.join(LOCK);
+        wait(&path, FlockOperation::NonBlockingLockShared).map(Shared)
+    }
+
+    pub(super) fn alone(&self) -> Result<Alone, ImageError> {
+        let path = self.0.root.join(LOCK);
+        wait(&path, FlockOperation::NonBlockingLockExclusive).map(Alone)
+    }
+
+    /// The same, unless somebody is at work.
+    pub(super) fn alone_now(&self) -> Result<Option<Alone>, ImageError> {
+        let path = self.0.root.join(LOCK);
+        Ok(attempt(&path, FlockOperation::NonBlockingLockExclusive)?.map(Alone))
+    }
+
+    /// Makes one thing at a time: who comes second waits, and finds it made.
+    pub(super) fn making(&self, _: &Shared, what: &Digest) -> Result<Making, ImageError> {
+        let path = self.path(LOCKS, what.hex());
+        let file = open(&path)?;
+        let locked = flock(&file, FlockOperation::LockExclusive);
+        locked.map_err(|errno| ImageError::files("lock", &path)(errno.into()))?;
+        Ok(Making(file))
+    }
+}
+
+fn wait(path: &Path, how: FlockOperation) -> Result<File, ImageError> {
+    let until = Instant::now() + STORE_BUSY_MAX;
+    loop {
+        if let Some(file) = attempt(path, how)? {
+            return Ok(file);
+        }
+        if Instant::now() > until {
+            return Err(ImageError::Busy);
+        }
+        std::thread::sleep(STORE_BUSY_PAUSE);
+    }
+}
+
+fn attempt(path: &Path, how: FlockOperation) -> Result<Option<File>, ImageError> {
+    let file = open(path)?;
+    match flock(&file, how) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(ImageError::files("lock", path)(errno.into())),
+    }
+}
+
+fn open(path: &Path) -> Result<File, ImageError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
+    options.open(path).map_err(ImageError::files("open", path))
+}

@@ -1,0 +1,141 @@
+//! Removes the control groups of a machine: those that `bounds` made, and the one that a supervisor
+//! could not remove itself.
+//!
+//! A supervisor that ends in order removes its own group. One that was killed leaves it behind.
+//! Either kind is named `burrow-<id>` somewhere below the group in which its bridge ran; so they are
+//! looked for by name.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::BoxId;
+use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE, CGROUP_REMOVAL_PAUSE};
+
+/// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
+const PREFIX: &str = "burrow-";
+
+/// What every group of a sandbox is called.
+pub fn group_name(id: &BoxId) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// Finds and removes what is left of the groups of `id`. What cannot be removed is left: an empty
+/// group costs a few kilobytes of the kernel's memory and stands in nobody's way.
+pub async fn remove(id: &BoxId) {
+    let deadline = Instant::now() + CGROUP_REMOVAL_DEADLINE;
+    let name = group_name(id);
+    // A host may have thousands of groups, and others wait for this thread.
+    let found = tokio::task::spawn_blocking(move || {
+        hierarchies().iter().flat_map(|root| find(root, &name)).collect::<Vec<_>>()
+    });
+    for group in found.await.unwrap_or_default() {
+        // The agent died with its supervisor, and with the agent its namespace; this is for the
+        // moment in which that is still going on. Only version 2 has the file.
+        let kill = group.join("cgroup.kill");
+        if kill.exists() {
+            let _ = fs::write(kill, "1");
+        }
+        while remove_tree(&group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+            && Instant::now() < deadline
+        {
+            tokio::time::sleep(CGROUP_REMOVAL_PAUSE).await;
+        }
+    }
+}
+
+/// Where control groups are mounted that a sandbox may have one in.
+fn hierarchies() -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    parse_hierarchies(&mounts)
+}
+
+fn parse_hierarchies(mounts: &str) -> Vec<PathBuf> {
+    let mut roots = Vec::new();
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().take(4).collect();
+        let [_, point, kind, options] = fields[..] else { continue };
+        let has_ours = || options.split(',').any(|option| option == "memory" || option == "cpu");
+        if kind == "cgroup2" || (kind == "cgroup" && has_ours()) {
+            roots.push(PathBuf::from(point));
+        }
+    }
+    roots
+}
+
+/// The directories called `name` below `root`, breadth first, as far as the bound reaches.
+fn find(root: &Path, name: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = std::collections::VecDeque::from([root.to_owned()]);
+    let mut looked_at = 0;
+    while let Some(directory) = waiting.pop_front() {
+        looked_at += 1;
+        if looked_at > CGROUP_DIRECTORIES_MAX {
+            break;
+        }
+        for child in subdirectories(&directory) {
+            if child.ends_with(name) {
+                found.push(child);
+            } else if !is_of_a_sandbox(&child) {
+                waiting.push_back(child);
+            }
+        }
+    }
+    found
+}
+
+/// Whether it is some sandbox's group. There are none of another sandbox below it.
+fn is_of_a_sandbox(group: &Path) -> bool {
+    group.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+}
+
+/// Removes a group with those below it. Files of a group cannot be removed and go with it.
+fn remove_tree(group: &Path) -> io::Result<()> {
+    for child in subdirectories(group) {
+        remove_tree(&child)?;
+    }
+    match fs::remove_dir(group) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_layouts_of_the_hierarchy_are_found() {
+        let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+        assert_eq!(parse_hierarchies(unified), [PathBuf::from("/sys/fs/cgroup")]);
+        let hybrid = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+                      cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
+                      cgroup /sys/fs/cgroup/blkio cgroup rw,relatime,blkio 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let found = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        assert_eq!(parse_hierarchies(hybrid), found);
+    }
+
+    #[test]
+    fn a_group_is_found_by_its_name_and_removed_with_those_below_it() {
+        let root = std::env::temp_dir().join(format!("burrow-groups-{}", std::process::id()));
+        fs::create_dir_all(root.join("user/burrow-0123456789ab/session-1")).unwrap();
+        fs::create_dir_all(root.join("user/burrow-ffffffffffff")).unwrap();
+        let found = find(&root, "burrow-0123456789ab");
+        assert_eq!(found, [root.join("user/burrow-0123456789ab")]);
+        remove_tree(&found[0]).unwrap();
+        assert!(find(&root, "burrow-0123456789ab").is_empty());
+        assert_eq!(find(&root, "burrow-ffffffffffff").len(), 1);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,226 @@
+//! What one machine is to be, decided before anything is started: its files, its resources, its
+//! kernel command line.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::kit::{IMAGE_DEFAULT, Kit};
+use super::made::MADE;
+use super::{PORT, Supervisor, copy, scratch};
+use crate::limits::{
+    VIRTUAL_CPUS_MAX, VIRTUAL_MEMORY_BYTES_DEFAULT, VIRTUAL_MEMORY_BYTES_MIN,
+    VIRTUAL_SCRATCH_PART_OF_MEMORY,
+};
+use crate::process::cgroup;
+use crate::{Bind, BoxId, Directories, MachineError, MachineKind, MachineSpec};
+use host::paths::make_private_directory;
+
+/// The file that says which process the supervisor is.
+const NOTE: &str = "machine.json";
+/// The disk of a machine whose writable layer does not fit its memory.
+pub const SCRATCH: &str = "scratch.img";
+/// The socket of the machine's console.
+pub const CONSOLE: &str = "console";
+/// The socket of the virtio-serial port at which an agent without a vsock is.
+pub const SERIAL: &str = "serial";
+/// The socket of the monitor itself, and one for further orders to it, where it takes one connection
+/// per socket.
+pub const MONITOR: &str = "monitor";
+pub const ORDERS: &str = "orders";
+/// Where the program that shows a directory of the host sees that, and nobody else; and its socket.
+pub const SHARED: &str = "shared";
+pub const SHARE: &str = "share";
+/// What a monitor sees that is kept from the rest.
+pub const JAIL: &str = "jail";
+/// A snapshot as one machine restores it.
+pub const RESTORED: &str = "restored";
+
+/// What has the agent mount it.
+const MOUNTED: &str = "burrow.workspace";
+
+/// A disk of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    pub path: PathBuf,
+    pub read_only: bool,
+}
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub id: BoxId,
+    /// Where its sockets are, for it alone.
+    pub directory: PathBuf,
+    /// Whether that directory goes with the machine, because nobody else knows of it.
+    pub temporary: bool,
+    pub kit: Kit,
+    /// In the order in which the guest sees them.
+    pub disks: Vec<Disk>,
+    pub layer: Option<Layer>,
+    /// The directory of the host that its agent mounts.
+    pub bind: Option<Bind>,
+    pub memory_bytes: u64,
+    pub cpus: u32,
+    /// What the agent is asked on the kernel command line.
+    pub words: Vec<String>,
+}
+
+/// The disk of a writable layer that does not fit a machine's memory.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// The disk that it is a copy of.
+    pub from: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Changes nothing: see [`Plan::furnish`].
+    pub fn make(kind: MachineKind, spec: &MachineSpec) -> Result<Self, MachineError> {
+        if spec.address.is_some() {
+            return Err(MachineError::UselessAddress { kind });
+        }
+        if spec.bind.is_some() && !kind.binds_at_boot() {
+            return Err(MachineError::NoMounts { kind });
+        }
+        let kit = Kit::find()?;
+        let image = kit.image(spec.image.as_deref().unwrap_or(IMAGE_DEFAULT))?;
+        let memory_bytes = spec.bounds.memory_bytes.unwrap_or(VIRTUAL_MEMORY_BYTES_DEFAULT);
+        if memory_bytes < VIRTUAL_MEMORY_BYTES_MIN {
+            let bytes_min = VIRTUAL_MEMORY_BYTES_MIN;
+            return Err(MachineError::Memory { bytes: memory_bytes, bytes_min });
+        }
+        // A share of a processor is not a processor: what remains is held by a control group.
+        let cpus = spec.bounds.cpu_millis.map_or(1, |millis| millis.div_ceil(1000));
+        let (directory, temporary) = match &spec.directories {
+            Some(directories) => (directories.runtime.clone(), false),
+            None => (temporary(&spec.id), true),
+        };
+        let mut words = vec!["burrow.root=/dev/vda", "burrow.ask", "burrow.dial"];
+        let mut disks = vec![Disk { path: image, read_only: true }];
+        let mut layer = None;
+        if spec.scratch_bytes > memory_bytes / VIRTUAL_SCRATCH_PART_OF_MEMORY {
+            let kept = spec.directories.as_ref().map_or(&directory, |found| &found.state);
+            let path = kept.join(SCRATCH);
+            let from = spec.restore.as_ref().map(|snapshot| snapshot.join(SCRATCH));
+            layer = Some(Layer { path: path.clone(), bytes: spec.scratch_bytes, from });
+            disks.push(Disk { path, read_only: false });
+            words.push("burrow.scratch=/dev/vdb");
+        }
+        if spec.bind.is_some() {
+            words.push(MOUNTED);
+        }
+        Ok(Self {
+            id: spec.id.clone(),
+            directory,
+            temporary,
+            kit,
+            disks,
+            layer,
+            bind: spec.bind.clone(),
+            memory_bytes,
+            cpus: cpus.clamp(1, VIRTUAL_CPUS_MAX),
+            words: words.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// Makes what it needs on disk, which may take its time.
+    pub fn furnish(&self) -> Result<(), MachineError> {
+        let host = |action| move |source| MachineError::Host { action, source };
+        if self.temporary {
+            make_private_directory(&self.directory).map_err(host("make a directory"))?;
+        }
+        if self.bind.is_some() {
+            make_private_directory(&self.shared()).map_err(host("make a directory"))?;
+        }
+        let Some(Layer { path, bytes, from }) = &self.layer else { return Ok(()) };
+        if let Some(from) = from {
+            let copied = copy::sparse(from, path);
+            copied.map_err(host("copy the disk of the writable layer"))?;
+        }
+        scratch::make(path, *bytes)
+    }
+
+    /// The socket that leads to the guest's ports.
+    pub fn vsock(&self) -> PathBuf {
+        self.directory.join("vsock")
+    }
+
+    /// The socket on which the guest's calls arrive.
+    pub fn calls(&self) -> PathBuf {
+        calls(&self.directory)
+    }
+
+    /// The machine's console: a socket, or a pipe where the monitor has it as its stdout.
+    pub fn console(&self) -> PathBuf {
+        self.directory.join(CONSOLE)
+    }
+
+    /// The socket of the port at which the agent is, where there is no vsock.
+    pub fn serial(&self) -> PathBuf {
+        self.directory.join(SERIAL)
+    }
+
+    /// The socket of the monitor itself.
+    pub fn monitor(&self) -> PathBuf {
+        self.directory.join(MONITOR)
+    }
+
+    /// Where the directory of the host is for the program that shows it to the machine, and the socket of
+    /// that program.
+    pub fn shared(&self) -> PathBuf {
+        self.directory.join(SHARED)
+    }
+
+    pub fn share(&self) -> PathBuf {
+        self.directory.join(SHARE)
+    }
+
+    /// Notes who the supervisor is, before anything can be lost: a bridge that comes after one that
+    /// was cut off finds it by this.
+    pub fn note(&self, supervisor: &Supervisor) -> io::Result<()> {
+        supervisor.note(&self.directory.join(NOTE))
+    }
+
+    /// Removes what the machine had here.
+    pub fn remove(&self) {
+        remove(&self.directory, self.temporary);
+    }
+}
+
+/// The socket on which the guest of a machine with its sockets there calls.
+pub fn calls(directory: &Path) -> PathBuf {
+    directory.join(format!("vsock_{PORT}"))
+}
+
+fn temporary(id: &BoxId) -> PathBuf {
+    std::env::temp_dir().join(format!("burrow-{id}"))
+}
+
+fn remove(directory: &Path, temporary: bool) {
+    if temporary {
+        fs::remove_dir_all(directory).ok();
+        return;
+    }
+    fs::remove_file(calls(directory)).ok();
+    for name in ["vsock", "vhost", CONSOLE, SERIAL, MONITOR, ORDERS, SHARE, MADE, NOTE] {
+        fs::remove_file(directory.join(name)).ok();
+    }
+    // It is empty here; should it ever not be, what is in it is not ours.
+    fs::remove_dir(directory.join(SHARED)).ok();
+    for name in [JAIL, RESTORED] {
+        fs::remove_dir_all(directory.join(name)).ok();
+    }
+}
+
+/// Ends what was left of a machine, and removes its files.
+pub async fn clean(id: &BoxId, directories: Option<Directories>) {
+    let (directory, is_temporary) = match directories {
+        Some(directories) => (directories.runtime, false),
+        None => (temporary(id), true),
+    };
+    Supervisor::end_noted(&directory.join(NOTE)).await;
+    cgroup::remove(id).await;
+    remove(&directory, is_temporary);
+}

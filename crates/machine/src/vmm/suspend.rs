@@ -1,0 +1,228 @@
+//! Pause, resume and snapshot of a virtual machine that runs, and the way back from a snapshot: what
+//! is said to the agent and done to its link around what the monitor does.
+//!
+//! ```text
+//! pause      hold the link ── processors stop
+//! resume     processors go on ── link goes on, or is made ── wake: the clock is stepped
+//! snapshot   freeze ── hold ── the monitor saves ── the agent calls ── link anew ── wake
+//! restore    the monitor loads ── the agent calls ── a new client ── adopt
+//! ```
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use tokio::time::timeout;
+
+use super::awaited::Awaited;
+use super::made::{MANIFEST, Made, Manifest};
+use super::{Halt, Saving, Standing, Virtual, plan};
+use crate::limits::{RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, WAKE_DEADLINE};
+use crate::{BoxFuture, MachineError, MachineSpec, Resumed, Suspend};
+use agent_client::guest::{Adoption, Guest, GuestError, now_us};
+use host::paths::write_durably;
+
+impl Virtual {
+    fn halt(&self) -> Result<&dyn Halt, MachineError> {
+        let (kind, what) = (self.monitor.kind(), "be paused");
+        let reason = "its monitor is not known to do so";
+        self.monitor.halt().ok_or(MachineError::CannotSuspend { kind, what, reason })
+    }
+
+    async fn stand_still(&self) -> Result<(), MachineError> {
+        let halt = self.halt()?;
+        self.disturbed.store(true, Ordering::Relaxed);
+        let guest = self.known_guest();
+        if let Some(guest) = &guest {
+            guest.hold();
+        }
+        let paused = halt.pause(&self.directory).await;
+        if paused.is_err()
+            && let Some(guest) = &guest
+        {
+            guest.go_on(false);
+        }
+        self.paused.store(paused.is_ok(), Ordering::Relaxed);
+        self.disturbed.store(false, Ordering::Relaxed);
+        paused
+    }
+
+    async fn go_on(&self) -> Result<Resumed, MachineError> {
+        self.halt()?.resume(&self.directory).await?;
+        self.paused.store(false, Ordering::Relaxed);
+        if let Ok(Ok(resumed)) = timeout(RESUME_PATIENCE, self.wake_again(false)).await {
+            return Ok(resumed);
+        }
+        self.reconnect().await?;
+        self.wake_again(true).await
+    }
+
+    async fn wake_again(&self, anew: bool) -> Result<Resumed, MachineError> {
+        let guest = match self.known_guest() {
+            Some(guest) => {
+                guest.go_on(anew);
+                guest
+            }
+            // The bridge that paused it is no more; this one has never met its agent.
+            None => self.meet().await?,
+        };
+        wake(&guest).await
+    }
+
+    async fn reconnect(&self) -> Result<(), MachineError> {
+        let awaited = self.await_call()?;
+        self.halt()?.reconnect(&self.directory).await?;
+        let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+        Ok(())
+    }
+
+    fn await_call(&self) -> Result<Awaited, MachineError> {
+        let bound = Awaited::bind(&plan::calls(&self.directory));
+        let action = "bind the socket that the agent calls";
+        bound.map_err(|source| MachineError::Host { action, source })
+    }
+
+    pub(super) async fn go_on_if_halted(&self) {
+        self.go_on_if_disturbed().await;
+        if self.paused.load(Ordering::Relaxed) {
+            // A machine that does not go on is killed by whoever wants it to end.
+            let _ = self.go_on().await;
+        }
+    }
+
+    async fn go_on_if_disturbed(&self) {
+        if !self.disturbed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let Ok(halt) = self.halt() else { return };
+        mend(halt, &self.directory, false).await;
+        self.paused.store(false, Ordering::Relaxed);
+        let _ = self.wake_again(true).await;
+    }
+
+    async fn meet(&self) -> Result<Guest, MachineError> {
+        let met = match self.address.clone() {
+            Some(address) => self.supervisor.return_to(address).await,
+            None => None,
+        };
+        let deadline = WAKE_DEADLINE;
+        let guest = met.ok_or(MachineError::Silent { deadline, console: String::new() })?;
+        *self.guest_slot() = Some(guest.clone());
+        Ok(guest)
+    }
+
+    async fn write_down(&self, into: &Path) -> Result<(), MachineError> {
+        let halt = self.halt()?;
+        // What cannot be is refused before anybody has to stand still for it.
+        halt.check(&self.directory)?;
+        let host = |action| move |source| MachineError::Host { action, source };
+        let made =
+            Made::noted(&self.directory).map_err(host("read what the machine is made of"))?;
+        let guest = self
+            .known_guest()
+            .ok_or(MachineError::Silent { deadline: WAKE_DEADLINE, console: String::new() })?;
+        let version = halt.version().await?;
+        let agent = guest.agent_id().to_string();
+        let manifest = digested(made.clone(), version, agent).await?;
+        // A machine that ends meanwhile takes nothing with it: what is here is of no use without
+        // its description, which is written last.
+        let awaited = self.await_call()?;
+        // An agent that never answers must not keep the snapshot's place for ever.
+        match timeout(WAKE_DEADLINE, guest.freeze(SNAPSHOT_WATCHDOG)).await {
+            Ok(Ok(_)) => {}
+            // Nothing can be frozen in a guest without control groups; its processors stop anyway.
+            Ok(Err(GuestError::Fault(fault))) if fault.code == protocol::FaultCode::Unsupported => {
+            }
+            Ok(Err(source)) => {
+                return Err(MachineError::Asked { action: "freeze the programs", source });
+            }
+            Err(_) => {
+                let deadline = WAKE_DEADLINE;
+                return Err(MachineError::Silent { deadline, console: String::new() });
+            }
+        }
+        self.disturbed.store(true, Ordering::Relaxed);
+        guest.hold();
+        let saving = Saving {
+            directory: self.directory.clone(),
+            into: into.to_owned(),
+            memory_bytes: made.memory_bytes,
+            scratch: made.scratch,
+        };
+        let saved = halt.save(&saving).await;
+        // The agent calls when it has found out that its links are gone, and can be dialled then.
+        // One that does not is dialled all the same, and a failure may have cut none.
+        let patience = if saved.is_ok() { SNAPSHOT_CALL_DEADLINE } else { RESUME_PATIENCE };
+        let _ = timeout(patience, awaited.called()).await;
+        drop(awaited);
+        guest.go_on(true);
+        let woken = wake(&guest).await;
+        self.disturbed.store(false, Ordering::Relaxed);
+        saved?;
+        woken?;
+        let written = serde_json::to_vec_pretty(&manifest).map_err(std::io::Error::from);
+        let written = written.and_then(|bytes| write_durably(into, MANIFEST, &bytes));
+        written.map_err(host("write the snapshot's description"))
+    }
+}
+
+/// Brings a machine back into order, and waits for its agent where that must not be dialled before.
+pub(super) async fn mend(halt: &dyn Halt, directory: &Path, paused: bool) -> Standing {
+    // Before the agent can call: one that finds nobody takes its time for the next try.
+    let awaited = Awaited::bind(&plan::calls(directory));
+    let standing = halt.mend(directory, paused).await;
+    if let (Standing::RunsAnew, Ok(awaited)) = (standing, awaited) {
+        let _ = timeout(SNAPSHOT_CALL_DEADLINE, awaited.called()).await;
+    }
+    standing
+}
+
+/// Counting digests of some hundred megabytes is nothing for a thread that others need.
+async fn digested(made: Made, version: String, agent: String) -> Result<Manifest, MachineError> {
+    let now_ms = now_us() / 1000;
+    let digested = tokio::task::spawn_blocking(move || made.manifest(version, agent, now_ms));
+    digested.await.unwrap_or_else(|error| {
+        let source = std::io::Error::other(error);
+        Err(MachineError::Host { action: "count digests", source })
+    })
+}
+
+/// Tells an agent whose machine stood still what time it is, and to let everything go on.
+async fn wake(guest: &Guest) -> Result<Resumed, MachineError> {
+    match timeout(WAKE_DEADLINE, guest.wake()).await {
+        Ok(Ok(thawed)) => Ok(Resumed { drift_us: thawed.drift_us }),
+        Ok(Err(source)) => Err(MachineError::Asked { action: "wake the agent", source }),
+        Err(_) => Err(MachineError::Silent { deadline: WAKE_DEADLINE, console: String::new() }),
+    }
+}
+
+/// Makes a machine that was restored this sandbox's own: another clock, name, id, and random numbers.
+pub(super) async fn adopt(guest: &Guest, spec: &MachineSpec) -> Result<Vec<String>, MachineError> {
+    let text = |text: &str| protocol::Text::from(text);
+    let plain = spec.env.iter().map(|(name, value)| (text(name), text(value)));
+    let secrets = spec.secrets.iter().map(|(name, value)| (text(name), text(value.expose())));
+    let adoption = Adoption {
+        hostname: Some(spec.hostname.clone()),
+        env: plain.chain(secrets).collect(),
+        restored: true,
+    };
+    let failed = |source| MachineError::Asked { action: "take over the restored machine", source };
+    Ok(guest.adopt(adoption).await.map_err(failed)?.warnings)
+}
+
+impl Suspend for Virtual {
+    fn pause(&self) -> BoxFuture<'_, Result<(), MachineError>> {
+        Box::pin(self.stand_still())
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<Resumed, MachineError>> {
+        Box::pin(self.go_on())
+    }
+
+    fn set_right(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.go_on_if_disturbed())
+    }
+
+    fn snapshot<'a>(&'a self, into: &'a Path) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(self.write_down(into))
+    }
+}

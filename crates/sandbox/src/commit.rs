@@ -1,0 +1,116 @@
+//! A sandbox's files become an image. Its programs stand still while they are read, so that they are
+//! of one moment; they go on when that is done, and by themselves if this bridge is gone.
+
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use protocol::limits::FREEZE_WATCHDOG_MAX;
+
+use super::{SandboxError, SandboxRef};
+use agent_client::guest::{Guest, GuestError, Output, Piece};
+use image::reference::Reference;
+use image::{Image, Images};
+
+/// Pieces of the archive that wait between the link and the disk.
+const PIECES_WAITING_MAX: usize = 4;
+
+/// Why a sandbox did not become an image, besides the image itself.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    #[error("its files cannot be read: {0}")]
+    Read(GuestError),
+    #[error("its programs cannot be made to stand still: {0}")]
+    Freeze(GuestError),
+    #[error("its files took longer than {} s, and its programs have gone on", FREEZE_WATCHDOG_MAX.as_secs())]
+    Slow,
+}
+
+/// Makes an image of what a sandbox of `base` has become.
+pub(super) async fn commit(
+    guest: Guest,
+    images: Images,
+    base: Image,
+    which: &SandboxRef,
+    name: Reference,
+) -> Result<Image, SandboxError> {
+    let source = format!("commit of {which}");
+    let taken = move |archive| images.commit(&base, archive, &name, &source);
+    Ok(files(&guest, which, taken).await??)
+}
+
+/// Gives the archive of a sandbox's files, of one moment, to whoever takes it.
+pub(super) async fn files<T: Send + 'static>(
+    guest: &Guest,
+    which: &SandboxRef,
+    take: impl FnOnce(Archive) -> T + Send + 'static,
+) -> Result<T, SandboxError> {
+    // A reading that has begun goes on in a sandbox that stands still; a new one would be refused.
+    let failed = |source| {
+        let source = Box::new(source);
+        SandboxError::Commit { which: which.clone(), source }
+    };
+    let output = guest.tar_get("/", false).await;
+    let output = output.map_err(|error| failed(CommitError::Read(error)))?;
+    let frozen = guest.freeze(FREEZE_WATCHDOG_MAX).await;
+    frozen.map_err(|error| failed(CommitError::Freeze(error)))?;
+    let (pieces, taken) = sync_channel(PIECES_WAITING_MAX);
+    let writing =
+        tokio::task::spawn_blocking(move || take(Archive { taken, piece: Vec::new(), at: 0 }));
+    let read = tokio::time::timeout(FREEZE_WATCHDOG_MAX, hand_on(output, pieces)).await;
+    // It may have gone on by itself, or be gone.
+    let _ = tokio::time::timeout(FREEZE_WATCHDOG_MAX, guest.thaw()).await;
+    let written = writing.await.map_err(|_| SandboxError::Stopping)?;
+    let read = read.map_err(|_| failed(CommitError::Slow))?;
+    read.map_err(|error| failed(CommitError::Read(error)))?;
+    Ok(written)
+}
+
+/// Gives the pieces of an archive to whoever unpacks it, until there is no more or nobody wants more.
+async fn hand_on(
+    mut output: Output,
+    pieces: SyncSender<io::Result<Vec<u8>>>,
+) -> Result<(), GuestError> {
+    loop {
+        let (piece, failed) = match output.next().await {
+            Piece::Bytes { bytes, .. } => (Ok(bytes), None),
+            Piece::End => return Ok(()),
+            Piece::Gap { .. } => {
+                let error = GuestError::Malformed { what: "a gap in an archive" };
+                (Err(io::ErrorKind::UnexpectedEof.into()), Some(error))
+            }
+            Piece::Failed(error) => (Err(io::ErrorKind::UnexpectedEof.into()), Some(error)),
+        };
+        let pieces = pieces.clone();
+        // Whoever unpacks waits for a disk, and this thread must not wait for that.
+        let sent = tokio::task::spawn_blocking(move || pieces.send(piece).is_ok()).await;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if !sent.unwrap_or(false) {
+            return Ok(());
+        }
+    }
+}
+
+/// The archive as it comes.
+pub struct Archive {
+    taken: Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Archive {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.piece.len() {
+            match self.taken.recv() {
+                Ok(piece) => (self.piece, self.at) = (piece?, 0),
+                // The archive itself says where it ends, and whoever reads it knows whether it has.
+                Err(_) => return Ok(0),
+            }
+        }
+        let count = buffer.len().min(self.piece.len() - self.at);
+        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}

@@ -1,0 +1,207 @@
+//! When a sandbox is to be ended or forgotten by itself: its deadlines, and what they follow from.
+//!
+//! ```text
+//!  lives ──▶ age: creation + ttl ─────────────────────────────▶ stop
+//!        ──▶ look, some times within the idle time ──▶ quiet for so long ──▶ stop
+//!  stopped ──▶ removal: end + keep_stopped ───────────────────▶ remove
+//! ```
+//!
+//! A paused sandbox is looked at no more: its idle time begins anew when it goes on. Its absolute time
+//! to live goes on.
+//!
+//! Waiting goes by the monotonic clock, which stands still while the host sleeps: a laptop that was
+//! shut overnight does not find all its sandboxes expired. The wall clock is asked once, when a
+//! bridge takes a sandbox up, because the record on disk knows no other.
+//!
+//! What the bridge itself lets happen holds an [`Activity`](super::Activity), and its recorder sees
+//! every session. Runs of code that others ask of the agent directly are seen by neither, so the
+//! agent is asked, and idle time begins anew when anything has changed since it was last asked. A
+//! sandbox may so outlive its idle time by a part of it, and never loses any of it.
+
+use std::time::Duration;
+
+use protocol::repl::{ContextInfo, ContextState};
+use tokio::time::Instant;
+
+use super::{Record, State};
+use crate::limits::{IDLE_LOOK_PAUSE_MAX, IDLE_LOOK_PAUSE_MIN, IDLE_LOOKS};
+use host::instant::now_ms;
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The absolute time to live is over.
+    Age,
+    /// The agent is to be asked whether something is at work.
+    Look,
+    /// The record has been kept long enough.
+    Removal,
+}
+
+/// The deadlines of one sandbox.
+#[derive(Debug, Default)]
+pub(super) struct Expiry {
+    age: Option<Instant>,
+    idle_ttl: Option<Duration>,
+    look: Option<Instant>,
+    removal: Option<Instant>,
+    contexts: Vec<Done>,
+}
+
+/// What one context has done: when it was opened, and how many runs and interpreters it has had.
+type Done = (u64, u64, u64);
+
+impl Expiry {
+    /// The sandbox lives, or has been given another time to live.
+    pub(super) fn lives(&mut self, record: &Record) {
+        self.age = record.expires_at_ms.map(|at_ms| instant_of(at_ms, record.ttl_ms));
+        self.idle_ttl = record.idle_ttl_ms.map(Duration::from_millis);
+        self.look_again(Some(Duration::ZERO));
+    }
+
+    /// It stands still: nobody can be at work in it, and so it does not become idle. Its absolute time
+    /// goes on, because that is how long its holder wanted to have it.
+    pub(super) fn pauses(&mut self) {
+        self.look = None;
+    }
+
+    /// It is being ended; nothing more is to be waited for until it has.
+    pub(super) fn ends(&mut self) {
+        (self.age, self.look) = (None, None);
+    }
+
+    pub(super) fn stopped(&mut self, record: &Record) {
+        self.ends();
+        if let (State::Stopped { at_ms, .. }, Some(keep_ms)) =
+            (&record.state, record.keep_stopped_ms)
+        {
+            self.removal = Some(instant_of(at_ms.saturating_add(keep_ms), Some(keep_ms)));
+        }
+    }
+
+    /// When the absolute time to live is over.
+    pub(super) fn age(&self) -> Option<Instant> {
+        self.age
+    }
+
+    pub(super) fn idle_ttl(&self) -> Option<Duration> {
+        self.idle_ttl
+    }
+
+    /// The first deadline.
+    pub(super) fn next(&self) -> Option<(Instant, Due)> {
+        let all = [(self.age, Due::Age), (self.look, Due::Look), (self.removal, Due::Removal)];
+        all.into_iter().filter_map(|(at, due)| Some((at?, due))).min_by_key(|(at, _)| *at)
+    }
+
+    /// A look has begun; the next is set when it is over.
+    pub(super) fn looking(&mut self) {
+        self.look = None;
+    }
+
+    /// Sets the next look, the last of them for the moment in which the idle time is over.
+    pub(super) fn look_again(&mut self, idle_for: Option<Duration>) {
+        self.look = self.idle_ttl.map(|ttl| {
+            let pause = (ttl / IDLE_LOOKS).clamp(IDLE_LOOK_PAUSE_MIN, IDLE_LOOK_PAUSE_MAX);
+            let rest = idle_for.map_or(pause, |idle_for| ttl.saturating_sub(idle_for));
+            Instant::now() + pause.min(rest)
+        });
+    }
+
+    /// Whether something has been at work since the last look.
+    pub(super) fn has_worked(&mut self, contexts: &[ContextInfo]) -> bool {
+        let done: Vec<Done> =
+            contexts.iter().map(|one| (one.opened_at_ms, one.runs, one.interpreters)).collect();
+        let changed = done != self.contexts;
+        self.contexts = done;
+        changed || contexts.iter().any(is_at_work)
+    }
+}
+
+fn is_at_work(context: &ContextInfo) -> bool {
+    let resting = matches!(context.state, ContextState::Cold | ContextState::Idle);
+    !resting || context.running.is_some() || context.queued > 0
+}
+
+/// A point of the wall clock as one of ours; no further away than `ttl_ms`, should the wall clock
+/// have been set back.
+fn instant_of(at_ms: u64, ttl_ms: Option<u64>) -> Instant {
+    let left_ms = at_ms.saturating_sub(now_ms()).min(ttl_ms.unwrap_or(u64::MAX));
+    Instant::now() + Duration::from_millis(left_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Spec, Why};
+
+    fn record() -> Record {
+        let mut spec = Spec::new("web".parse().unwrap());
+        spec.ttl_ms = Some(60_000);
+        spec.idle_ttl_ms = Some(8_000);
+        spec.keep_stopped_ms = Some(5_000);
+        Record::new("0123456789ab".parse().unwrap(), &spec, now_ms())
+    }
+
+    fn context(state: ContextState, runs: u64) -> ContextInfo {
+        let text = format!(
+            r#"{{"context":"a","language":"python","state":"idle","interpreters":1,
+                "runs":{runs},"queued":0,"opened_at_ms":7}}"#
+        );
+        ContextInfo { state, ..serde_json::from_str(&text).unwrap() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_come_some_times_within_the_idle_time_and_at_its_end() {
+        let mut expiry = Expiry::default();
+        expiry.lives(&record());
+        let now = Instant::now();
+        let after = |expiry: &Expiry| expiry.next().map(|(at, due)| (at - now, due));
+        assert_eq!(after(&expiry), Some((Duration::from_secs(1), Due::Look)));
+        expiry.look_again(Some(Duration::from_millis(7_900)));
+        assert_eq!(after(&expiry), Some((Duration::from_millis(100), Due::Look)));
+        expiry.look_again(None);
+        assert_eq!(after(&expiry), Some((Duration::from_secs(1), Due::Look)));
+        expiry.pauses();
+        assert!(matches!(expiry.next(), Some((_, Due::Age))), "a pause counts for the age alone");
+        expiry.looking();
+        assert!(matches!(expiry.next(), Some((_, Due::Age))));
+        expiry.ends();
+        assert_eq!(expiry.next(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_was_set_back_does_not_lengthen_a_life() {
+        let mut record = record();
+        record.expires_at_ms = record.expires_at_ms.map(|at_ms| at_ms + 3_600_000);
+        let mut expiry = Expiry::default();
+        expiry.lives(&record);
+        assert_eq!(expiry.age().unwrap() - Instant::now(), Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stopped_sandbox_is_kept_as_long_as_it_was_said() {
+        let mut record = record();
+        let mut expiry = Expiry::default();
+        expiry.lives(&record);
+        record.state = State::Stopped { why: Why::Asked, at_ms: now_ms() - 10_000 };
+        expiry.stopped(&record);
+        assert_eq!(expiry.next(), Some((Instant::now(), Due::Removal)));
+        record.keep_stopped_ms = None;
+        let mut expiry = Expiry::default();
+        expiry.stopped(&record);
+        assert_eq!(expiry.next(), None);
+    }
+
+    #[test]
+    fn work_shows_while_it_goes_on_and_at_the_look_after_it() {
+        let mut expiry = Expiry::default();
+        assert!(!expiry.has_worked(&[]));
+        assert!(expiry.has_worked(&[context(ContextState::Idle, 1)]));
+        assert!(!expiry.has_worked(&[context(ContextState::Idle, 1)]));
+        assert!(expiry.has_worked(&[context(ContextState::Running, 1)]));
+        assert!(expiry.has_worked(&[context(ContextState::Starting, 1)]));
+        assert!(expiry.has_worked(&[context(ContextState::Idle, 2)]));
+        assert!(expiry.has_worked(&[]), "a context was closed");
+    }
+}

@@ -1,0 +1,180 @@
+//! Sandboxes: named machines with a record and an output log, each owned by one task.
+//!
+//! ```text
+//!            started                stop               machine gone
+//!  creating ─────────▶ running ─────────▶ stopping ─────────────────▶ stopped{why}
+//!     │ failed           │  │ machine gone, killed                       ▲
+//!     ▼                  │  └────────────────────────────────────────────┤
+//!  (nothing left)        │ agent does not answer        killed, gone     │
+//!                        └──────────────────────▶ lost ──────────────────┘
+//! ```
+//!
+//! From running a sandbox goes to paused and back, where its machine can; paused it is stopped and
+//! killed as ever.
+//!
+//! The [`registry::Registry`] maps a name to the one task that owns it; only that task changes the
+//! sandbox's state, writes its record and orders its machine about. `control` and `api` call this;
+//! it knows nothing of who asks or how.
+
+#![forbid(unsafe_code)]
+
+pub mod caps;
+mod commit;
+pub mod event;
+mod expiry;
+mod granted;
+mod image;
+pub mod label;
+pub mod limits;
+pub mod log;
+mod meter;
+mod mounted;
+pub mod name;
+pub mod one_shot;
+mod owner;
+mod page;
+pub mod pool;
+mod presence;
+mod preset;
+pub mod record;
+mod recorder;
+pub mod registry;
+mod secrets;
+pub mod snapshot;
+pub mod spec;
+pub mod state;
+mod stored;
+pub mod tallies;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use self::image::root_of;
+pub use event::{Event, EventSink, Subject, WorkspaceEvent};
+pub use label::{InvalidLabel, Labels, Selector};
+pub use log::find_log;
+pub use name::{InvalidName, Name, SandboxRef};
+pub use one_shot::{Known, OneShot, one_shot, one_shot_with};
+pub use page::{Filter, Page};
+pub use presence::Activity;
+pub use preset::Preset;
+pub use record::Record;
+pub use recorder::HOLDER as RECORDED_HOLDER;
+pub use registry::{Means, Registry, Until};
+pub use snapshot::Snapshot;
+pub use spec::Spec;
+pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};
+pub use stored::image_users;
+
+pub use commit::CommitError;
+use egress::{EgressError, RuleError};
+
+use crate::limits::{
+    SANDBOXES_MAX, SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX, USER_BYTES_MAX, WORKDIR_BYTES_MAX,
+};
+use ::image::ImageError;
+use host::secret::SecretError;
+use machine::MachineError;
+pub use machine::{BoxId, MachineKind};
+use workspace::WorkspaceError;
+
+/// Why something could not be done with a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("the name {which} is taken: {id} is {state}")]
+    NameTaken { which: SandboxRef, id: BoxId, state: State },
+    #[error("there is no sandbox {which}")]
+    NotFound { which: SandboxRef },
+    #[error("{which} is {state}")]
+    StillRunning { which: SandboxRef, state: State },
+    #[error("{which} is not running: {state}")]
+    NotRunning { which: SandboxRef, state: State },
+    #[error(
+        "{which} was killed and its machine is still there after {seconds} s; a process in it hangs in the kernel"
+    )]
+    WillNotDie { which: SandboxRef, seconds: u64 },
+    #[error(
+        "so many namespaces and keys are counted today that another is not; try again tomorrow"
+    )]
+    TooManyMetered,
+    #[error("{SANDBOXES_MAX} sandboxes are kept, which is the limit; remove some that are stopped")]
+    TooMany,
+    #[error(
+        "a sandbox's environment cannot have the name {name:?}: it must be text without '=' or zero bytes"
+    )]
+    Environment { name: String },
+    #[error(
+        "{hostname:?} is not a host name: 1 to 63 of letters, digits, '_' and '-', beginning with a letter or digit"
+    )]
+    Hostname { hostname: String },
+    #[error(
+        "{workdir:?} cannot be a working directory: write an absolute path of at most {WORKDIR_BYTES_MAX} bytes"
+    )]
+    Workdir { workdir: String },
+    #[error(
+        "{user:?} cannot be a user: write NAME, NAME:GROUP, UID or UID:GID, of at most {USER_BYTES_MAX} bytes"
+    )]
+    User { user: String },
+    #[error("the creation of {which} was ended while its {during}")]
+    CreationEnded { which: SandboxRef, during: &'static str },
+    #[error(
+        "the creation of {which} was ended: its namespace or its key has had what it may have of this day"
+    )]
+    CreationSpent { which: SandboxRef },
+    #[error("{which} did not become an image: {source}")]
+    Commit { which: SandboxRef, source: Box<CommitError> },
+    #[error("{what} is {value}; from {min} to {max} would do")]
+    OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
+    #[error(transparent)]
+    Label(#[from] InvalidLabel),
+    #[error("egress: {0}")]
+    Rule(#[from] RuleError),
+    #[error("it cannot be given what it may reach: {0}")]
+    Egress(#[from] EgressError),
+    #[error("{what} cannot be had: {why}")]
+    Unsupported { what: &'static str, why: &'static str, hint: &'static str },
+    #[error(
+        "the {scope} may have {allowed} of {cap}: {used} are used, and {asked} more are asked for"
+    )]
+    CapExceeded { scope: caps::Scope, cap: &'static str, used: u64, asked: u64, allowed: u64 },
+    #[error("the {scope} may have {allowed} of {cap}, and all of it is used for today")]
+    DaySpent { scope: caps::Scope, cap: &'static str, used: u64, allowed: u64 },
+    #[error("the {scope} has a cap for {what}, so a sandbox must say how much it may use")]
+    Unbounded { scope: caps::Scope, what: &'static str },
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(
+        "{which} has secrets, and a snapshot would write its memory with them to the disk, for others to go on from"
+    )]
+    HoldsSecrets { which: SandboxRef },
+    #[error("the agent of {which} does not answer any more: {reason}")]
+    Lost { which: SandboxRef, reason: String },
+    #[error("{which} is paused")]
+    Paused { which: SandboxRef },
+    #[error("{which} is being paused, resumed, written down or made an image already")]
+    Busy { which: SandboxRef },
+    #[error("there is no snapshot {snapshot}")]
+    NoSnapshot { snapshot: SandboxRef },
+    #[error("there is a snapshot {snapshot} already")]
+    SnapshotTaken { snapshot: SandboxRef },
+    #[error("the {what} is that of the snapshot {snapshot}, and cannot be another")]
+    SnapshotFixes { snapshot: SandboxRef, what: &'static str },
+    #[error("{SNAPSHOTS_MAX} snapshots are kept, which is the limit; remove some")]
+    TooManySnapshots,
+    #[error(
+        "the snapshots take {bytes} bytes, and with this one they may take more than {SNAPSHOTS_BYTES_MAX}; remove some"
+    )]
+    SnapshotsTooLarge { bytes: u64 },
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    #[error("could not {action} {path:?}: {source}")]
+    Files { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("could not draw an id: {0}")]
+    Draw(io::Error),
+    #[error("the bridge is stopping")]
+    Stopping,
+}

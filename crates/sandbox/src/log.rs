@@ -1,0 +1,138 @@
+//! The output log of a sandbox: what its sessions wrote, on disk, bounded, and readable without the
+//! daemon and after the machine is gone.
+//!
+//! ```text
+//!  log/0000000007.seg   head: number, bytes rotated away, sessions with their next offsets
+//!                       started · output · output · gap · exited · …
+//!  log/0000000008.seg   head · output · …  ◀── appended here; the oldest segment goes when this fills
+//! ```
+//!
+//! Every segment begins with the whole state of the writer, so opening reads the newest alone, and
+//! a reader that finds segments missing knows how many bytes of output were in them. A record that
+//! was cut off by a crash is removed when the log is opened again; its bytes were not acknowledged,
+//! so the agent still has them. Nothing is lost silently: what could not be written, because the
+//! disk was full, is named by a gap as soon as something can be.
+
+mod known;
+mod reader;
+mod record;
+mod recording;
+mod room;
+mod segment;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use protocol::message::Channel;
+use protocol::{ExitRecord, SessionId};
+
+pub use known::{AllSessions, Extent, OneSession, Recorded};
+pub use reader::{From, InvalidMark, Mark, Reader, Step};
+pub use record::Run;
+pub use recording::Recording;
+pub use room::Room;
+pub use writer::Writer;
+
+use super::record::Kept;
+use super::{SandboxError, SandboxRef};
+use host::paths::Paths;
+
+/// The directory of the log in a sandbox's state directory.
+const LOG_DIRECTORY: &str = "log";
+
+/// One thing that the log has recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Wall clock of the host when it was recorded, milliseconds since 1970.
+    pub time_ms: u64,
+    pub event: Event,
+}
+
+/// What an [`Entry`] says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Started {
+        session: SessionId,
+        command: String,
+        started_at_ms: u64,
+    },
+    Output {
+        session: SessionId,
+        channel: Channel,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    /// Output that was never recorded: dropped by the session's policy, or by a full disk here.
+    Gap {
+        session: SessionId,
+        channel: Channel,
+        from: u64,
+        to: u64,
+    },
+    Exited {
+        session: SessionId,
+        record: ExitRecord,
+    },
+    /// So many bytes of output were recorded here and have been rotated away since.
+    Missing {
+        bytes: u64,
+    },
+    /// The sandbox is over; nothing follows.
+    Closed {
+        why: String,
+    },
+}
+
+impl Event {
+    /// The session that it is about, if it is about one.
+    pub fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Started { session, .. }
+            | Self::Output { session, .. }
+            | Self::Gap { session, .. }
+            | Self::Exited { session, .. } => Some(session),
+            Self::Missing { .. } | Self::Closed { .. } => None,
+        }
+    }
+}
+
+/// Why a log cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("could not {action} the log {path:?}: {source}")]
+    Files { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("session {session} is unknown to the log")]
+    UnknownSession { session: SessionId },
+    #[error("{sessions} sessions are being recorded, which is the limit")]
+    TooManySessions { sessions: usize },
+    #[error("a record of {bytes} bytes is longer than a record may be")]
+    TooLong { bytes: usize },
+}
+
+/// The log of the sandbox whose state directory is `directory`.
+pub fn log_directory(directory: &Path) -> PathBuf {
+    directory.join(LOG_DIRECTORY)
+}
+
+/// Finds a sandbox's log by its name, from the records on disk; no daemon is asked.
+pub fn find_log(paths: &Paths, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
+    let boxes = paths.state_boxes();
+    let not_found = || SandboxError::NotFound { which: which.clone() };
+    let entries = match std::fs::read_dir(&boxes) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_found()),
+        Err(source) => {
+            return Err(SandboxError::Files { action: "look through", path: boxes, source });
+        }
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|directory| Kept::read(directory).is_ok_and(|kept| kept.record.which() == *which))
+        .map(|directory| log_directory(&directory))
+        .ok_or_else(not_found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! A sandbox for one command: no name, no record, no log, no daemon.
+//!
+//! It has no door, so its agent stops as soon as the one link to this process is cut. However this
+//! process ends, the sandbox ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::commit::{self, Archive};
+use super::stored::{Held, Wanted};
+use super::{SandboxError, SandboxRef, Spec, event, mounted, secrets};
+use agent_client::guest::Guest;
+use egress::{Allowed, EgressEvent, Serving, Settings};
+use host::paths::Paths;
+use host::secret::Secrets;
+use image::document::Process;
+use image::store::describe_lost;
+use machine::limits::KILL_DEADLINE;
+use machine::{BoxId, Machine, MachineExit, Machines, Running};
+use workspace::limits::LAST_SYNC_DEADLINE;
+use workspace::{Ends, Mirror, Report, WorkspaceError, Workspaces};
+
+/// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
+/// also waits until it is gone.
+pub struct OneShot {
+    /// What it is called in errors.
+    which: SandboxRef,
+    guest: Guest,
+    /// The way out, for as long as the sandbox lives.
+    _egress: Option<Serving>,
+    mirror: Option<Mirror>,
+    /// What of its workspace was not carried.
+    left_out: Report,
+    // The machine goes before what it has as its root.
+    alive: KillOnDrop,
+    image: Option<Held>,
+}
+
+/// Starts a sandbox for one command. `paths` are hidden from it, and their store of images is
+/// where one comes from that is asked for by its name.
+pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
+    one_shot_with(paths, spec, &Known::default()).await
+}
+
+/// What a sandbox for one command may ask for by name, and what bounds it.
+#[derive(Debug, Default)]
+pub struct Known {
+    pub secrets: Secrets,
+    pub workspaces: Workspaces,
+    pub egress: Settings,
+}
+
+/// The same with what it may ask for.
+pub async fn one_shot_with(
+    paths: &Paths,
+    spec: &Spec,
+    known: &Known,
+) -> Result<OneShot, SandboxError> {
+    let Known { secrets: known, workspaces, egress } = known;
+    spec.check()?;
+    let rules = spec.rules()?;
+    secrets::variables(known, spec, &rules)?;
+    let workspace = mounted::find(spec, workspaces, &[&paths.runtime, &paths.state])?;
+    let machines = Machines::default();
+    let id = BoxId::draw().map_err(SandboxError::Draw)?;
+    let machine = Arc::clone(machines.get(spec.machine));
+    let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
+    machine_spec.bind = mounted::at_boot(spec, workspace.as_ref());
+    let resolved = secrets::resolve(known, spec, &event::nobody()).await?;
+    machine_spec.secrets = resolved.variables;
+    let injections = resolved.injections;
+    let image = match Wanted::of(spec, paths, None) {
+        Some(wanted) => wanted.furnish(&mut machine_spec).await?,
+        None => None,
+    };
+    let user = spec.user.as_deref().or_else(|| image.as_ref().and_then(Held::user));
+    let running = machine.start(machine_spec).await?;
+    let guest = running.guest().expect("a machine that has started has been greeted by its agent");
+    let guest = guest.running_as(user);
+    // Nobody comes back to the agent of a machine that is gone: what waits for it ends with that.
+    let (exited, orphan) = (running.exited(), guest.clone());
+    tokio::spawn(async move {
+        exited.await;
+        orphan.forsake();
+    });
+    let owner = id.to_string();
+    let alive = KillOnDrop { running, machine, id, ended: false };
+    let (mirror, left_out) = match workspace {
+        Some(workspace) if workspace.policy.mount => {
+            mounted::mount(spec.machine, &*alive.running, &workspace).await?;
+            (None, Report::default())
+        }
+        Some(workspace) => {
+            let guest = guest.clone();
+            let (ended, carried) = (Arc::default(), workspaces.carried().clone());
+            let ends = Ends { guest, workspace, owner, ended, carried };
+            let (mirror, report) = Mirror::open(ends, None).await?;
+            (Some(mirror), report)
+        }
+        None => (None, Report::default()),
+    };
+    let egress = if rules.is_empty() {
+        None
+    } else {
+        // Nobody keeps account of a sandbox without a name; its own log tells what was decided.
+        let sink = Arc::new(|event: EgressEvent| tracing::info!("egress: {event}"));
+        let allowed = Allowed { rules, secrets: injections };
+        Some(Serving::open(guest.clone(), allowed, egress, None, sink).await?)
+    };
+    let which = spec.which();
+    Ok(OneShot { which, guest, _egress: egress, mirror, left_out, alive, image })
+}
+
+impl OneShot {
+    pub fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    /// What the image says of programs, where the root is an image of this host's store.
+    pub fn process(&self) -> Option<&Process> {
+        self.image.as_ref().map(|held| &held.lease.image.process)
+    }
+
+    /// Which image of this host's store the root is.
+    pub fn image_digest(&self) -> Option<String> {
+        self.image.as_ref().map(|held| held.lease.image.digest.to_string())
+    }
+
+    /// What was asked for and does not hold on this host.
+    pub fn warnings(&self) -> Vec<String> {
+        let lost = self.image.as_ref().and_then(|held| describe_lost(held.lease.lost));
+        let warnings = self.alive.running.warnings().into_iter().chain(lost);
+        warnings.chain(self.left_out.warnings()).collect()
+    }
+
+    /// Gives the archive of all its files to whoever takes it; its programs stand still meanwhile.
+    pub async fn files<T: Send + 'static>(
+        &self,
+        take: impl FnOnce(Archive) -> T + Send + 'static,
+    ) -> Result<T, SandboxError> {
+        commit::files(&self.guest, &self.which, take).await
+    }
+
+    /// Brings back what it has changed in its workspace; nothing where it has none.
+    pub async fn sync(&mut self) -> Result<Report, WorkspaceError> {
+        let Some(mirror) = &mut self.mirror else { return Ok(Report::default()) };
+        let seconds = LAST_SYNC_DEADLINE.as_secs();
+        let synced = tokio::time::timeout(LAST_SYNC_DEADLINE, mirror.sync()).await;
+        synced.unwrap_or(Err(WorkspaceError::Overran { seconds }))
+    }
+
+    /// Resolves when the sandbox is gone, for whatever reason.
+    pub async fn exited(&self) -> MachineExit {
+        self.alive.running.exited().await
+    }
+
+    /// Ends the sandbox at once and waits until nothing of it is left.
+    pub async fn end(mut self) -> MachineExit {
+        self.alive.running.stop(Duration::ZERO).await;
+        let exit = tokio::time::timeout(KILL_DEADLINE, self.exited()).await;
+        self.alive.machine.clean(self.alive.id.clone(), None).await;
+        self.alive.ended = true;
+        exit.unwrap_or_else(|_| MachineExit::Unreachable {
+            reason: "it was killed and is still there; a process in it hangs in the kernel"
+                .to_owned(),
+        })
+    }
+}
+
+struct KillOnDrop {
+    running: Arc<dyn Running>,
+    machine: Arc<dyn Machine>,
+    id: BoxId,
+    ended: bool,
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.running.kill();
+        // The control group of a killed sandbox is this process's to remove, as long as there is a
+        // runtime to wait in.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (machine, id) = (Arc::clone(&self.machine), self.id.clone());
+            runtime.spawn(async move { machine.clean(id, None).await });
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! How a sandbox comes to its owner: made anew, or found as an earlier bridge left it.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::{Ahead, Life, Order, Owner, Reply};
+use crate::limits::STOP_GRACE_DEFAULT;
+use crate::log::{Writer, log_directory};
+use crate::pool::{self, Claimed};
+use crate::recorder::{Recorder, SharedLog};
+use crate::secrets::again;
+use crate::stored::{Held, Wanted};
+use crate::{Event, SandboxError, State, Why};
+use egress::{Allowed, EgressSink, Rules, Serving, copy_names};
+use host::instant::now_ms;
+use host::paths::make_private_directory;
+use machine::{Adoption, Directories, MachineSpec, Running};
+use workspace::Mirror;
+
+impl Owner {
+    /// Makes the sandbox, then owns it until it is removed.
+    pub(crate) async fn create(
+        mut self,
+        spec: MachineSpec,
+        wanted: Option<Wanted>,
+        ahead: Option<Ahead>,
+        reply: Reply,
+    ) {
+        let claimed = match ahead {
+            Some(Ahead { pool, shape, personal }) => pool.claim(&shape, &personal).await,
+            None => None,
+        };
+        let made = match claimed {
+            Some(claimed) => self.take_over(claimed).await,
+            None => self.try_create(spec, wanted).await,
+        };
+        match made {
+            Ok(()) => {
+                let _ = reply.send(Ok(self.place.presence.show(self.kept.record.clone())));
+                self.run().await;
+            }
+            Err(error) => {
+                self.erase().await;
+                let ended = self.waiting.drain(..).chain(self.removing.drain(..));
+                let ended: Vec<_> = ended.collect();
+                let mut record = self.kept.record.clone();
+                drop(self);
+                let _ = reply.send(Err(error));
+                record.state = State::Stopped { why: Why::Killed, at_ms: now_ms() };
+                for reply in ended {
+                    let _ = reply.send(Ok(record.clone()));
+                }
+            }
+        }
+    }
+
+    /// Makes a machine of the pool this sandbox's own. The record that says so is written as what
+    /// it is to be, once and durably: a bridge that is cut off before it ends the machine, and one
+    /// that is cut off after it has the sandbox.
+    async fn take_over(&mut self, claimed: Claimed) -> Result<(), SandboxError> {
+        let Claimed { id, directories, running, warnings } = claimed;
+        let state = directories.state.clone();
+        self.kept.record.id = id;
+        self.place.directories = directories;
+        self.open_log();
+        self.know(&running);
+        self.kept.record.warnings.extend(warnings);
+        let egress = match self.open_egress(&running).await {
+            Ok(egress) => egress,
+            Err(error) => {
+                running.kill();
+                return Err(error);
+            }
+        };
+        self.kept.record.state = State::Running;
+        if let Err(source) = self.kept.save(&state).await {
+            running.kill();
+            return Err(SandboxError::Files { action: "write", path: state, source });
+        }
+        pool::record::forget(&state);
+        self.enliven(running, egress, None);
+        self.show(State::Running);
+        Ok(())
+    }
+
+    async fn try_create(
+        &mut self,
+        mut spec: MachineSpec,
+        wanted: Option<Wanted>,
+    ) -> Result<(), SandboxError> {
+        let Directories { runtime, state } = self.place.directories.clone();
+        for path in [runtime, state.clone()] {
+            let made = make_private_directory(&path);
+            made.map_err(|source| SandboxError::Files { action: "make", path, source })?;
+        }
+        let written = self.kept.save(&state).await;
+        let failed = |source| SandboxError::Files { action: "write", path: state, source };
+        written.map_err(failed)?;
+        self.open_log();
+        if let Some(wanted) = wanted {
+            self.furnish(wanted, &mut spec).await?;
+        }
+        if let Some(snapshot) = spec.restore.as_deref().and_then(Path::parent) {
+            // What its programs remember of names still holds, as far as its own rules allow them.
+            let (from, to) = (snapshot.to_owned(), self.place.directories.state.clone());
+            let copied = tokio::task::spawn_blocking(move || copy_names(&from, &to)).await;
+            let path = self.place.directories.state.clone();
+            copied
+                .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+                .map_err(|source| SandboxError::Files { action: "write", path, source })?;
+        }
+        let running = self.place.machine.start(spec).await?;
+        self.know(&running);
+        // It takes what it takes of this host from here on, and not only when it can be used.
+        self.begin_spell(&running);
+        let egress = match self.open_egress(&running).await {
+            Ok(egress) => egress,
+            Err(error) => {
+                running.kill();
+                running.exited().await;
+                return Err(error);
+            }
+        };
+        let mirror = match self.open_workspace(&running).await {
+            Ok(mirror) => mirror,
+            Err(error) => {
+                drop(egress);
+                running.kill();
+                running.exited().await;
+                return Err(error);
+            }
+        };
+        self.enliven(running, egress, mirror);
+        self.enter(State::Running).await;
+        Ok(())
+    }
+
+    /// Gives the machine its image. The record says which before anything runs from it, so that
+    /// nobody removes it, whatever becomes of this bridge.
+    async fn furnish(
+        &mut self,
+        wanted: Wanted,
+        spec: &mut MachineSpec,
+    ) -> Result<(), SandboxError> {
+        self.unless_ended(wanted.fetch(), "image was being pulled").await??;
+        self.image = wanted.furnish(spec).await?;
+        if let Some(held) = &self.image {
+            held.describe(&mut self.kept);
+            let state = self.place.directories.state.clone();
+            let written = self.kept.save(&state).await;
+            let failed = |source| SandboxError::Files { action: "write", path: state, source };
+            written.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for something of a sandbox that is being made. Whoever ends the sandbox does not wait for
+    /// that, and neither does it go on when nothing is left of its day.
+    pub(super) async fn unless_ended<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        during: &'static str,
+    ) -> Result<T, SandboxError> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let order = tokio::select! {
+                done = &mut work => return Ok(done),
+                order = self.orders.recv() => order,
+            };
+            let which = self.kept.record.which();
+            match order {
+                Some(Order::Stop { reply, .. } | Order::Kill { reply }) => self.waiting.push(reply),
+                Some(Order::Remove { force: true, reply }) => self.removing.push(reply),
+                Some(Order::Spent { .. }) => return Err(SandboxError::CreationSpent { which }),
+                None | Some(Order::Leave { .. }) => return Err(SandboxError::Stopping),
+                Some(other) => {
+                    other.refuse(&which);
+                    continue;
+                }
+            }
+            return Err(SandboxError::CreationEnded { which, during });
+        }
+    }
+
+    /// Takes up what an earlier bridge had, and owns it in a task of its own from then on.
+    pub(crate) async fn adopt(mut self) {
+        let id = self.kept.record.id.clone();
+        let which = self.kept.record.which();
+        match self.kept.record.state.clone() {
+            State::Stopped { .. } => {
+                self.expiry.stopped(&self.kept.record);
+                self.deliver();
+            }
+            State::Creating => {
+                self.erase().await;
+                let why = format!("the creation of {which} was cut off");
+                (self.place.events)(&Event::Cleaned { id: id.to_string(), why });
+                return;
+            }
+            before @ (State::Running
+            | State::Paused { .. }
+            | State::Stopping
+            | State::Lost { .. }) => {
+                self.open_log();
+                let (kept, trace) = (self.place.directories.clone(), self.kept.trace.clone());
+                match self.place.machine.adopt(id, kept, trace).await {
+                    Adoption::Alive(running) => {
+                        self.was_away = !matches!(before, State::Paused { .. });
+                        self.trace(&running);
+                        let egress = self.reopen_egress(&running);
+                        let mirror = self.reopen_workspace(&running).await;
+                        self.enliven(running, egress, mirror);
+                        (self.place.events)(&Event::Adopted { of: self.kept.record.subject() });
+                        self.resume(&before).await;
+                    }
+                    Adoption::Dead => {
+                        self.sweep_workspace().await;
+                        self.bury(Why::BridgeAway).await;
+                    }
+                }
+            }
+        }
+        tokio::spawn(self.run());
+    }
+
+    /// Brings an adopted sandbox into the state that it was on its way to.
+    async fn resume(&mut self, before: &State) {
+        let stands_still = self.life.as_ref().is_some_and(|life| life.running.trace().paused);
+        if stands_still && matches!(before, State::Paused { .. }) {
+            self.expiry.pauses();
+            return self.enter(before.clone()).await;
+        }
+        let answers = self.life.as_ref().is_some_and(|life| life.running.guest().is_some());
+        if !answers {
+            self.enter(State::Lost { reason: "its agent does not answer".to_owned() }).await;
+        } else if *before == State::Stopping {
+            self.begin_stop(STOP_GRACE_DEFAULT, Why::Asked).await;
+        } else {
+            self.enter(State::Running).await;
+        }
+    }
+
+    /// Puts down what a machine that was started here is.
+    fn know(&mut self, running: &Arc<dyn Running>) {
+        self.kept.record.warnings = running.warnings();
+        self.kept.record.warnings.extend(self.image.iter().flat_map(Held::warnings));
+        self.trace(running);
+    }
+
+    /// Puts down how a machine is found again.
+    fn trace(&mut self, running: &Arc<dyn Running>) {
+        self.kept.trace = running.trace();
+        self.kept.record.pid = self.kept.trace.process.as_ref().map(|process| process.pid);
+        self.kept.record.address = self.kept.trace.address.clone();
+    }
+
+    /// Gives a new machine the way to what it may reach. Without rules there is none at all.
+    async fn open_egress(
+        &mut self,
+        running: &Arc<dyn Running>,
+    ) -> Result<Option<Serving>, SandboxError> {
+        let rules = Rules::parse(&self.kept.record.egress)?;
+        let Some(guest) = running.guest().filter(|_| !rules.is_empty()) else { return Ok(None) };
+        let directory = &self.place.directories.state;
+        let sink = self.egress_sink();
+        let secrets = std::mem::take(&mut self.injections);
+        let allowed = Allowed { rules, secrets };
+        let opened = Serving::open(guest, allowed, &self.place.egress, Some(directory), sink).await;
+        Ok(Some(opened?))
+    }
+
+    /// The same for a machine that an earlier bridge had. It lives without, if that cannot be: then it
+    /// reaches nothing.
+    pub(super) fn reopen_egress(&self, running: &Arc<dyn Running>) -> Option<Serving> {
+        let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+        let trouble =
+            move |what: String| events(&Event::Trouble { which: Some(which.clone()), what });
+        let rules = match Rules::parse(&self.kept.record.egress) {
+            Ok(rules) => rules,
+            Err(error) => {
+                trouble(format!("it reaches nothing: {error}"));
+                return None;
+            }
+        };
+        let guest = running.guest().filter(|_| !rules.is_empty())?;
+        let (settings, sink) = (Arc::clone(&self.place.egress), self.egress_sink());
+        let directory = self.place.directories.state.clone();
+        let (known, record) = (self.place.secrets.clone(), &self.kept.record);
+        let (namespace, names) = (record.namespace.to_string(), record.secrets.clone());
+        let told = trouble.clone();
+        let opening = async move {
+            let secrets = again(&known, &namespace, &names, told).await;
+            let allowed = Allowed { rules, secrets };
+            Serving::open(guest, allowed, &settings, Some(&directory), sink).await
+        };
+        let lost = move |error| trouble(format!("it reaches nothing: {error}"));
+        Some(Serving::later(opening, lost))
+    }
+
+    fn egress_sink(&self) -> EgressSink {
+        let (of, events) = (self.kept.record.subject(), Arc::clone(&self.place.events));
+        Arc::new(move |event| events(&Event::Egress { of: Arc::clone(&of), event }))
+    }
+
+    /// Begins to watch and to record a machine that lives.
+    pub(super) fn enliven(
+        &mut self,
+        running: Arc<dyn Running>,
+        egress: Option<Serving>,
+        mirror: Option<Mirror>,
+    ) {
+        let guest = running.guest();
+        self.place.presence.open(guest.clone());
+        self.expire_as_recorded();
+        let recorder = guest.clone().zip(self.log.clone()).map(|(guest, log)| {
+            let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
+            let presence = Arc::clone(&self.place.presence);
+            tokio::spawn(Recorder { guest, log, which, events, presence }.run())
+        });
+        let exited = running.exited();
+        let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
+        self.life = Some(Life {
+            running,
+            exited,
+            lost,
+            recorder,
+            egress,
+            mirror,
+            look: None,
+            errand: None,
+            kept_back: Arc::default(),
+        });
+    }
+
+    fn open_log(&mut self) {
+        match Writer::open(&log_directory(&self.place.directories.state)) {
+            Ok(writer) => {
+                if writer.cut_bytes() > 0 {
+                    let bytes = writer.cut_bytes();
+                    self.trouble(format!("{bytes} bytes of a torn record were cut off its log"));
+                }
+                self.log = Some(SharedLog::new(writer));
+            }
+            // The sandbox is worth more than its log; its agent keeps what nobody records.
+            Err(error) => self.trouble(error.to_string()),
+        }
+    }
+}

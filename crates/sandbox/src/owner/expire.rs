@@ -1,0 +1,120 @@
+//! What an owner does about times to live: it looks whether something is at work, ends what is
+//! over, and lengthens what is asked for. When, is `expiry`'s.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::repl::ContextInfo;
+
+use super::{Next, Owner};
+use crate::expiry::Due;
+use crate::limits::{IDLE_LOOK_DEADLINE, STOP_GRACE_DEFAULT};
+use crate::{ExpiryKind, Record, SandboxError, State, Why};
+use host::instant::now_ms;
+
+impl Owner {
+    pub(super) async fn act_on(&mut self, due: Due) -> Next {
+        match due {
+            Due::Removal => return Next::Remove,
+            Due::Age => {
+                let why = Why::Expired { kind: ExpiryKind::Age };
+                self.begin_stop(STOP_GRACE_DEFAULT, why).await;
+            }
+            Due::Look => self.look().await,
+        }
+        Next::GoOn
+    }
+
+    /// Ends a sandbox that may not run any more today. One that has said too much is given no time to
+    /// say more.
+    pub(super) async fn end_spent(&mut self, kind: ExpiryKind) {
+        if self.life.is_none() || self.why.is_some() {
+            return;
+        }
+        let grace = match kind {
+            ExpiryKind::Output => Duration::ZERO,
+            ExpiryKind::Idle | ExpiryKind::Age | ExpiryKind::RunTime => STOP_GRACE_DEFAULT,
+        };
+        self.begin_stop(grace, Why::Expired { kind }).await;
+    }
+
+    /// Asks the agent whether something is at work that we do not know of.
+    async fn look(&mut self) {
+        if self.place.presence.idle_for().is_none() {
+            self.expiry.look_again(None);
+            return;
+        }
+        self.expiry.looking();
+        let answers = self.kept.record.state == State::Running;
+        let guest = self.place.presence.guest().filter(|_| answers);
+        match (guest, &mut self.life) {
+            (Some(guest), Some(life)) => {
+                life.look = Some(Box::pin(async move {
+                    let asked = tokio::time::timeout(IDLE_LOOK_DEADLINE, guest.contexts()).await;
+                    asked.ok().and_then(Result::ok)
+                }));
+            }
+            // Nobody can be at work with an agent that is lost.
+            _ => self.judge(Some(Vec::new())).await,
+        }
+    }
+
+    /// Ends the sandbox if nothing has been at work in it for its idle time.
+    pub(super) async fn judge(&mut self, contexts: Option<Vec<ContextInfo>>) {
+        if let Some(life) = &mut self.life {
+            life.look = None;
+        }
+        if matches!(self.kept.record.state, State::Paused { .. }) {
+            return;
+        }
+        // A stop may have begun while the agent was asked.
+        let Some(idle_ttl) = self.expiry.idle_ttl().filter(|_| self.why.is_none()) else { return };
+        let presence = Arc::clone(&self.place.presence);
+        match contexts {
+            Some(contexts) if self.expiry.has_worked(&contexts) => presence.touch(),
+            Some(_) if presence.close_if_idle(idle_ttl) => {
+                let why = Why::Expired { kind: ExpiryKind::Idle };
+                return self.begin_stop(STOP_GRACE_DEFAULT, why).await;
+            }
+            Some(_) => {}
+            // An agent that does not answer in time may be at work.
+            None => return self.expiry.look_again(None),
+        }
+        self.expiry.look_again(presence.idle_for());
+    }
+
+    pub(super) async fn extend(
+        &mut self,
+        ttl_ms: Option<u64>,
+        idle_ttl_ms: Option<u64>,
+    ) -> Result<Record, SandboxError> {
+        let record = &mut self.kept.record;
+        if self.life.is_none() || record.state == State::Stopping {
+            let (which, state) = (record.which(), record.state.clone());
+            return Err(SandboxError::NotRunning { which, state });
+        }
+        if let Some(ttl_ms) = ttl_ms {
+            record.expires_at_ms = (ttl_ms > 0).then(|| now_ms().saturating_add(ttl_ms));
+            let since = record.created_at_ms;
+            record.ttl_ms = record.expires_at_ms.map(|at_ms| at_ms.saturating_sub(since));
+        }
+        if let Some(idle_ttl_ms) = idle_ttl_ms {
+            record.idle_ttl_ms = (idle_ttl_ms > 0).then_some(idle_ttl_ms);
+        }
+        // Whoever asks for this wants it to live so long from now on.
+        self.place.presence.touch();
+        self.expire_as_recorded();
+        self.save().await;
+        self.shown.send_replace(self.kept.record.clone());
+        Ok(self.place.presence.show(self.kept.record.clone()))
+    }
+
+    /// Sets the deadlines of a sandbox that lives.
+    pub(super) fn expire_as_recorded(&mut self) {
+        self.expiry.lives(&self.kept.record);
+        if matches!(self.kept.record.state, State::Paused { .. }) {
+            self.expiry.pauses();
+        }
+        self.place.presence.set_expiry(self.expiry.age());
+    }
+}

@@ -1,0 +1,188 @@
+//! What an owner does when its machine is to stand still, to go on, to be written down, or to
+//! become an image. It takes
+//! its time, so it is an errand beside the owner's other work: a kill is obeyed meanwhile.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{Owner, Reply};
+use crate::snapshot::{Draft, Snapshot};
+use crate::{MachineKind, SandboxError, State};
+use host::instant::now_ms;
+use image::Image;
+use machine::{BoxFuture, MachineError, Resumed, Running};
+
+pub(crate) type SnapshotReply = oneshot::Sender<Result<Snapshot, SandboxError>>;
+pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
+
+/// How an errand has ended, and who wants to know.
+pub(super) enum Errand {
+    Paused(Result<(), MachineError>, Reply),
+    Resumed(Result<Resumed, MachineError>, Reply),
+    Written(Result<Snapshot, SandboxError>, SnapshotReply),
+    Committed(Result<Image, SandboxError>, CommitReply),
+}
+
+impl Owner {
+    pub(super) fn pause(&mut self, reply: Reply) {
+        let kind = self.kept.record.machine;
+        match self.kept.record.state {
+            State::Paused { .. } => drop(reply.send(Ok(self.kept.record.clone()))),
+            State::Running => self.send(reply, |running, reply| {
+                Box::pin(async move {
+                    let paused = match running.suspend() {
+                        Some(suspend) => suspend.pause().await,
+                        None => Err(cannot(kind, "be paused")),
+                    };
+                    Errand::Paused(paused, reply)
+                })
+            }),
+            _ => self.refuse(reply),
+        }
+    }
+
+    pub(super) fn resume_paused(&mut self, reply: Reply) {
+        let kind = self.kept.record.machine;
+        match self.kept.record.state {
+            State::Running => {
+                let _ = reply.send(Ok(self.place.presence.show(self.kept.record.clone())));
+            }
+            State::Paused { .. } => self.send(reply, |running, reply| {
+                Box::pin(async move {
+                    let resumed = match running.suspend() {
+                        Some(suspend) => suspend.resume().await,
+                        None => Err(cannot(kind, "be resumed")),
+                    };
+                    Errand::Resumed(resumed, reply)
+                })
+            }),
+            _ => self.refuse(reply),
+        }
+    }
+
+    pub(super) fn write_down(&mut self, draft: Draft, reply: SnapshotReply) {
+        let kind = self.kept.record.machine;
+        match self.kept.record.state {
+            State::Running => self.send(reply, |running, reply| {
+                Box::pin(async move {
+                    let written = match running.suspend() {
+                        Some(suspend) => suspend.snapshot(&draft.machine()).await,
+                        None => Err(cannot(kind, "be written down")),
+                    };
+                    let finish = || draft.finish();
+                    let finished = match written {
+                        Ok(()) => {
+                            tokio::task::spawn_blocking(finish).await.unwrap_or_else(|error| {
+                                Err(SandboxError::Draw(std::io::Error::other(error)))
+                            })
+                        }
+                        Err(error) => Err(error.into()),
+                    };
+                    Errand::Written(finished, reply)
+                })
+            }),
+            _ => self.refuse(reply),
+        }
+    }
+
+    /// Lets the programs stand still while their files are read: an errand as the others are, so that
+    /// no two let each other's programs go on.
+    pub(super) fn commit(
+        &mut self,
+        work: BoxFuture<'static, Result<Image, SandboxError>>,
+        reply: CommitReply,
+    ) {
+        match self.kept.record.state {
+            State::Running => self.send(reply, |_, reply| {
+                Box::pin(async move { Errand::Committed(work.await, reply) })
+            }),
+            _ => self.refuse(reply),
+        }
+    }
+
+    /// Begins an errand, if there is none.
+    fn send<T>(
+        &mut self,
+        reply: oneshot::Sender<Result<T, SandboxError>>,
+        errand: impl FnOnce(
+            Arc<dyn Running>,
+            oneshot::Sender<Result<T, SandboxError>>,
+        ) -> BoxFuture<'static, Errand>,
+    ) {
+        let which = self.kept.record.which();
+        match &mut self.life {
+            Some(life) if life.errand.is_none() => {
+                life.errand = Some(errand(Arc::clone(&life.running), reply));
+            }
+            Some(_) => drop(reply.send(Err(SandboxError::Busy { which }))),
+            None => self.refuse(reply),
+        }
+    }
+
+    fn refuse<T>(&self, reply: oneshot::Sender<Result<T, SandboxError>>) {
+        let (which, state) = (self.kept.record.which(), self.kept.record.state.clone());
+        let _ = reply.send(Err(match state {
+            State::Paused { .. } => SandboxError::Paused { which },
+            state => SandboxError::NotRunning { which, state },
+        }));
+    }
+
+    pub(super) async fn return_from(&mut self, errand: Errand) {
+        if let Some(life) = &mut self.life {
+            life.errand = None;
+        }
+        match errand {
+            Errand::Paused(done, reply) => {
+                // A machine that was lost meanwhile is not.
+                if done.is_ok() && self.kept.record.state == State::Running {
+                    self.expiry.pauses();
+                    self.stand(State::Paused { since_ms: now_ms() }).await;
+                }
+                let _ = reply.send(self.told(done));
+            }
+            Errand::Resumed(done, reply) => {
+                let goes_on = self.life.as_ref().is_some_and(|life| !life.running.trace().paused);
+                if goes_on && matches!(self.kept.record.state, State::Paused { .. }) {
+                    self.go_on().await;
+                }
+                let _ = reply.send(self.told(done.map(drop)));
+            }
+            Errand::Written(written, reply) => drop(reply.send(written)),
+            Errand::Committed(committed, reply) => drop(reply.send(committed)),
+        }
+    }
+
+    async fn go_on(&mut self) {
+        let unknown = self.life.as_ref().filter(|life| life.recorder.is_none());
+        let unknown = unknown.map(|life| Arc::clone(&life.running));
+        if let Some(running) = unknown {
+            // The bridge that paused it is no more: its agent is met only now.
+            let egress = self.reopen_egress(&running);
+            let mirror = self.reopen_workspace(&running).await;
+            self.enliven(running, egress, mirror);
+        } else {
+            self.place.presence.touch();
+            self.expire_as_recorded();
+        }
+        self.stand(State::Running).await;
+    }
+
+    /// Enters a state of a machine that lives, and puts down whether it stands still.
+    async fn stand(&mut self, state: State) {
+        if let Some(life) = &self.life {
+            self.kept.trace = life.running.trace();
+        }
+        self.enter(state).await;
+    }
+
+    fn told(&self, done: Result<(), MachineError>) -> Result<crate::Record, SandboxError> {
+        done.map_err(SandboxError::from)?;
+        Ok(self.place.presence.show(self.kept.record.clone()))
+    }
+}
+
+fn cannot(kind: MachineKind, what: &'static str) -> MachineError {
+    let reason = "its memory is not the bridge's to stop or to write down";
+    MachineError::CannotSuspend { kind, what, reason }
+}

@@ -1,0 +1,168 @@
+//! What an owner does about its sandbox's workspace: it has it filled before anything runs, has the
+//! changes back before a stop, and puts down what was said of them.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Owner;
+use crate::mounted;
+use crate::{Event, SandboxError, State, WorkspaceEvent};
+use machine::Running;
+use workspace::limits::WARNINGS_MAX;
+use workspace::{Ends, Mirror, Report, Said, WorkspaceError};
+
+/// The answer to whoever asked for an exchange.
+pub(crate) type SyncReply = oneshot::Sender<Result<Report, SandboxError>>;
+
+impl Owner {
+    /// Gives a new machine its workspace. Whoever ends the sandbox does not wait for that.
+    pub(super) async fn open_workspace(
+        &mut self,
+        running: &Arc<dyn Running>,
+    ) -> Result<Option<Mirror>, SandboxError> {
+        let Some(ends) = self.ends(running)? else { return Ok(None) };
+        if self.kept.record.mounted {
+            let machine = self.kept.record.machine;
+            let mounting = mounted::mount(machine, &**running, &ends.workspace);
+            self.unless_ended(mounting, "workspace was being mounted").await??;
+            return Ok(None);
+        }
+        let kept = self.place.directories.state.clone();
+        let opened = self
+            .unless_ended(Mirror::open(ends, Some(&kept)), "workspace was being filled")
+            .await?;
+        let (mirror, report) = opened?;
+        self.warn(&report);
+        Ok(Some(mirror))
+    }
+
+    /// The same for a machine that an earlier bridge had. It lives without, if that cannot be: then nothing
+    /// comes back.
+    pub(super) async fn reopen_workspace(&mut self, running: &Arc<dyn Running>) -> Option<Mirror> {
+        if self.kept.record.mounted {
+            return None;
+        }
+        let kept = self.place.directories.state.clone();
+        let adopted = match self.ends(running) {
+            Ok(None) => return None,
+            Ok(Some(ends)) => Mirror::adopt(ends, &kept).await.map_err(SandboxError::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &adopted {
+            self.trouble(format!("the changes in its workspace do not come back: {error}"));
+        }
+        adopted.ok()
+    }
+
+    fn ends(&self, running: &Arc<dyn Running>) -> Result<Option<Ends>, SandboxError> {
+        let record = &self.kept.record;
+        let Some(name) = &record.workspace else { return Ok(None) };
+        let workspace = self.place.workspaces.find(record.namespace.as_str(), name)?;
+        let (owner, ended) = (record.id.to_string(), self.place.presence.ended());
+        let carried = self.place.workspaces.carried().clone();
+        let ends = |guest| Ends { guest, workspace, owner, ended, carried };
+        Ok(running.guest().map(ends))
+    }
+
+    /// Removes what a bridge that was killed has left in the workspace of a machine that is gone.
+    pub(super) async fn sweep_workspace(&mut self) {
+        let record = &self.kept.record;
+        let Some(name) = record.workspace.as_ref().filter(|_| !record.mounted) else { return };
+        if let Ok(found) = self.place.workspaces.find(record.namespace.as_str(), name) {
+            let owner = record.id.to_string();
+            let sweeping = move || workspace::sweep(&found.path, &owner);
+            let _ = tokio::task::spawn_blocking(sweeping).await;
+        }
+    }
+
+    /// Ends the exchanges, and puts down what has come of the last. Behind this nothing comes back.
+    pub(super) async fn end_workspace(&mut self, mirror: Option<Mirror>) {
+        let Some(mirror) = mirror else { return };
+        for said in mirror.end().await {
+            self.hear(said).await;
+        }
+    }
+
+    pub(super) fn sync(&mut self, reply: SyncReply) {
+        if !self.delivery.as_ref().is_some_and(Mirror::takes) {
+            self.deliver();
+        }
+        let record = &self.kept.record;
+        if record.mounted && record.state == State::Running {
+            // Everything is there already: nothing has to come back.
+            return drop(reply.send(Ok(Report::default())));
+        }
+        let which = record.which();
+        let delivery = self.delivery.as_ref().map(Some);
+        let mirror = self.life.as_ref().map(|life| life.mirror.as_ref()).or(delivery);
+        let asked = match (mirror, &record.state) {
+            (Some(Some(delivery)), State::Stopped { .. }) => Ok(delivery.ask()),
+            (Some(_), State::Paused { .. }) => Err(SandboxError::Paused { which }),
+            (Some(Some(mirror)), State::Running) => Ok(mirror.ask()),
+            (Some(None), State::Running) => Err(WorkspaceError::None.into()),
+            (_, state) => Err(SandboxError::NotRunning { which, state: state.clone() }),
+        };
+        match asked {
+            Err(error) => drop(reply.send(Err(error))),
+            Ok(answer) => drop(tokio::spawn(async move {
+                let answer = answer.await.unwrap_or(Err(WorkspaceError::Ended));
+                let _ = reply.send(answer.map_err(SandboxError::from));
+            })),
+        }
+    }
+
+    /// Begins to bring the bucket of a stopped sandbox what it lacks.
+    pub(super) fn deliver(&mut self) {
+        let record = &self.kept.record;
+        let name =
+            record.workspace.as_ref().filter(|_| matches!(record.state, State::Stopped { .. }));
+        let found = name.map(|name| self.place.workspaces.find(record.namespace.as_str(), name));
+        match found {
+            Some(Ok(workspace)) if workspace.bucket.is_some() => {
+                let (owner, kept) = (record.id.to_string(), self.place.directories.state.clone());
+                self.delivery = Some(Mirror::deliver(workspace, owner, kept));
+            }
+            Some(Ok(_)) | None => {}
+            Some(Err(error)) => {
+                self.trouble(format!("the changes in its workspace wait where they are: {error}"));
+            }
+        }
+    }
+
+    /// Puts down what has come of an exchange.
+    pub(super) async fn hear(&mut self, said: Said) {
+        let (of, name) = (self.kept.record.subject(), self.kept.record.workspace.clone());
+        if self.warn(&said.report) {
+            self.save().await;
+            self.shown.send_replace(self.kept.record.clone());
+        }
+        if !said.report.is_empty() {
+            let report = said.report.clone();
+            let event = WorkspaceEvent { name: name.unwrap_or_default(), report };
+            (self.place.events)(&Event::Workspace { of, event });
+        }
+        // What was broken off has been so for a reason that is known.
+        let failed = said.failed.as_ref();
+        if let Some(error) = failed.filter(|error| !matches!(error, WorkspaceError::Ended)) {
+            self.trouble(format!("the changes in its workspace did not come back: {error}"));
+        }
+        said.answer();
+    }
+
+    /// Adds to the record's warnings what it has not said yet, as far as there is room.
+    fn warn(&mut self, report: &Report) -> bool {
+        let warnings = &mut self.kept.record.warnings;
+        let before = warnings.len();
+        for warning in report.warnings() {
+            let told = warnings.iter().filter(|told| told.starts_with("workspace: ")).count();
+            if told >= WARNINGS_MAX {
+                break;
+            }
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        warnings.len() > before
+    }
+}

@@ -1,0 +1,333 @@
+//! The warm pool: machines that are started before anybody asks for them.
+//!
+//! ```text
+//!            room             ready                       claim
+//!  (entry) ───────▶ starting ───────▶ ready ─────────────────────────▶ a sandbox's
+//!     ▲               │ failed          │ dead, silent, old, outdated     │ adopt fails
+//!     │ pause, then   ▼                 ▼                                 ▼
+//!     └───────────────────────────── ended, nothing left ◀────────────────┘
+//! ```
+//!
+//! Each entry of [`Options`] has a shelf with so many machines. A pooled machine has an id and
+//! directories like a sandbox's, and [`record`] says at each moment whose it is, so that a bridge
+//! that is killed leaves nothing that the next one cannot find. Only [`super::Registry`] uses this:
+//! it claims for a creation, hands over what an earlier bridge left, and drains at its end. The pool
+//! knows no names of sandboxes and nothing of who asks. It gives a machine away at most once: under
+//! one lock it is taken off its shelf, and nothing ever puts it back.
+
+mod entry;
+mod event;
+mod keep;
+mod personal;
+pub(super) mod record;
+mod shape;
+mod shelf;
+mod start;
+mod status;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+pub use entry::{Entry, Options};
+pub use event::PoolEvent;
+pub use personal::Personal;
+pub use shape::Shape;
+pub use status::ShelfStatus;
+
+use self::keep::Gone;
+use self::shelf::{Ready, Shelf};
+use super::{Event, EventSink, SandboxError};
+use crate::limits::{POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN};
+use host::instant::now_ms;
+use host::paths::Paths;
+use machine::limits::KILL_DEADLINE;
+use machine::{Adoption, BoxId, Directories, MachineKind, Machines, Running};
+
+/// All that is kept ready. Dropping it ends the machines without waiting for them.
+pub(super) struct Pool(Arc<Inner>);
+
+struct Inner {
+    paths: Paths,
+    machines: Machines,
+    events: EventSink,
+    options: Options,
+    shelves: Vec<Shelf>,
+    /// Held by each start, so that refilling leaves the host to those who work on it.
+    starts: Arc<Semaphore>,
+    closing: watch::Sender<bool>,
+    /// Starts and ends under way: what a drain waits for.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// A machine that belongs to whoever claimed it, and to nobody else.
+pub(super) struct Claimed {
+    pub id: BoxId,
+    pub directories: Directories,
+    pub running: Arc<dyn Running>,
+    /// What was asked for and the machine cannot be given any more.
+    pub warnings: Vec<String>,
+}
+
+impl Pool {
+    /// A pool with empty shelves. Nothing is started before [`Pool::begin`].
+    pub fn new(
+        paths: &Paths,
+        machines: &Machines,
+        events: &EventSink,
+        options: Options,
+    ) -> Result<Self, SandboxError> {
+        options.check()?;
+        let shelves = options.entries.iter().cloned().map(Shelf::new).collect();
+        Ok(Self(Arc::new(Inner {
+            paths: paths.clone(),
+            machines: machines.clone(),
+            events: Arc::clone(events),
+            shelves,
+            starts: Arc::new(Semaphore::new(options.starts_at_once)),
+            options,
+            closing: watch::Sender::new(false),
+            tasks: Mutex::default(),
+        })))
+    }
+
+    /// Fills the shelves from now on, and whenever something was taken.
+    pub fn begin(&self) {
+        for number in 0..self.0.shelves.len() {
+            tokio::spawn(start::refill(Arc::clone(&self.0), number));
+        }
+    }
+
+    /// Takes a machine of this shape and makes it the caller's own; `None` when one has to be
+    /// started. Whatever is wrong with a pooled machine costs the caller one more try.
+    pub async fn claim(&self, asked: &Shape, personal: &Personal) -> Option<Claimed> {
+        for _ in 0..POOL_CLAIM_TRIES_MAX {
+            let (number, ready) = self.0.take(asked)?;
+            let directories = super::registry::directories(&self.0.paths, &ready.id);
+            match self.0.hand_over(number, &ready, &directories, personal).await {
+                Ok(warnings) => {
+                    self.0.shelves[number].claimed();
+                    let Ready { id, running, .. } = ready;
+                    return Some(Claimed { id, directories, running, warnings });
+                }
+                Err(gone) => self.0.discard(number, ready, &gone),
+            }
+        }
+        self.0.missed(asked);
+        None
+    }
+
+    /// Takes up a machine that an earlier bridge had ready, or ends it. `directory` is its own, and
+    /// has no sandbox's record. Returns whether there was a record of the pool's.
+    pub async fn recover(&self, id: &BoxId, directory: &Path) -> bool {
+        let Ok(pooled) = record::Pooled::read(directory) else { return false };
+        let kind = pooled.shape.machine;
+        let number = (pooled.id == *id).then(|| self.0.place_for(&pooled)).flatten();
+        let Some(number) = number else {
+            self.0.end(kind, id, None).await;
+            self.0.tell(PoolEvent::Cleared { id: id.clone() });
+            return true;
+        };
+        let machine = self.0.machines.get(kind);
+        let directories = super::registry::directories(&self.0.paths, id);
+        let adoption = machine.adopt(id.clone(), directories, pooled.trace.clone()).await;
+        let running = match adoption {
+            Adoption::Alive(running) => Some(running),
+            Adoption::Dead => None,
+        };
+        let answers = match &running {
+            Some(running) => keep::check(running, &self.0.options.entries[number]).await.is_ok(),
+            None => false,
+        };
+        match running {
+            Some(running) if answers => {
+                self.0.shelve(number, id.clone(), pooled.shape, running, pooled.ready_at_ms);
+                self.0.tell(PoolEvent::Recovered { id: id.clone() });
+            }
+            running => {
+                self.0.end(kind, id, running.as_ref()).await;
+                self.0.shelves[number].give_up_start();
+                self.0.tell(PoolEvent::Cleared { id: id.clone() });
+            }
+        }
+        true
+    }
+
+    /// Ends everything, and waits until it is gone. Nothing is claimed or started from then on.
+    pub async fn drain(&self) {
+        self.0.close();
+        loop {
+            for (number, shelf) in self.0.shelves.iter().enumerate() {
+                for ready in shelf.empty() {
+                    self.0.spawn_end(number, ready);
+                }
+            }
+            // A start that was all but done may put its machine on the shelf meanwhile.
+            let mut tasks = std::mem::take(&mut *self.0.tasks());
+            if tasks.is_empty() {
+                return;
+            }
+            while tasks.join_next().await.is_some() {}
+        }
+    }
+
+    pub fn status(&self) -> Vec<ShelfStatus> {
+        self.0.shelves.iter().map(Shelf::status).collect()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.close();
+        for ready in self.0.shelves.iter().flat_map(Shelf::empty) {
+            // What it leaves on disk is the next bridge's to remove.
+            ready.running.kill();
+        }
+    }
+}
+
+impl Inner {
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: PoolEvent) {
+        (self.events)(&Event::Pool(event));
+    }
+
+    fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Starts a machine on a place that was taken for it. Under the lock, so that a drain that finds
+    /// no task will see none begin.
+    fn spawn_start(self: &Arc<Self>, number: usize, permit: OwnedSemaphorePermit) {
+        let inner = Arc::clone(self);
+        let mut tasks = self.tasks();
+        while tasks.try_join_next().is_some() {}
+        if !self.is_closing() {
+            tasks.spawn(async move { inner.start(number, permit).await });
+        }
+    }
+
+    /// Takes a machine off its shelf, for good. It keeps its place until it is claimed or gone.
+    fn take(&self, asked: &Shape) -> Option<(usize, Ready)> {
+        if self.is_closing() {
+            return None;
+        }
+        for (number, shelf) in self.shelves.iter().enumerate() {
+            if let Some(ready) = shelf.take(|ready| ready.shape == *asked) {
+                ready.keeper.abort();
+                return Some((number, ready));
+            }
+        }
+        self.missed(asked);
+        None
+    }
+
+    /// Counts a machine that would have been taken had there been one.
+    fn missed(&self, asked: &Shape) {
+        let wanted = |shelf: &&Shelf| shelf.entry.shape(&self.paths).as_ref() == Some(asked);
+        if let Some(shelf) = self.shelves.iter().find(wanted) {
+            shelf.stock().counts.missed += 1;
+        }
+    }
+
+    /// Makes a machine somebody's own: on disk first, so that whatever happens from here on, no
+    /// later bridge takes it for one that nobody has had.
+    async fn hand_over(
+        &self,
+        number: usize,
+        ready: &Ready,
+        directories: &Directories,
+        personal: &Personal,
+    ) -> Result<Vec<String>, Gone> {
+        record::mark_claimed(&directories.state).map_err(Gone::Record)?;
+        let guest = ready.running.guest().ok_or(Gone::Silent)?;
+        let contexts = &self.shelves[number].entry.contexts;
+        let adopted = personal::personalise(&guest, personal, contexts);
+        match timeout(POOL_CLAIM_DEADLINE, adopted).await {
+            Ok(adopted) => adopted.map_err(Gone::Refused),
+            Err(_) => Err(Gone::Silent),
+        }
+    }
+
+    /// The shelf that has room for a machine that was found; the place is taken.
+    fn place_for(&self, pooled: &record::Pooled) -> Option<usize> {
+        let fits = |shelf: &Shelf| {
+            shelf.entry.contexts == pooled.contexts
+                && pooled.release == env!("CARGO_PKG_VERSION")
+                && shelf.entry.shape(&self.paths).as_ref() == Some(&pooled.shape)
+        };
+        self.shelves.iter().position(|shelf| fits(shelf) && shelf.take_place())
+    }
+
+    /// Puts a machine that is ready on its shelf and watches it there.
+    fn shelve(
+        self: &Arc<Self>,
+        number: usize,
+        id: BoxId,
+        shape: Shape,
+        running: Arc<dyn Running>,
+        ready_at_ms: u64,
+    ) {
+        let age_ms = now_ms().saturating_sub(ready_at_ms);
+        let watched = keep::Watched { id: id.clone(), shape: shape.clone(), age_ms };
+        let mut stock = self.shelves[number].stock();
+        // It is on the shelf before its keeper can find that it has to go: the lock is held.
+        let keeper = keep::keep(Arc::downgrade(self), number, watched, Arc::clone(&running));
+        let keeper = tokio::spawn(keeper).abort_handle();
+        stock.starting -= 1;
+        stock.ready.push_back(Ready { id, shape, running, keeper, since_ms: ready_at_ms });
+    }
+
+    /// Ends a machine that was taken off its shelf and cannot be used.
+    fn discard(self: &Arc<Self>, number: usize, ready: Ready, gone: &Gone) {
+        let lived = Duration::from_millis(now_ms().saturating_sub(ready.since_ms));
+        let mut stock = self.shelves[number].stock();
+        stock.counts.replaced += 1;
+        // One that dies at once would be replaced at once, for ever.
+        let is_a_failure = lived < POOL_LIFE_MIN && gone.is_its_own_fault();
+        let pause = is_a_failure.then(|| stock.failed(gone.to_string()));
+        drop(stock);
+        self.tell(PoolEvent::Replaced { id: ready.id.clone(), why: gone.to_string(), pause });
+        self.spawn_end(number, ready);
+    }
+
+    /// Ends a machine and gives its place back when nothing is left of it.
+    fn spawn_end(self: &Arc<Self>, number: usize, ready: Ready) {
+        let inner = Arc::clone(self);
+        let mut tasks = self.tasks();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            inner.end(ready.shape.machine, &ready.id, Some(&ready.running)).await;
+            inner.shelves[number].ended();
+        });
+    }
+
+    /// Ends a machine and removes all that it has on the host.
+    async fn end(&self, kind: MachineKind, id: &BoxId, running: Option<&Arc<dyn Running>>) {
+        if let Some(running) = running {
+            running.kill();
+            let _ = timeout(KILL_DEADLINE, running.exited()).await;
+            if let Some(guest) = running.guest() {
+                guest.forsake();
+            }
+        }
+        let directories = super::registry::directories(&self.paths, id);
+        let machine = self.machines.get(kind);
+        machine.clean(id.clone(), Some(directories.clone())).await;
+        // The state goes last, so that what a crash leaves here is still found.
+        for path in [directories.runtime, directories.state] {
+            let _ = tokio::fs::remove_dir_all(path).await;
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What happens in a pool, for whoever watches the bridge.
+
+use std::fmt;
+use std::time::Duration;
+
+use machine::BoxId;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolEvent {
+    /// A machine is on its shelf.
+    Ready { id: BoxId, image: String },
+    /// A machine that an earlier bridge had ready is ready again.
+    Recovered { id: BoxId },
+    /// A machine that an earlier bridge had ready is of no use to this one, and is gone.
+    Cleared { id: BoxId },
+    /// An unclaimed machine is ended; the next is not started before the pause is over.
+    Replaced { id: BoxId, why: String, pause: Option<Duration> },
+    /// A machine did not start.
+    Failed { image: String, why: String, pause: Duration },
+}
+
+impl PoolEvent {
+    /// Whether somebody should look into it.
+    pub fn is_trouble(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Replaced { pause: Some(_), .. })
+    }
+}
+
+impl fmt::Display for PoolEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready { id, image } => write!(f, "pool: {id} is ready for {image}"),
+            Self::Recovered { id } => write!(f, "pool: {id} is ready, from an earlier bridge"),
+            Self::Cleared { id } => write!(f, "pool: {id} of an earlier bridge is removed"),
+            Self::Replaced { id, why, pause: None } => write!(f, "pool: {id} is replaced: {why}"),
+            Self::Replaced { id, why, pause: Some(pause) } => {
+                write!(f, "pool: {id} is replaced in {pause:?}: {why}")
+            }
+            Self::Failed { image, why, pause } => {
+                write!(f, "pool: no machine for {image}, the next try is in {pause:?}: {why}")
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Watches one ready machine: it must live, answer, be young, and be what would be started today.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use protocol::repl::ContextState;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Entry, Inner, Shape};
+use crate::limits::POOL_CHECK_DEADLINE;
+use crate::owner::reached;
+use agent_client::guest::GuestError;
+use agent_client::link::LinkError;
+use machine::{BoxId, MachineExit, Running};
+
+/// Why a machine that was ready cannot be given to anybody.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Gone {
+    #[error("{0}")]
+    Ended(MachineExit),
+    #[error("its agent is lost: {0}")]
+    Lost(LinkError),
+    #[error("its agent does not answer")]
+    Silent,
+    #[error("its agent refused: {0}")]
+    Refused(GuestError),
+    #[error("its interpreter for {language} is gone")]
+    Interpreter { language: String },
+    #[error("its record cannot be moved: {0}")]
+    Record(io::Error),
+    #[error("it has waited for long enough")]
+    Old,
+    #[error("its image is another one now")]
+    Outdated,
+}
+
+impl Gone {
+    /// Whether the next one may fare no better.
+    pub fn is_its_own_fault(&self) -> bool {
+        !matches!(self, Self::Old | Self::Outdated)
+    }
+}
+
+/// What is watched.
+pub(super) struct Watched {
+    pub id: BoxId,
+    pub shape: Shape,
+    /// How long it has been ready already.
+    pub age_ms: u64,
+}
+
+/// Watches a machine until it has to go. Whoever claims it ends this first.
+pub(super) async fn keep(
+    pool: Weak<Inner>,
+    number: usize,
+    watched: Watched,
+    running: Arc<dyn Running>,
+) {
+    let gone = until_gone(&pool, number, &watched, &running).await;
+    let Some((pool, gone)) = pool.upgrade().zip(gone) else { return };
+    // One that is not on its shelf is somebody's, and its end is no business of the pool.
+    if let Some(ready) = pool.shelves[number].take(|ready| ready.id == watched.id) {
+        pool.discard(number, ready, &gone);
+    }
+}
+
+/// `None` when the pool is gone.
+async fn until_gone(
+    pool: &Weak<Inner>,
+    number: usize,
+    watched: &Watched,
+    running: &Arc<dyn Running>,
+) -> Option<Gone> {
+    let options = pool.upgrade()?.options.clone();
+    let lived = Duration::from_millis(watched.age_ms);
+    let old_at = options.age_max.map(|age_max| Instant::now() + age_max.saturating_sub(lived));
+    let mut exited = running.exited();
+    let guest = running.guest()?;
+    let mut lost = Box::pin(guest.lost());
+    loop {
+        let checked = async {
+            sleep(options.check_every).await;
+            check(running, &options.entries[number]).await
+        };
+        tokio::select! {
+            biased;
+            exit = &mut exited => return Some(Gone::Ended(exit)),
+            error = &mut lost => return Some(Gone::Lost(error)),
+            () = reached(old_at) => return Some(Gone::Old),
+            checked = checked => if let Err(gone) = checked {
+                return Some(gone);
+            },
+        }
+        let pool = pool.upgrade()?;
+        let shelf = &pool.shelves[number];
+        if shelf.entry.shape(&pool.paths).as_ref() != Some(&watched.shape) {
+            return Some(Gone::Outdated);
+        }
+        shelf.stock().has_proved_good();
+    }
+}
+
+/// Asks a machine whether it is as it was when it became ready.
+pub(super) async fn check(running: &Arc<dyn Running>, entry: &Entry) -> Result<(), Gone> {
+    let guest = running.guest().ok_or(Gone::Silent)?;
+    let asked = timeout(POOL_CHECK_DEADLINE, guest.contexts()).await;
+    let contexts = asked.map_err(|_| Gone::Silent)?.map_err(Gone::Refused)?;
+    let is_warm = |language: &protocol::ContextName| {
+        contexts.iter().any(|it| it.context == *language && it.state == ContextState::Idle)
+    };
+    match entry.contexts.iter().find(|language| !is_warm(language)) {
+        Some(language) => Err(Gone::Interpreter { language: language.to_string() }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,41 @@
+//! What there is in a pool, for people and for programs that watch it.
+
+use protocol::ContextName;
+use serde::{Deserialize, Serialize};
+
+use machine::MachineKind;
+
+/// One entry of the pool, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShelfStatus {
+    pub image: String,
+    pub machine: MachineKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contexts: Vec<ContextName>,
+    /// How many shall be ready.
+    pub wanted: usize,
+    pub ready: usize,
+    pub starting: usize,
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Why the last start failed, while none has succeeded since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// What has happened since the bridge began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Sandboxes that came from here.
+    pub claimed: u64,
+    /// Sandboxes that would have, had one been ready.
+    pub missed: u64,
+    /// Machines that were ended unclaimed: dead, silent, too old, or of no use in a claim.
+    pub replaced: u64,
+    /// Starts that failed, and machines that died as soon as they had started.
+    pub failed: u64,
+}

@@ -1,0 +1,205 @@
+//! Who is at work in a sandbox, and the way in: what the owner shares with those who use it.
+//!
+//! Everything that runs in a sandbox on somebody's behalf holds an [`Activity`]. The idle time of a
+//! sandbox begins when the last of them is dropped; the owner reads it, and closes the presence
+//! before it ends a sandbox, so that nothing begins in one that is about to go.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Record, State};
+use crate::limits::EXPIRY_DRIFT_SHOWN;
+use agent_client::guest::Guest;
+use host::instant::now_ms;
+
+/// What is shared between a sandbox's owner, its recorder and the registry.
+#[derive(Debug)]
+pub(super) struct Presence {
+    seen: Mutex<Seen>,
+    /// Notified when something at work has ended.
+    ended: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    guest: Option<Guest>,
+    /// Whether somebody may begin something.
+    open: bool,
+    activities: usize,
+    idle_since: Instant,
+    idle_since_ms: u64,
+    /// When the sandbox's absolute time to live is over.
+    expires: Option<Instant>,
+}
+
+/// Held for as long as something is at work in a sandbox. As long as there is one, the sandbox is
+/// not idle.
+#[derive(Debug)]
+pub struct Activity(Arc<Presence>);
+
+impl Drop for Activity {
+    fn drop(&mut self) {
+        let mut seen = self.0.seen();
+        seen.activities = seen.activities.saturating_sub(1);
+        if seen.activities == 0 {
+            seen.touch();
+        }
+        drop(seen);
+        self.0.ended.notify_one();
+    }
+}
+
+impl Seen {
+    fn touch(&mut self) {
+        self.idle_since = Instant::now();
+        self.idle_since_ms = now_ms();
+    }
+}
+
+impl Presence {
+    pub(super) fn new() -> Arc<Self> {
+        let seen = Mutex::new(Seen {
+            guest: None,
+            open: false,
+            activities: 0,
+            idle_since: Instant::now(),
+            idle_since_ms: now_ms(),
+            expires: None,
+        });
+        Arc::new(Self { seen, ended: Arc::default() })
+    }
+
+    /// What is notified when something at work has ended.
+    pub(super) fn ended(&self) -> Arc<Notify> {
+        Arc::clone(&self.ended)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        // Nothing in it is ever half-changed.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sandbox lives: idle time begins.
+    pub(super) fn open(&self, guest: Option<Guest>) {
+        let mut seen = self.seen();
+        (seen.guest, seen.open) = (guest, true);
+        seen.touch();
+    }
+
+    /// Nothing more begins; what is at work may still use the guest.
+    pub(super) fn close(&self) {
+        self.seen().open = false;
+    }
+
+    /// The machine is gone, or is let go of.
+    pub(super) fn leave(&self) {
+        let mut seen = self.seen();
+        seen.open = false;
+        let guest = seen.guest.take();
+        // Its end wakes others, who may want this lock.
+        drop(seen);
+        drop(guest);
+    }
+
+    pub(super) fn guest(&self) -> Option<Guest> {
+        self.seen().guest.clone()
+    }
+
+    /// Says that something is at work; `None` in a sandbox that does not run or is about to end.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Activity> {
+        let mut seen = self.seen();
+        if !seen.open {
+            return None;
+        }
+        seen.activities += 1;
+        Some(Activity(Arc::clone(self)))
+    }
+
+    /// Something was at work a moment ago.
+    pub(super) fn touch(&self) {
+        self.seen().touch();
+        self.ended.notify_one();
+    }
+
+    /// One of several things at work may have ended.
+    pub(super) fn tell(&self) {
+        self.ended.notify_one();
+    }
+
+    /// How long nothing has been at work; `None` while something is.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let seen = self.seen();
+        (seen.activities == 0).then(|| seen.idle_since.elapsed())
+    }
+
+    /// Closes the presence when nothing has been at work for so long. In one step, so that nothing
+    /// begins in between.
+    pub(super) fn close_if_idle(&self, idle_ttl: Duration) -> bool {
+        let mut seen = self.seen();
+        let over = seen.activities == 0 && seen.idle_since.elapsed() >= idle_ttl;
+        seen.open &= !over;
+        over
+    }
+
+    pub(super) fn set_expiry(&self, expires: Option<Instant>) {
+        self.seen().expires = expires;
+    }
+
+    /// Adds to a record what only this moment knows.
+    pub(super) fn show(&self, mut record: Record) -> Record {
+        let seen = self.seen();
+        if !seen.open {
+            return record;
+        }
+        if let (Some(expires), Some(recorded)) = (seen.expires, record.expires_at_ms) {
+            // The host has slept, or its clock was set: the wait goes by the time that it was awake.
+            let left = expires.saturating_duration_since(Instant::now());
+            let truth = now_ms().saturating_add(left.as_millis() as u64);
+            if u128::from(truth.abs_diff(recorded)) > EXPIRY_DRIFT_SHOWN.as_millis() {
+                record.expires_at_ms = Some(truth);
+            }
+        }
+        if let Some(idle_ttl_ms) = record.idle_ttl_ms
+            && seen.activities == 0
+            && record.state == State::Running
+        {
+            record.idle_since_ms = Some(seen.idle_since_ms);
+            record.idle_expires_at_ms = Some(seen.idle_since_ms.saturating_add(idle_ttl_ms));
+        }
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_time_counts_from_the_end_of_the_last_activity() {
+        let presence = Presence::new();
+        assert!(presence.begin().is_none(), "nothing begins before the sandbox lives");
+        presence.open(None);
+        let (one, two) = (presence.begin().unwrap(), presence.begin().unwrap());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        drop(one);
+        assert_eq!(presence.idle_for(), None);
+        assert!(!presence.close_if_idle(Duration::ZERO));
+        drop(two);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(presence.idle_for(), Some(Duration::from_secs(2)));
+        assert!(!presence.close_if_idle(Duration::from_secs(3)));
+        assert!(presence.begin().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_begins_in_a_sandbox_that_is_about_to_end() {
+        let presence = Presence::new();
+        presence.open(None);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(presence.close_if_idle(Duration::from_secs(2)));
+        assert!(presence.begin().is_none());
+    }
+}

@@ -1,0 +1,442 @@
+//! The recorder of a running sandbox: brings the output of its sessions into the log.
+//!
+//! It follows the agent's list and takes up every session that has the holder [`HOLDER`]. As that
+//! holder it is lossless: a byte is acknowledged after it has been written to the log, so a bridge
+//! that dies between the two finds it again. It begins each output where the log ends, and the log
+//! leaves out what it has already, so nothing comes twice either.
+//!
+//! A full disk does not stop the sandbox: what cannot be written is acknowledged all the same, and
+//! the log names the gap as soon as it can be written again. Only the end of a session waits.
+
+use std::collections::HashSet;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use protocol::limits::SESSIONS_MAX;
+use protocol::message::{Channel, SessionInfo};
+use protocol::requests::{Origin, Release, Role};
+use protocol::{Cause, ExitRecord, FaultCode, SessionId};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::event::{Event, EventSink};
+use super::log::{LogError, Run, Writer};
+use super::name::SandboxRef;
+use super::presence::{Activity, Presence};
+use crate::limits::{
+    RECORDER_DRAIN, RECORDER_LOOK_PAUSE, RECORDER_ORDER_WAIT, RECORDER_RETRY_PAUSE,
+};
+use agent_client::guest::{Guest, GuestError, Output, Piece};
+
+/// The holder for which the log stands. A start that names it is recorded.
+pub const HOLDER: &str = "log";
+
+/// The log as the owner of the sandbox and its recorder share it. Writes go to the page cache, so
+/// the lock is held for microseconds.
+#[derive(Clone)]
+pub struct SharedLog(Arc<Mutex<Writer>>);
+
+impl SharedLog {
+    pub fn new(writer: Writer) -> Self {
+        Self(Arc::new(Mutex::new(writer)))
+    }
+
+    pub fn with<T>(&self, act: impl FnOnce(&mut Writer) -> T) -> T {
+        // A panic between two records leaves a writer whose next write begins at a whole record.
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What every part of the recorder needs.
+#[derive(Clone)]
+pub struct Recorder {
+    pub guest: Guest,
+    pub log: SharedLog,
+    pub which: SandboxRef,
+    pub events: EventSink,
+    /// Told of every session, recorded or not, because the list has them all.
+    pub presence: Arc<Presence>,
+}
+
+impl Recorder {
+    /// Records until the guest is lost.
+    pub async fn run(self) {
+        let mut since = 0;
+        let mut following = JoinSet::new();
+        let mut followed = HashSet::new();
+        // Recorded to their end. A list that was made before the agent knew still says that they wait.
+        let mut finished = HashSet::new();
+        let mut first = true;
+        // Held while any session runs.
+        let mut at_work: Option<Activity> = None;
+        let mut running = HashSet::new();
+        // Passed when what had ended at the last look is in the log.
+        let (_, mut earlier) = watch::channel(());
+        // One request at a time: each that is dropped would wait at the agent for its answer.
+        let mut listing = Box::pin(self.guest.sessions(since));
+        loop {
+            let list = tokio::select! {
+                list = &mut listing => list,
+                Some(done) = following.join_next() => {
+                    for (key, is_finished) in done.unwrap_or_default() {
+                        followed.remove(&key);
+                        if is_finished {
+                            finished.insert(key);
+                        }
+                    }
+                    continue;
+                }
+            };
+            let list = match list {
+                Ok(list) => list,
+                Err(GuestError::Link(_)) => break,
+                Err(error) => {
+                    self.trouble(format!("its sessions cannot be listed: {error}"));
+                    tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
+                    listing = Box::pin(self.guest.sessions(since));
+                    continue;
+                }
+            };
+            since = list.version;
+            at_work = match at_work {
+                _ if list.sessions.iter().all(|info| info.exit.is_some()) => None,
+                Some(activity) => Some(activity),
+                None => self.presence.begin(),
+            };
+            let are_running: HashSet<_> = list
+                .sessions
+                .iter()
+                .filter(|info| info.exit.is_none())
+                .map(|info| (info.session.clone(), run_of(info)))
+                .collect();
+            // That one has begun is no end; whatever else has changed may be one, for a session may have
+            // come and gone between two looks.
+            let has_begun = are_running.is_superset(&running) && are_running.len() > running.len();
+            running = are_running;
+            if at_work.is_none() && !first {
+                self.presence.touch();
+            } else if !first && !has_begun {
+                self.presence.tell();
+            }
+            if std::mem::take(&mut first) {
+                // Sessions that ended and were released while no bridge was there.
+                let known: HashSet<_> = list.sessions.iter().map(|info| &info.session).collect();
+                let pruned = self.log.with(|log| log.retain(|session| known.contains(session)));
+                self.report(pruned);
+            }
+            let key_of = |info: &SessionInfo| (info.session.clone(), run_of(info));
+            let listed: HashSet<_> = list.sessions.iter().map(key_of).collect();
+            finished.retain(|key| listed.contains(key));
+            let mut have_ended = Vec::new();
+            let mut go_on = Vec::new();
+            for info in list.sessions.into_iter().take(SESSIONS_MAX) {
+                let key = key_of(&info);
+                if info.holders.iter().any(|holder| holder == HOLDER)
+                    && followed.len() < SESSIONS_MAX
+                    && !finished.contains(&key)
+                    && followed.insert(key.clone())
+                {
+                    let is_over =
+                        info.exit.as_ref().is_some_and(|exit| exit.left_behind_count == 0);
+                    (if is_over { &mut have_ended } else { &mut go_on }).push((key, info));
+                }
+            }
+            // What has come and gone since the last look is in the log in its order, and before what came
+            // later.
+            if !have_ended.is_empty() {
+                have_ended.sort_by_key(|(_, info)| (info.started_at_ms, info.pid));
+                let (done, after) = watch::channel(());
+                let before = std::mem::replace(&mut earlier, after);
+                following.spawn(self.clone().follow_ended(have_ended, before, done));
+            }
+            for (key, info) in go_on {
+                let (recorder, before) = (self.clone(), earlier.clone());
+                following.spawn(async move {
+                    passed(before).await;
+                    vec![(key, recorder.follow(info).await)]
+                });
+            }
+            // The end of a guest is not kept waiting.
+            let _ = timeout(RECORDER_LOOK_PAUSE, self.guest.lost()).await;
+            listing = Box::pin(self.guest.sessions(since));
+        }
+        // What had arrived before the link broke is still worked off.
+        while following.join_next().await.is_some() {}
+    }
+
+    /// Records sessions of which nothing more comes, one after the other, behind those before them.
+    async fn follow_ended(
+        self,
+        sessions: Vec<(Key, SessionInfo)>,
+        before: watch::Receiver<()>,
+        _done: watch::Sender<()>,
+    ) -> Vec<(Key, bool)> {
+        passed(before).await;
+        let mut followed = Vec::with_capacity(sessions.len());
+        for (key, info) in sessions {
+            followed.push((key, self.follow(info).await));
+        }
+        followed
+    }
+
+    /// Records one session, and says whether to its end.
+    async fn follow(&self, info: SessionInfo) -> bool {
+        let session = info.session.clone();
+        match self.record(info).await {
+            Ok(()) => {
+                let release = Release {
+                    session: session.clone(),
+                    holder: Some(HOLDER.to_owned()),
+                    kill_survivors: false,
+                };
+                // That it is forgotten already is as good.
+                let _ = self.guest.release(release).await;
+            }
+            // The next bridge goes on from here.
+            Err(RecordError::Guest(GuestError::Link(_))) => return false,
+            // Somebody has released it, or the agent has forgotten it for its age.
+            Err(RecordError::Guest(GuestError::Fault(fault)))
+                if matches!(fault.code, FaultCode::NotFound | FaultCode::Gone) => {}
+            // The next change of the list takes it up again where the log ends.
+            Err(error) => {
+                self.trouble(format!("session {session} is not recorded any more: {error}"));
+                tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
+                return false;
+            }
+        }
+        self.report(self.log.with(|log| log.released(&session)));
+        true
+    }
+
+    async fn record(&self, info: SessionInfo) -> Result<(), RecordError> {
+        let session = &info.session;
+        self.log.with(|log| log.started(session, run_of(&info), &info.command))?;
+        let mut outputs = self.subscribe(session, channels_of(&info)).await?;
+        let mut exit = info.exit;
+        // The first failure does not end it: there is still what had arrived before.
+        let mut failure: Option<GuestError> = None;
+        let mut waited = exit.is_some();
+        let waiting = self.guest.wait(session);
+        tokio::pin!(waiting);
+        loop {
+            if let Some(record) = exit.as_ref().filter(|record| outputs.have_all(record)) {
+                self.record_exit(session, record, &outputs).await;
+                // Nobody is left who could say more, or everybody has finished.
+                if record.left_behind_count == 0 || outputs.have_ended() {
+                    return Ok(());
+                }
+            }
+            if outputs.have_settled()
+                && let Some(error) = failure.take()
+            {
+                // The answer may have come with the last bytes, before what broke the link.
+                let answer = timeout(RECORDER_DRAIN, &mut waiting);
+                match if waited { None } else { answer.await.ok() } {
+                    Some(Ok(record)) => exit = Some(record),
+                    Some(Err(_)) | None => return Err(error.into()),
+                }
+                (waited, failure) = (true, Some(error));
+                continue;
+            }
+            tokio::select! {
+                record = &mut waiting, if !waited => {
+                    waited = true;
+                    match record {
+                        Ok(record) => exit = Some(record),
+                        Err(error) => failure = Some(error),
+                    }
+                }
+                (index, piece) = outputs.next() => {
+                    if let Err(error) = self.take(session, &mut outputs, index, piece) {
+                        failure = Some(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        session: &SessionId,
+        channels: &[Channel],
+    ) -> Result<Outputs, RecordError> {
+        let mut outputs = Outputs::default();
+        for &channel in channels {
+            let offset = self.log.with(|log| log.next_offset(session, channel));
+            let role = Role::Holder { name: HOLDER.to_owned() };
+            let origin = Origin::Offset { offset };
+            let (output, _) = self.guest.subscribe(session, channel, origin, role).await?;
+            let output = output.manual().counted(self.guest.heard());
+            outputs.all.push(Recorded { channel, output, reached: offset, rest: Rest::Open });
+        }
+        Ok(outputs)
+    }
+
+    /// Writes a piece, then acknowledges it.
+    fn take(
+        &self,
+        session: &SessionId,
+        outputs: &mut Outputs,
+        index: usize,
+        piece: Piece,
+    ) -> Result<(), GuestError> {
+        let recorded = &mut outputs.all[index];
+        let channel = recorded.channel;
+        let (to, written) = match piece {
+            Piece::Bytes { offset, bytes } => {
+                let to = offset.saturating_add(bytes.len() as u64);
+                (to, self.log.with(|log| log.output(session, channel, offset, &bytes)))
+            }
+            Piece::Gap { to, .. } => (to, self.log.with(|log| log.skip_to(session, channel, to))),
+            Piece::End => {
+                recorded.rest = Rest::Nothing;
+                return Ok(());
+            }
+            Piece::Failed(error) => {
+                recorded.rest = Rest::Lost;
+                return Err(error);
+            }
+        };
+        if let Err(error) = written {
+            outputs.report_once(|| self.trouble(format!("output is not recorded: {error}")));
+        }
+        let recorded = &mut outputs.all[index];
+        recorded.reached = recorded.reached.max(to);
+        recorded.output.consumed(to);
+        Ok(())
+    }
+
+    /// Writes the end of a session, however long the disk is full: as long as it is not released,
+    /// the agent keeps it too.
+    async fn record_exit(&self, session: &SessionId, record: &ExitRecord, outputs: &Outputs) {
+        let write = |log: &mut Writer| {
+            for recorded in &outputs.all {
+                log.skip_to(session, recorded.channel, recorded.reached)?;
+            }
+            log.exited(session, record)
+        };
+        let mut told = false;
+        while let Err(error) = self.log.with(write) {
+            if !std::mem::replace(&mut told, true) {
+                self.trouble(format!("the end of session {session} is not recorded yet: {error}"));
+            }
+            tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
+        }
+    }
+
+    fn report(&self, written: Result<(), LogError>) {
+        if let Err(error) = written {
+            self.trouble(error.to_string());
+        }
+    }
+
+    fn trouble(&self, what: String) {
+        (self.events)(&Event::Trouble { which: Some(self.which.clone()), what });
+    }
+}
+
+/// A run of a session, for one may be run again under its name.
+type Key = (SessionId, Run);
+
+/// Waits for whoever holds the other end to have let go of it, which a full disk can delay: not for long,
+/// because programs wait for us.
+async fn passed(mut end: watch::Receiver<()>) {
+    let _ = timeout(RECORDER_ORDER_WAIT, async { while end.changed().await.is_ok() {} }).await;
+}
+
+/// The outputs that a session has.
+fn channels_of(info: &SessionInfo) -> &'static [Channel] {
+    match &info.exit {
+        // A program that never ran has an end and nothing else.
+        Some(ExitRecord { cause: Cause::SpawnFailed { .. }, .. }) => &[],
+        _ if info.terminal => &[Channel::Terminal],
+        _ => &[Channel::Stdout, Channel::Stderr],
+    }
+}
+
+fn run_of(info: &SessionInfo) -> Run {
+    Run { pid: info.pid, started_at_ms: info.started_at_ms }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RecordError {
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// The outputs of one session.
+#[derive(Default)]
+struct Outputs {
+    all: Vec<Recorded>,
+    /// Which is asked first, in turn, so that a loud one does not silence the other.
+    turn: usize,
+    reported: bool,
+}
+
+struct Recorded {
+    channel: Channel,
+    output: Output,
+    /// Up to here everything is in the log or named in it as a gap.
+    reached: u64,
+    rest: Rest,
+}
+
+/// What is still to come of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// Anything.
+    Open,
+    /// It has ended, and all of it has come.
+    Nothing,
+    /// Nothing over this link.
+    Lost,
+}
+
+impl Outputs {
+    /// The next piece of any output; waits for ever when nothing more comes.
+    async fn next(&mut self) -> (usize, Piece) {
+        let count = self.all.len();
+        self.turn = self.turn.wrapping_add(1);
+        let first = self.turn;
+        poll_fn(|context| {
+            for index in (0..count).map(|step| first.wrapping_add(step) % count) {
+                let recorded = &mut self.all[index];
+                if recorded.rest != Rest::Open {
+                    continue;
+                }
+                if let Poll::Ready(piece) = recorded.output.poll_next(context) {
+                    return Poll::Ready((index, piece));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Whether all that the program wrote before it ended has come.
+    fn have_all(&self, record: &ExitRecord) -> bool {
+        self.all.iter().all(|recorded| {
+            let complete_at = record.complete_at(recorded.channel);
+            recorded.rest == Rest::Nothing || complete_at.is_some_and(|at| recorded.reached >= at)
+        })
+    }
+
+    fn have_ended(&self) -> bool {
+        self.all.iter().all(|recorded| recorded.rest == Rest::Nothing)
+    }
+
+    /// Whether nothing more comes over this link.
+    fn have_settled(&self) -> bool {
+        self.all.iter().all(|recorded| recorded.rest != Rest::Open)
+    }
+
+    fn report_once(&mut self, report: impl FnOnce()) {
+        if !std::mem::replace(&mut self.reported, true) {
+            report();
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Whether there is room for what is asked for, under the caps of its namespace and of its key; and the
+//! task that ends those who have had what they may have of a day.
+//!
+//! What is held is counted under the lock under which names are taken, and a name that is taken is a
+//! reservation: its sandbox gives back what it held when it has stopped, or when its creation failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::{Instant, sleep};
+
+use super::{Registry, Seats};
+use crate::caps::{Cap, Caps, Held, Scope, Tally, Used};
+use crate::limits::{METER_MARK_PAUSE, METER_PAUSE};
+use crate::meter::Spent;
+use crate::owner::Order;
+use crate::snapshot::{Draft, Snapshots};
+use crate::{Name, Record, SandboxError, Snapshot, Spec};
+
+/// How often something was refused, by the cap that it would have exceeded.
+#[derive(Debug, Default)]
+pub(super) struct Refused(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Refused {
+    fn count<T>(&self, outcome: Result<T, SandboxError>) -> Result<T, SandboxError> {
+        if let Err(SandboxError::CapExceeded { cap, .. } | SandboxError::DaySpent { cap, .. }) =
+            &outcome
+        {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(cap).or_default() += 1;
+        }
+        outcome
+    }
+}
+
+impl Registry {
+    /// What a scope has and what it may have.
+    pub fn caps(&self, scope: &Scope) -> Result<(Used, Cap), SandboxError> {
+        Ok((self.used(&self.0.seats(), scope, &self.0.snapshots.all())?, self.0.caps.of(scope)))
+    }
+
+    /// The scopes that have a cap and anything at all, in order, and no more than so many.
+    pub fn capped(&self, scopes_max: usize) -> Vec<(Scope, Used, Cap)> {
+        let seats = self.0.seats();
+        let mut scopes = BTreeSet::new();
+        for seat in seats.taken.values() {
+            let record = seat.shown.borrow();
+            scopes.extend(Caps::scopes(record.namespace.as_str(), record.key.as_deref()));
+        }
+        scopes.retain(|scope| self.0.caps.of(scope) != Cap::default());
+        let snapshots = self.0.snapshots.all();
+        let counted = scopes.into_iter().take(scopes_max).filter_map(|scope| {
+            let used = self.used(&seats, &scope, &snapshots).ok()?;
+            let cap = self.0.caps.of(&scope);
+            Some((scope, used, cap))
+        });
+        counted.collect()
+    }
+
+    /// How often something was refused since this bridge began, by the cap.
+    pub fn refused_by_caps(&self) -> BTreeMap<&'static str, u64> {
+        self.0.refused.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives a request the bounds that it must have, and refuses what could not be even alone.
+    pub(super) fn bound(&self, spec: &mut Spec) -> Result<(), SandboxError> {
+        self.0.refused.count(self.0.caps.bound(spec))
+    }
+
+    /// Refuses another time to live that would be too long.
+    pub(super) fn bound_life(
+        &self,
+        record: &Record,
+        ttl_ms: u64,
+        now_ms: u64,
+    ) -> Result<(), SandboxError> {
+        self.0.refused.count(self.0.caps.extend(record, ttl_ms, now_ms))
+    }
+
+    /// Refuses a new sandbox for which there is no room.
+    pub(super) fn room_for(&self, seats: &Seats, new: &Record) -> Result<(), SandboxError> {
+        let used = |scope: &Scope, cap: &Cap| self.used(seats, scope, &self.snapshots_for(cap));
+        self.0.refused.count(self.0.caps.admit(new, used))
+    }
+
+    /// Refuses to let one go on that stands still, when nothing is left of the day.
+    pub(super) fn room_to_go_on(&self, record: &Record) -> Result<(), SandboxError> {
+        let used = |scope: &Scope, _: &Cap| self.used(&self.0.seats(), scope, &[]);
+        self.0.refused.count(self.0.caps.admit_again(record, used))
+    }
+
+    /// Begins a snapshot if there is room for it. What it may come to take is reserved under the lock
+    /// under which names are taken.
+    pub(super) fn begin_snapshot(
+        &self,
+        record: &Record,
+        state: &Path,
+        name: Name,
+    ) -> Result<Draft, SandboxError> {
+        let bytes = Snapshots::expected(record, state, name.clone());
+        let seats = self.0.seats();
+        let used = |scope: &Scope, cap: &Cap| self.used(&seats, scope, &self.snapshots_for(cap));
+        self.0.refused.count(self.0.caps.admit_snapshot(record, bytes, used))?;
+        self.0.snapshots.begin(record, state, name)
+    }
+
+    /// All snapshots, where what is on the disk has a cap: they are looked up there.
+    fn snapshots_for(&self, cap: &Cap) -> Vec<Snapshot> {
+        cap.disk_bytes.map(|_| self.0.snapshots.all()).unwrap_or_default()
+    }
+
+    /// Counts what a scope has.
+    fn used(
+        &self,
+        seats: &Seats,
+        scope: &Scope,
+        snapshots: &[Snapshot],
+    ) -> Result<Used, SandboxError> {
+        let spent = match self.0.meter.spent(scope) {
+            Some(spent) => spent,
+            None if self.0.caps.of(scope).is_of_days() => return Err(SandboxError::TooManyMetered),
+            None => Spent::default(),
+        };
+        let mut tally = Tally::of(scope, spent);
+        for seat in seats.taken.values() {
+            tally.add(&seat.shown.borrow());
+        }
+        for snapshot in snapshots {
+            tally.add_snapshot(&Held::of(snapshot));
+        }
+        Ok(tally.used())
+    }
+
+    /// Begins to end those who have had what they may have of a day, and to write down what was used.
+    pub(super) fn begin_metering(&self) {
+        let ends = self.0.caps.are_of_days();
+        let pause = if ends { METER_PAUSE } else { METER_MARK_PAUSE };
+        let inner = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            let mut marked = Instant::now();
+            loop {
+                sleep(pause).await;
+                // It ends with the registry.
+                let Some(inner) = inner.upgrade() else { return };
+                let registry = Registry(inner);
+                if ends {
+                    registry.end_spent();
+                }
+                if marked.elapsed() >= METER_MARK_PAUSE {
+                    let marking = tokio::task::spawn_blocking(move || registry.mark());
+                    let _ = marking.await;
+                    marked = Instant::now();
+                }
+            }
+        });
+    }
+
+    fn end_spent(&self) {
+        for (which, kind) in self.0.meter.exhausted(&self.0.caps) {
+            let orders = self.0.seats().taken.get(&which).map(|seat| seat.orders.clone());
+            // An owner that has no time for an order now is asked again at the next look, and one that
+            // ends already takes no notice.
+            let _ = orders.map(|orders| orders.try_send(Order::Spent { kind }));
+        }
+    }
+
+    /// Writes down what was used.
+    pub(super) fn mark(&self) {
+        if let Err(error) = self.0.meter.mark() {
+            self.0.trouble(None, format!("what was used today is not written: {error}"));
+        }
+    }
+}

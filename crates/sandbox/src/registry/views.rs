@@ -1,0 +1,136 @@
+//! What can be learned of sandboxes, and the way into one, without an order to its owner.
+
+use std::path::PathBuf;
+
+use tokio::sync::watch;
+
+use super::{Registry, Seat};
+use crate::log::log_directory;
+use crate::pool::ShelfStatus;
+use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, State};
+use agent_client::guest::Guest;
+use agent_client::link::Address;
+
+/// What can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Its creation is over, whatever has become of it since.
+    Created,
+    /// Its machine is gone.
+    Stopped,
+    /// It is removed.
+    Removed,
+}
+
+impl Registry {
+    /// What is known of a sandbox.
+    pub fn get(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
+        self.seated(which, Seat::record)
+    }
+
+    /// The sandboxes of one namespace or of all, by name.
+    pub fn list(&self, namespace: Option<&Name>) -> Vec<Record> {
+        let filter = Filter { namespace: namespace.cloned(), ..Filter::default() };
+        let mut records = self.matching(&filter);
+        records.sort_by_cached_key(Record::which);
+        records
+    }
+
+    /// One page of the sandboxes that match, by namespace and name.
+    pub fn page(&self, filter: &Filter) -> Page {
+        filter.page(self.matching(filter))
+    }
+
+    /// What the pool has ready.
+    pub fn pool(&self) -> Vec<ShelfStatus> {
+        self.0.pool.status()
+    }
+
+    fn matching(&self, filter: &Filter) -> Vec<Record> {
+        let seats = self.0.seats();
+        let matching = seats.taken.values().filter(|seat| filter.matches(&seat.shown.borrow()));
+        matching.map(Seat::record).collect()
+    }
+
+    /// Where the agent of a running sandbox is reached.
+    pub fn dial(&self, which: &SandboxRef) -> Result<(Address, Record), SandboxError> {
+        let record = self.get(which)?;
+        match &record.address {
+            _ if matches!(record.state, State::Paused { .. }) => {
+                Err(SandboxError::Paused { which: which.clone() })
+            }
+            Some(address) if !record.state.is_over() => Ok((address.clone(), record)),
+            _ => Err(SandboxError::NotRunning { which: which.clone(), state: record.state }),
+        }
+    }
+
+    /// The client of a running sandbox's agent, over the link that there is anyway.
+    pub fn guest(&self, which: &SandboxRef) -> Result<Guest, SandboxError> {
+        let (state, guest) = self.seated(which, |seat| {
+            let record = seat.shown.borrow();
+            let guest = seat.presence.guest();
+            (record.state.clone(), guest.map(|guest| guest.running_as(record.user.as_deref())))
+        })?;
+        let which = which.clone();
+        match (state, guest) {
+            (State::Paused { .. }, _) => Err(SandboxError::Paused { which }),
+            (State::Lost { reason }, _) => Err(SandboxError::Lost { which, reason }),
+            (State::Running | State::Stopping, Some(guest)) => Ok(guest),
+            (state, _) => Err(SandboxError::NotRunning { which, state }),
+        }
+    }
+
+    /// Says that something is at work in a sandbox, which is not idle until the guard is dropped.
+    /// `None` in one that does not run or is about to end.
+    pub fn activity(&self, which: &SandboxRef) -> Option<Activity> {
+        let presence = self.seated(which, |seat| seat.presence.clone()).ok()?;
+        presence.begin()
+    }
+
+    /// Where the output log of a sandbox is, running or stopped.
+    pub fn log_directory(&self, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
+        let id = self.seated(which, |seat| seat.shown.borrow().id.clone())?;
+        Ok(log_directory(&self.0.directories(&id).state))
+    }
+
+    /// The directory of what is kept of a sandbox. It goes with the sandbox's removal.
+    pub fn state_directory(&self, which: &SandboxRef) -> Result<PathBuf, SandboxError> {
+        let id = self.seated(which, |seat| seat.shown.borrow().id.clone())?;
+        Ok(self.0.directories(&id).state)
+    }
+
+    /// The records that a sandbox has from now on; they end with its removal. What only a moment
+    /// knows, such as since when it is idle, is in [`Registry::get`] alone.
+    pub fn watch(&self, which: &SandboxRef) -> Result<watch::Receiver<Record>, SandboxError> {
+        self.seated(which, |seat| seat.shown.clone())
+    }
+
+    /// Waits for a sandbox, for ever if need be, and returns its last record. A removal ends every
+    /// wait; one for a creation that has failed ends with [`SandboxError::NotFound`].
+    pub async fn wait(&self, which: &SandboxRef, until: Until) -> Result<Record, SandboxError> {
+        let mut shown = self.watch(which)?;
+        let has_come = |record: &Record| match until {
+            Until::Created => record.state != State::Creating,
+            Until::Stopped => record.state.is_over(),
+            Until::Removed => false,
+        };
+        let record = shown.wait_for(has_come).await.map(|record| record.clone());
+        match record {
+            Ok(record) => Ok(record),
+            Err(_) if until == Until::Created => {
+                Err(SandboxError::NotFound { which: which.clone() })
+            }
+            Err(_) => Ok(shown.borrow().clone()),
+        }
+    }
+
+    fn seated<T>(
+        &self,
+        which: &SandboxRef,
+        look: impl FnOnce(&Seat) -> T,
+    ) -> Result<T, SandboxError> {
+        let seats = self.0.seats();
+        let seat = seats.taken.get(which);
+        seat.map(look).ok_or_else(|| SandboxError::NotFound { which: which.clone() })
+    }
+}

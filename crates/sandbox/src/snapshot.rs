@@ -1,0 +1,482 @@
+//! Snapshots: machines that were written down, and can be gone on from as often as one likes.
+//!
+//! Each has a directory below the bridge's state, `<namespace>/<name>`, with a description of what it
+//! is of, and in `machine/` what its machine has written. It is made under another name and renamed
+//! when all of it is on disk: a bridge that is killed leaves a whole one or none. It holds the memory
+//! of programs, with their secrets, so it is for its owner alone, as all that is kept of sandboxes.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{MachineKind, Name, Record, SandboxError, SandboxRef, Spec};
+use crate::limits::{SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX};
+use egress::copy_names;
+use host::instant::now_ms;
+use host::paths::{make_private_directory, write_durably};
+use machine::BoxId;
+use machine::limits::RECORD_BYTES_MAX;
+use machine::limits::{SNAPSHOT_MARGIN_BYTES, VIRTUAL_MEMORY_BYTES_DEFAULT};
+use machine::vmm::SCRATCH;
+
+const DESCRIPTION: &str = "snapshot.json";
+const MACHINE: &str = "machine";
+/// No name begins so, and what is called so is not whole. A drawn id follows: names of two namespaces
+/// can be written as one.
+const DRAFT_PREFIX: &str = ".new-";
+/// What a snapshot is called while it is removed.
+const GONE_PREFIX: &str = ".old-";
+/// The unit in which the kernel counts what a file takes of the disk, whatever its file system has.
+const BLOCK_BYTES: u64 = 512;
+const BYTES_PER_MIB: u64 = 1024 * 1024;
+
+/// What a snapshot is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub namespace: Name,
+    pub name: Name,
+    /// The sandbox that it was taken of.
+    pub sandbox: Name,
+    pub id: BoxId,
+    pub machine: MachineKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u32>,
+    pub scratch_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    pub created_at_ms: u64,
+    /// The key that made the sandbox, whose caps this counts for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What it takes of the disk.
+    pub bytes: u64,
+}
+
+impl Snapshot {
+    pub fn which(&self) -> SandboxRef {
+        SandboxRef { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// What a directory describes, if it is that of a snapshot.
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        read(directory).ok()
+    }
+
+    fn of(record: &Record, name: Name) -> Self {
+        Self {
+            namespace: record.namespace.clone(),
+            name,
+            sandbox: record.name.clone(),
+            id: record.id.clone(),
+            machine: record.machine,
+            // A name may mean another image by the time somebody goes on from here.
+            image: record
+                .image_digest
+                .map(|digest| digest.to_string())
+                .or_else(|| record.image.clone()),
+            memory_mib: record.memory_mib,
+            cpu_millis: record.cpu_millis,
+            scratch_bytes: record.scratch_bytes,
+            workdir: record.workdir.clone(),
+            user: record.user.clone(),
+            created_at_ms: now_ms(),
+            key: record.key.clone(),
+            bytes: 0,
+        }
+    }
+
+    /// Makes a request for a sandbox one for a clone of this. What the snapshot decides may be left
+    /// out, and must not be asked for otherwise.
+    pub(super) fn fill(&self, spec: &mut Spec) -> Result<(), SandboxError> {
+        let which = self.which();
+        let fixed = |what| SandboxError::SnapshotFixes { snapshot: which.clone(), what };
+        if spec.image.as_ref().is_some_and(|image| self.image.as_ref() != Some(image)) {
+            return Err(fixed("image"));
+        }
+        if spec.memory_mib.is_some_and(|mib| self.memory_mib != Some(mib)) {
+            return Err(fixed("memory"));
+        }
+        if spec.cpu_millis.is_some_and(|millis| self.cpu_millis != Some(millis)) {
+            return Err(fixed("share of processors"));
+        }
+        if spec.scratch_bytes.is_some_and(|bytes| self.scratch_bytes != bytes) {
+            return Err(fixed("writable layer"));
+        }
+        spec.machine = self.machine;
+        spec.image.clone_from(&self.image);
+        (spec.memory_mib, spec.cpu_millis) = (self.memory_mib, self.cpu_millis);
+        spec.scratch_bytes = Some(self.scratch_bytes);
+        spec.workdir = spec.workdir.take().or_else(|| self.workdir.clone());
+        spec.user = spec.user.take().or_else(|| self.user.clone());
+        Ok(())
+    }
+}
+
+/// All snapshots of one bridge. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshots(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    directory: PathBuf,
+    /// What those may come to take that are being written.
+    drafts: Mutex<HashMap<SandboxRef, Snapshot>>,
+}
+
+/// A snapshot that is being written. It is gone with this, unless it was finished.
+#[derive(Debug)]
+pub(super) struct Draft {
+    all: Snapshots,
+    snapshot: Snapshot,
+    path: PathBuf,
+    /// The directory of the sandbox that it is taken of.
+    state: PathBuf,
+}
+
+impl Snapshots {
+    /// Removes what an earlier bridge has left half-made.
+    pub(super) fn open(directory: PathBuf) -> Result<Self, SandboxError> {
+        let failed = files("make", &directory);
+        make_private_directory(&directory).map_err(failed)?;
+        for entry in fs::read_dir(&directory).map_err(files("look through", &directory))?.flatten()
+        {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(DRAFT_PREFIX) || name.starts_with(GONE_PREFIX) {
+                let path = entry.path();
+                fs::remove_dir_all(&path).map_err(files("remove", &path))?;
+            }
+        }
+        Ok(Self(Arc::new(Inner { directory, drafts: Mutex::default() })))
+    }
+
+    /// Those of one namespace or of all, by name. What cannot be read is no snapshot.
+    pub(super) fn list(&self, namespace: Option<&Name>) -> Vec<Snapshot> {
+        let spaces = match namespace {
+            Some(namespace) => vec![self.0.directory.join(namespace.as_str())],
+            None => subdirectories(&self.0.directory),
+        };
+        let all = spaces.iter().flat_map(|space| subdirectories(space));
+        let mut found: Vec<_> = all.filter_map(|path| read(&path).ok()).collect();
+        found.sort_by_cached_key(Snapshot::which);
+        found
+    }
+
+    /// All that there are, and those that are being written with what they may come to take.
+    pub(super) fn all(&self) -> Vec<Snapshot> {
+        let drafts = self.drafts();
+        let mut all = self.list(None);
+        // One that is finished is in its place before it is no draft any more.
+        all.retain(|snapshot| !drafts.contains_key(&snapshot.which()));
+        all.extend(drafts.values().cloned());
+        all
+    }
+
+    /// What a snapshot of a sandbox may come to take.
+    pub(super) fn expected(record: &Record, state: &Path, name: Name) -> u64 {
+        bytes_expected(&Snapshot::of(record, name), state)
+    }
+
+    pub(super) fn get(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
+        let path = self.path(which);
+        match read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(SandboxError::NoSnapshot { snapshot: which.clone() })
+            }
+            read => read.map_err(files("read", &path)),
+        }
+    }
+
+    /// Removes one. Machines that were made of it do not need it.
+    pub(super) fn remove(&self, which: &SandboxRef) -> Result<Snapshot, SandboxError> {
+        let snapshot = self.get(which)?;
+        let path = self.path(which);
+        // Renamed first, so that nobody begins with one that is going.
+        let gone = self.drawn(GONE_PREFIX)?;
+        fs::rename(&path, &gone).map_err(files("remove", &path))?;
+        fs::remove_dir_all(&gone).map_err(files("remove", &gone))?;
+        Ok(snapshot)
+    }
+
+    /// Begins one of a sandbox, if there is room for it. `state` is the sandbox's own directory, where
+    /// the disk of its writable layer is.
+    pub(super) fn begin(
+        &self,
+        record: &Record,
+        state: &Path,
+        name: Name,
+    ) -> Result<Draft, SandboxError> {
+        let snapshot = Snapshot::of(record, name);
+        let which = snapshot.which();
+        let path = self.drawn(DRAFT_PREFIX)?;
+        let bytes_max = bytes_expected(&snapshot, state);
+        let reserved = Snapshot { bytes: bytes_max, ..snapshot.clone() };
+        // One that is finished is in its place before it is no draft any more: held until it is known
+        // that this one is neither.
+        let mut drafts = self.drafts();
+        if drafts.contains_key(&which) || self.path(&which).exists() {
+            return Err(SandboxError::SnapshotTaken { snapshot: which });
+        }
+        let kept = self.list(None);
+        if kept.len() + drafts.len() >= SNAPSHOTS_MAX {
+            return Err(SandboxError::TooManySnapshots);
+        }
+        let kept_bytes = sum(kept.iter().map(|snapshot| snapshot.bytes));
+        let drafted_bytes = sum(drafts.values().map(|snapshot| snapshot.bytes));
+        if sum([kept_bytes, drafted_bytes, bytes_max].into_iter()) > SNAPSHOTS_BYTES_MAX {
+            return Err(SandboxError::SnapshotsTooLarge { bytes: kept_bytes });
+        }
+        fs::create_dir(&path).map_err(files("make", &path))?;
+        drafts.insert(which, reserved);
+        drop(drafts);
+        let state = state.to_owned();
+        let draft = Draft { all: self.clone(), snapshot, path, state };
+        let machine = draft.machine();
+        make_private_directory(&machine).map_err(files("make", &machine))?;
+        Ok(draft)
+    }
+
+    fn drafts(&self) -> MutexGuard<'_, HashMap<SandboxRef, Snapshot>> {
+        // Nothing in the map is ever half-changed.
+        self.0.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, which: &SandboxRef) -> PathBuf {
+        self.0.directory.join(which.namespace.as_str()).join(which.name.as_str())
+    }
+
+    /// A place for what is no snapshot, which nothing else has.
+    fn drawn(&self, prefix: &str) -> Result<PathBuf, SandboxError> {
+        let id = BoxId::draw().map_err(SandboxError::Draw)?;
+        Ok(self.0.directory.join(format!("{prefix}{id}")))
+    }
+}
+
+impl Draft {
+    /// Where the machine is to be written.
+    pub(super) fn machine(&self) -> PathBuf {
+        self.path.join(MACHINE)
+    }
+
+    /// Gives it its name. The machine has been written; what it wrote itself since the draft was begun
+    /// may be too much by now.
+    pub(super) fn finish(mut self) -> Result<Snapshot, SandboxError> {
+        let path = self.path.clone();
+        // After the memory: names that were given meanwhile do no harm, and missing ones would.
+        copy_names(&self.state, &path).map_err(files("write", &path))?;
+        self.snapshot.bytes = bytes_of(&self.machine());
+        let which = self.snapshot.which();
+        let kept_bytes = sum(self.all.list(None).iter().map(|snapshot| snapshot.bytes));
+        if kept_bytes.saturating_add(self.snapshot.bytes) > SNAPSHOTS_BYTES_MAX {
+            return Err(SandboxError::SnapshotsTooLarge { bytes: kept_bytes });
+        }
+        let finished = || {
+            let text = serde_json::to_vec_pretty(&self.snapshot)?;
+            write_durably(&path, DESCRIPTION, &text)?;
+            File::open(self.machine())?.sync_all()?;
+            let named = self.all.path(&which);
+            let space = named.parent().unwrap_or(&self.all.0.directory);
+            make_private_directory(space)?;
+            fs::rename(&path, &named)?;
+            File::open(space)?.sync_all()
+        };
+        finished().map_err(files("write", &path))?;
+        Ok(self.snapshot.clone())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // A finished one is called otherwise by now.
+        let _ = fs::remove_dir_all(&self.path);
+        self.all.drafts().remove(&self.snapshot.which());
+    }
+}
+
+fn files(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SandboxError + use<> {
+    let path = path.to_owned();
+    move |source| SandboxError::Files { action, path, source }
+}
+
+fn read(path: &Path) -> io::Result<Snapshot> {
+    let mut bytes = Vec::new();
+    File::open(path.join(DESCRIPTION))?.take(RECORD_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Directories that have a name of ours.
+fn subdirectories(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let named =
+        |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.parse::<Name>().is_ok());
+    entries.filter(|entry| named(&entry.file_name())).map(|entry| entry.path()).collect()
+}
+
+/// What a snapshot will take of the disk, as its machine is now: its memory, and what has been written
+/// to the disk of its writable layer. A layer without a disk is in the memory.
+fn bytes_expected(snapshot: &Snapshot, state: &Path) -> u64 {
+    let memory = snapshot
+        .memory_mib
+        .map_or(VIRTUAL_MEMORY_BYTES_DEFAULT, |mib| mib.saturating_mul(BYTES_PER_MIB));
+    let disk = match fs::metadata(state.join(SCRATCH)) {
+        Ok(found) => taken(&found),
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        // It may be all of it, for all that can be seen.
+        Err(_) => snapshot.scratch_bytes,
+    };
+    sum([memory, SNAPSHOT_MARGIN_BYTES, disk].into_iter())
+}
+
+/// Of numbers that people may have written into files: too many are too many, and never few.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// What a file takes of the disk.
+fn taken(found: &fs::Metadata) -> u64 {
+    found.blocks().saturating_mul(BLOCK_BYTES)
+}
+
+/// What the files of a directory take of the disk.
+pub(super) fn bytes_of(path: &Path) -> u64 {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    sum(entries.filter_map(|entry| entry.metadata().ok()).map(|found| taken(&found)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(name: &str) -> (PathBuf, Snapshots) {
+        let path = std::env::temp_dir().join(format!("burrow-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        (path.clone(), Snapshots::open(path).unwrap())
+    }
+
+    fn record() -> Record {
+        let mut spec = Spec::new("team/web".parse().unwrap());
+        (spec.memory_mib, spec.scratch_bytes) = (Some(128), Some(1 << 20));
+        Record::new("0123456789ab".parse().unwrap(), &spec, 7)
+    }
+
+    #[test]
+    fn a_snapshot_is_there_when_it_is_whole_and_not_before() {
+        let (path, snapshots) = at("snapshots");
+        let which: SandboxRef = "team/base".parse().unwrap();
+        let draft = snapshots.begin(&record(), &path, which.name.clone()).unwrap();
+        fs::write(draft.machine().join("memory"), b"x").unwrap();
+        assert!(snapshots.list(None).is_empty());
+        let again = snapshots.begin(&record(), &path, which.name.clone());
+        assert!(matches!(again, Err(SandboxError::SnapshotTaken { .. })));
+        let made = draft.finish().unwrap();
+        assert_eq!(snapshots.get(&which).unwrap(), made);
+        assert!(snapshots.path(&which).join(MACHINE).join("memory").exists());
+        assert_eq!(snapshots.list(Some(&which.namespace)), [made]);
+        let taken = snapshots.begin(&record(), &path, which.name.clone());
+        assert!(matches!(taken, Err(SandboxError::SnapshotTaken { .. })));
+        snapshots.remove(&which).unwrap();
+        assert!(matches!(snapshots.get(&which), Err(SandboxError::NoSnapshot { .. })));
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_bridge_has_begun_is_gone_at_the_next_start() {
+        let (path, snapshots) = at("snapshots-cut");
+        let draft = snapshots.begin(&record(), &path, "base".parse().unwrap()).unwrap();
+        let begun = draft.machine();
+        std::mem::forget(draft);
+        assert!(begun.exists());
+        let snapshots = Snapshots::open(path.clone()).unwrap();
+        assert!(!begun.exists() && snapshots.list(None).is_empty());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_clone_is_what_the_snapshot_is_of() {
+        let snapshot = Snapshot::of(&record(), "base".parse().unwrap());
+        let mut spec = Spec::new("team/clone".parse().unwrap());
+        snapshot.fill(&mut spec).unwrap();
+        assert_eq!((spec.memory_mib, spec.scratch_bytes), (Some(128), Some(1 << 20)));
+        spec.memory_mib = Some(256);
+        let refused = snapshot.fill(&mut spec).unwrap_err().to_string();
+        assert!(refused.contains("memory") && refused.contains("team/base"), "{refused}");
+    }
+
+    #[test]
+    fn names_that_are_written_alike_are_two_snapshots() {
+        let (path, snapshots) = at("snapshots-alike");
+        let record = |which: &str| {
+            let spec = Spec::new(which.parse().unwrap());
+            Record::new("0123456789ab".parse().unwrap(), &spec, 7)
+        };
+        let name = |name: &str| name.parse::<Name>().unwrap();
+        let one = snapshots.begin(&record("a-b/web"), &path, name("c")).unwrap();
+        let other = snapshots.begin(&record("a/web"), &path, name("b-c")).unwrap();
+        assert_ne!(one.machine(), other.machine());
+        let (one, other) = (one.finish().unwrap(), other.finish().unwrap());
+        assert_eq!(snapshots.list(None), [other.clone(), one.clone()]);
+        // As a removal leaves it that was cut off.
+        fs::create_dir_all(path.join(format!("{GONE_PREFIX}a-b-c")).join("machine")).unwrap();
+        snapshots.remove(&one.which()).unwrap();
+        snapshots.remove(&other.which()).unwrap();
+        assert!(snapshots.list(None).is_empty());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn there_are_only_so_many_bytes_of_snapshots() {
+        let (path, snapshots) = at("snapshots-full");
+        let refused = |record: &Record| {
+            let refused = snapshots.begin(record, &path, "base".parse().unwrap());
+            matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. }))
+        };
+        let mut large = record();
+        large.memory_mib = Some(SNAPSHOTS_BYTES_MAX / BYTES_PER_MIB);
+        assert!(refused(&large));
+        // No number is so large that it counts as a small one.
+        for huge in [u64::MAX / BYTES_PER_MIB, u64::MAX] {
+            large.memory_mib = Some(huge);
+            assert!(refused(&large));
+        }
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn what_has_been_written_to_a_disk_is_counted_and_not_how_large_it_may_get() {
+        let (path, snapshots) = at("snapshots-disk");
+        let state = path.join(".state");
+        fs::create_dir(&state).unwrap();
+        let mut record = record();
+        // Without a disk the layer is in the memory, however large it is.
+        record.scratch_bytes = u64::MAX;
+        let room = SNAPSHOTS_BYTES_MAX - SNAPSHOT_MARGIN_BYTES;
+        record.memory_mib = Some(room / BYTES_PER_MIB);
+        drop(snapshots.begin(&record, &state, "base".parse().unwrap()).unwrap());
+
+        let disk = File::create_new(state.join(SCRATCH)).unwrap();
+        disk.set_len(SNAPSHOTS_BYTES_MAX).unwrap();
+        record.scratch_bytes = SNAPSHOTS_BYTES_MAX;
+        record.memory_mib = Some(room / BYTES_PER_MIB - 1);
+        drop(snapshots.begin(&record, &state, "base".parse().unwrap()).unwrap());
+        fs::write(state.join(SCRATCH), vec![1; 2 << 20]).unwrap();
+        let refused = snapshots.begin(&record, &state, "base".parse().unwrap());
+        assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
+
+        // What cannot be looked at counts as full.
+        let refused = snapshots.begin(&record, &state.join(SCRATCH), "base".parse().unwrap());
+        assert!(matches!(refused, Err(SandboxError::SnapshotsTooLarge { .. })));
+        fs::remove_dir_all(path).unwrap();
+    }
+}

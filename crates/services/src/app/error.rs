@@ -1,0 +1,110 @@
+//! Why an app is not started, found or stopped.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::{Cause, ExitRecord};
+
+use super::AppName;
+use super::ready::Silence;
+use crate::forwards::ForwardError;
+use agent_client::guest::GuestError;
+use sandbox::{SandboxError, SandboxRef};
+
+/// See the module's description.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
+    #[error("{which} has no app {name}")]
+    NotFound { which: SandboxRef, name: AppName },
+    #[error("{which} has an app {name} already")]
+    NameTaken { which: SandboxRef, name: AppName },
+    #[error("{which} has {limit} apps, which is the limit")]
+    TooManyOfSandbox { which: SandboxRef, limit: usize },
+    #[error("there are {limit} apps here, which is the limit")]
+    TooMany { limit: usize },
+    #[error("the code is {bytes} bytes long, and {limit} is the limit")]
+    CodeTooLong { bytes: usize, limit: usize },
+    #[error("the path to ask for is no plain path that begins with '/', of {limit} bytes at most")]
+    ReadyPath { limit: usize },
+    #[error("an app cannot be waited for {asked:?}: it is from 1 ms to {limit:?}")]
+    ReadyTimeout { asked: Duration, limit: Duration },
+    #[error("port {port} in {which} is taken")]
+    PortTaken { which: SandboxRef, port: u16 },
+    #[error("no port from {first} to {last} is free in {which}")]
+    NoPort { which: SandboxRef, first: u16, last: u16 },
+    #[error("{python} in {which} has no module {}", modules.join(", "))]
+    Missing { which: SandboxRef, python: String, modules: Vec<String> },
+    #[error("there is no {python} in {which}")]
+    NoInterpreter { which: SandboxRef, python: String },
+    #[error("{python} in {which} does not tell which modules it has: {said}")]
+    Interpreter { which: SandboxRef, python: String, said: String },
+    /// It ended before it answered.
+    #[error("the app ended before it answered: {}", told(&record.cause))]
+    Failed { record: Box<ExitRecord>, log: String },
+    #[error("the app did not answer within {waited:?}: {}", heard(*silence, *port, elsewhere))]
+    NotReady { waited: Duration, port: u16, silence: Silence, elsewhere: Vec<u16>, log: String },
+    #[error("the app was stopped before it answered")]
+    Stopped,
+    /// Nobody waits for it any more.
+    #[error("whoever wanted the app is gone")]
+    Abandoned,
+    #[error("the sandbox has ended, and the app with it")]
+    SandboxGone,
+    #[error("the bridge is stopping")]
+    Ending,
+    #[error("could not draw a name: {0}")]
+    Draw(io::Error),
+    #[error("could not write {path:?}: {source}")]
+    Note { path: PathBuf, source: io::Error },
+}
+
+/// How a program has ended, in words.
+pub fn told(cause: &Cause) -> String {
+    match cause {
+        Cause::Exited { code } => format!("it exited with code {code}"),
+        Cause::Signaled { signal, .. } => format!("signal {signal} has ended it"),
+        Cause::Killed { signal, by } => format!("it was ended with signal {signal} by {by}"),
+        Cause::TimedOut { limit_ms } => format!("it overran its deadline of {limit_ms} ms"),
+        Cause::OutOfMemory { .. } => "it ran out of memory".to_owned(),
+        Cause::AgentStopping => "the sandbox was stopped".to_owned(),
+        Cause::SpawnFailed { failure } => {
+            format!("it was not started: errno {} of {:?}", failure.errno, failure.subject)
+        }
+    }
+}
+
+fn heard(silence: Silence, port: u16, elsewhere: &[u16]) -> String {
+    let here = match silence {
+        Silence::Refused => format!("it does not listen on port {port} of 127.0.0.1"),
+        Silence::Aside => format!("it listens on port {port}, but not at 127.0.0.1"),
+        Silence::Mute => format!("it listens on port {port}, and says nothing"),
+        Silence::Babble => format!("it listens on port {port}, and does not speak HTTP"),
+    };
+    let ports: Vec<String> = elsewhere.iter().map(u16::to_string).collect();
+    match (silence, ports.as_slice()) {
+        (Silence::Refused, [_, ..]) => {
+            format!("it listens on {}, not on {port}", ports.join(", "))
+        }
+        _ => here,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_elsewhere_is_named() {
+        assert_eq!(heard(Silence::Refused, 5000, &[8000]), "it listens on 8000, not on 5000");
+        let nowhere = heard(Silence::Refused, 5000, &[]);
+        assert_eq!(nowhere, "it does not listen on port 5000 of 127.0.0.1");
+        assert!(heard(Silence::Mute, 5000, &[8000]).contains("says nothing"));
+    }
+}

@@ -1,0 +1,80 @@
+//! What an interpreter in a sandbox says of its modules, before an app is started with it.
+
+use protocol::exit::SpawnFailure;
+use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
+use protocol::{Cause, SessionId, Text};
+
+use super::limits::{INTERPRETER_SAID_BYTES_MAX, INTERPRETER_TIME_MAX};
+use agent_client::guest::exec::collect;
+use agent_client::guest::{Guest, GuestError};
+
+/// Names those of its arguments that are no modules. It finds them as the app would, without running
+/// any of them.
+const ASK: &str = "\
+import importlib.util, sys
+for name in sys.argv[1:]:
+    if importlib.util.find_spec(name) is None:
+        print(name)
+";
+
+/// What an interpreter lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lacks {
+    Nothing,
+    Modules(Vec<String>),
+    /// There is no such interpreter.
+    Itself,
+    /// It does not run as one should; this is its last word.
+    Sense(String),
+}
+
+/// Asks an interpreter, in the directory and the environment that the app will have.
+pub async fn ask(
+    guest: &Guest,
+    session: SessionId,
+    python: &str,
+    modules: &[&str],
+    cwd: Option<Text>,
+    env: Vec<(Text, Text)>,
+) -> Result<Lacks, GuestError> {
+    let argv = [python, "-c", ASK].into_iter().chain(modules.iter().copied());
+    let start = Start {
+        session,
+        program: Program::Argv { argv: argv.map(Text::from).collect() },
+        cwd,
+        env,
+        user: None,
+        stdio: Stdio::Pipes { stdin: false },
+        deadline_ms: Some(INTERPRETER_TIME_MAX.as_millis() as u64),
+        spool: SpoolSpec::default(),
+        holders: Vec::new(),
+        tied: true,
+        limits: GroupLimits::default(),
+    };
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let kept = |all: &mut Vec<u8>, bytes: &[u8]| {
+        let room = INTERPRETER_SAID_BYTES_MAX.saturating_sub(all.len());
+        all.extend(bytes.iter().take(room));
+    };
+    let (on_stdout, on_stderr) =
+        (|bytes: &[u8]| kept(&mut stdout, bytes), |bytes: &[u8]| kept(&mut stderr, bytes));
+    let finished = match collect(guest, &start, b"", on_stdout, on_stderr).await {
+        Ok(finished) => finished,
+        Err(GuestError::Fault(fault))
+            if fault.spawn.as_ref().is_some_and(SpawnFailure::is_not_found) =>
+        {
+            return Ok(Lacks::Itself);
+        }
+        Err(error) => return Err(error),
+    };
+    if finished.record.cause != (Cause::Exited { code: 0 }) {
+        let said = String::from_utf8_lossy(&stderr);
+        let last = said.lines().rev().find(|line| !line.trim().is_empty());
+        return Ok(Lacks::Sense(last.unwrap_or("it said nothing").to_owned()));
+    }
+    let said = String::from_utf8_lossy(&stdout);
+    // Only what was asked for: the rest is whatever the interpreter's own start has printed.
+    let missing: Vec<String> =
+        said.lines().filter(|line| modules.contains(line)).map(str::to_owned).collect();
+    Ok(if missing.is_empty() { Lacks::Nothing } else { Lacks::Modules(missing) })
+}

@@ -1,0 +1,91 @@
+//! Whether an app answers: a connection from inside its sandbox, a question in HTTP, and any status
+//! at all.
+
+use tokio::time::{sleep, timeout};
+
+use super::limits::{TRY_PAUSE_MAX, TRY_PAUSE_MIN, TRY_TIME_MAX};
+use agent_client::guest::{Guest, GuestError, Piece};
+
+/// How an answer in HTTP begins, and how much of it says so.
+const ANSWER: &[u8] = b"HTTP/";
+/// As much of an answer as it takes to see a status.
+const STATUS_LINE_BYTES: usize = b"HTTP/1.1 200".len();
+
+/// Why an app has not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Nobody takes connections.
+    Refused,
+    /// Somebody does, but at another address than 127.0.0.1.
+    Aside,
+    /// Somebody does, and says nothing.
+    Mute,
+    /// Somebody does, and says what is no HTTP.
+    Babble,
+}
+
+/// Asks until there is an answer. `silence` says why there is none so far.
+pub async fn answers(
+    guest: &Guest,
+    port: u16,
+    path: &str,
+    silence: &mut Silence,
+) -> Result<(), GuestError> {
+    let mut pause = TRY_PAUSE_MIN;
+    loop {
+        match timeout(TRY_TIME_MAX, ask(guest, port, path)).await {
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Ok(Some(why))) => *silence = why,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => *silence = Silence::Mute,
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(TRY_PAUSE_MAX);
+    }
+}
+
+/// One question, and why there was no answer to it.
+async fn ask(guest: &Guest, port: u16, path: &str) -> Result<Option<Silence>, GuestError> {
+    let (mut writer, mut output) = match guest.forward(None, port).await {
+        Ok(connected) => connected,
+        Err(GuestError::Fault(_)) => return Ok(Some(Silence::Refused)),
+        Err(error) => return Err(error),
+    };
+    let question =
+        format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    if writer.write(question.as_bytes()).await.is_err() {
+        return Ok(Some(Silence::Mute));
+    }
+    let mut heard = Vec::new();
+    while heard.len() < STATUS_LINE_BYTES {
+        match output.next().await {
+            Piece::Bytes { bytes, .. } => heard.extend(bytes.iter().take(STATUS_LINE_BYTES)),
+            Piece::Gap { .. } | Piece::End | Piece::Failed(_) => break,
+        }
+    }
+    Ok(judge(&heard))
+}
+
+fn judge(heard: &[u8]) -> Option<Silence> {
+    if heard.is_empty() {
+        Some(Silence::Mute)
+    } else if heard.len() >= STATUS_LINE_BYTES && heard.starts_with(ANSWER) {
+        None
+    } else {
+        Some(Silence::Babble)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_status_is_an_answer_and_nothing_else_is() {
+        assert_eq!(judge(b"HTTP/1.1 200 OK"), None);
+        assert_eq!(judge(b"HTTP/1.0 500"), None);
+        assert_eq!(judge(b""), Some(Silence::Mute));
+        assert_eq!(judge(b"HTTP/1.1"), Some(Silence::Babble));
+        assert_eq!(judge(b"220 mail.example ESMTP"), Some(Silence::Babble));
+    }
+}

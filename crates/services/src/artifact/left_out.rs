@@ -1,0 +1,119 @@
+//! What did not become an artifact, and why. Nothing is left out without a word.
+
+use protocol::Text;
+use protocol::message::FileKind;
+use serde::{Deserialize, Serialize};
+
+use super::limits::{LEFT_OUT_MAX, PATH_BYTES_MAX, REASON_CHARS_MAX};
+use agent_client::guest::GuestError;
+
+/// One thing that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Where it is in the sandbox, or what it was called; what is not UTF-8 is shown as U+FFFD.
+    pub path: String,
+    /// In words.
+    pub reason: String,
+}
+
+/// Why something did not become an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    #[error("it is {what}, and only regular files are taken")]
+    Kind { what: &'static str },
+    #[error("it has {bytes} bytes, and an artifact may have {bytes_max}")]
+    TooLarge { bytes: u64, bytes_max: u64 },
+    #[error("it has {bytes} bytes, and of the {bytes_max} that a run may leave {left} are left")]
+    RunFull { bytes: u64, left: u64, bytes_max: u64 },
+    #[error("a run may leave {count_max} artifacts")]
+    TooMany { count_max: usize },
+    #[error(
+        "the namespace {namespace} has {count} artifacts of {bytes} bytes together; {count_max} and {bytes_max} are the most, so remove some"
+    )]
+    NamespaceFull { namespace: String, count: u64, bytes: u64, count_max: u64, bytes_max: u64 },
+    #[error("it changed while it was copied: it had {before} bytes, and {after} behind that")]
+    Changed { before: u64, after: u64 },
+    #[error("the sandbox gave something else for it: {what}")]
+    Malformed { what: String },
+    #[error("the sandbox did not give it: {said}")]
+    Refused { said: String },
+    #[error("the host could not keep it: {said}")]
+    Host { said: String },
+    #[error("no file has such a name")]
+    Name,
+    #[error("the look at what is here was cut after {entries} entries")]
+    ListingFull { entries: usize },
+    #[error("it lies deeper than {depth_max} directories")]
+    TooDeep { depth_max: usize },
+    #[error("nothing that is new or changed matches it")]
+    NothingMatches,
+    #[error("the time was over")]
+    NoTime,
+    #[error("what was shown is more than {bytes_max} bytes, or {count_max} things")]
+    TooMuchShown { bytes_max: usize, count_max: usize },
+}
+
+impl Reason {
+    pub fn of_kind(kind: FileKind) -> Self {
+        let what = match kind {
+            FileKind::File => "a file that was exchanged",
+            FileKind::Directory => "a directory",
+            FileKind::Symlink => "a symlink",
+            FileKind::Fifo => "a FIFO",
+            FileKind::Socket => "a socket",
+            FileKind::BlockDevice | FileKind::CharDevice => "a device",
+        };
+        Self::Kind { what }
+    }
+
+    pub fn host(error: &impl ToString) -> Self {
+        Self::Host { said: error.to_string() }
+    }
+}
+
+impl From<GuestError> for Reason {
+    fn from(error: GuestError) -> Self {
+        Self::Refused { said: error.to_string() }
+    }
+}
+
+/// All that was left out of one run. Further ones are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOuts {
+    pub told: Vec<LeftOut>,
+    pub more: u64,
+}
+
+impl LeftOuts {
+    pub fn add(&mut self, path: &Text, reason: &Reason) {
+        self.add_named(&path.to_string_lossy(), reason);
+    }
+
+    pub fn add_named(&mut self, name: &str, reason: &Reason) {
+        if self.told.len() == LEFT_OUT_MAX {
+            self.more += 1;
+            return;
+        }
+        let path = clip(name, PATH_BYTES_MAX).to_owned();
+        let reason = reason.to_string().chars().take(REASON_CHARS_MAX).collect();
+        self.told.push(LeftOut { path, reason });
+    }
+
+    /// The same, with a last one that says how many more there are.
+    pub fn finish(mut self) -> Vec<LeftOut> {
+        if self.more > 0 {
+            let reason = format!("{} more are left out", self.more);
+            self.told.push(LeftOut { path: "…".to_owned(), reason });
+        }
+        self.told
+    }
+}
+
+/// The beginning of a text, whole characters.
+pub fn clip(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,545 @@
+//! The task that owns a notebook while it is used: runs one after another, and what is saved between
+//! them.
+//!
+//! ```text
+//!          ┌── enter: sandbox? ─▶ interpreter ours? ─no─▶ claim, put back what is kept ─┐
+//!  idle ───┤                            └──────yes──────────────────────────────────────┤
+//!   ▲ ▲    │                                                                             ▼
+//!   │ └────┼── history ◀── heard to its end, or given up ◀──────────────────────────── turn
+//!   │      └── save: the keeper forks, its child writes (the next turn may begin) ─▶ fetch, seal
+//!   └───────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A run is answered before its variables are saved, and runs that follow each other put a save off,
+//! but not for long. An interpreter is known by a token that it was given: one that has not got it
+//! has not the notebook's variables, and nothing of it is saved over what is kept.
+
+mod save;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Inner;
+use super::error::NotebookError;
+use super::keeper::{Keeper, Orders};
+use super::limits::{LAST_SAVE_MAX, NAMES_MAX, SAVE_PAUSE_MAX, TASK_IDLE_MAX};
+use super::manifest::{DAMAGE, Kept, Manifest, Unavailable};
+use super::place::Place;
+use super::seal::SealError;
+use super::transfer::{self, Fetched};
+use super::turn::{Ask, Heard, Reopened, Turn};
+use super::vault::{Stamp, Vault};
+use crate::store::notebooks::NotebookRow;
+use agent_client::guest::Guest;
+use agent_client::guest::contexts::open;
+use host::instant::now_ms;
+use machine::BoxId;
+use sandbox::{SandboxError, SandboxRef};
+use save::{Saving, joined};
+
+/// What of a keeper's word is repeated.
+const STATE_CHARS_MAX: usize = 40;
+
+pub type Answer<T> = oneshot::Sender<Result<T, NotebookError>>;
+
+/// What is asked of a notebook.
+pub enum Order {
+    Enter(Ask, Answer<Turn>),
+    Save(Answer<Saved>),
+    /// Lets go of all variables: those in the interpreter too.
+    Reset(Answer<()>),
+    Forget(Vec<String>, Answer<()>),
+    /// Goes on in another place, with its variables.
+    Move(Box<Place>, Answer<()>),
+    /// The task ends, once what is unsaved is saved, if that goes quickly.
+    End(oneshot::Sender<()>),
+    /// The same, for a notebook that is being removed: nothing is saved.
+    Remove(Answer<()>),
+}
+
+/// The interpreter that has the variables, as the store remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seat {
+    pub sandbox: SandboxRef,
+    pub id: BoxId,
+    pub token: String,
+}
+
+impl Seat {
+    fn directory(&self) -> String {
+        format!("/var/tmp/.burrow-{}", self.token)
+    }
+}
+
+/// Where the store finds [`Saved::bytes`] in what it keeps of it.
+pub const SAVED_BYTES: &str = "$.bytes";
+
+/// What is on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    pub version: u64,
+    /// The last run whose variables are in it.
+    pub run: u64,
+    pub saved_ms: u64,
+    pub bytes: u64,
+    /// Nothing is: it was let go of.
+    #[serde(default)]
+    pub is_none: bool,
+    #[serde(flatten)]
+    pub kept: Kept,
+}
+
+/// See the module's description.
+pub struct Owner {
+    pub inner: Arc<Inner>,
+    pub row: NotebookRow,
+    pub keeper: Keeper,
+    pub vault: Vault,
+    pub place: Place,
+    pub seat: Option<Seat>,
+    pub saved: Option<Saved>,
+    /// Since when the interpreter has variables that are not on disk.
+    dirty: Option<Instant>,
+    saving: Option<Saving>,
+    /// What the last reopening had to say, until a run has begun whose caller was told.
+    untold: Option<Reopened>,
+}
+
+/// What the task goes on with.
+enum Next {
+    Order(Option<Order>),
+    Saved(Result<Fetched, NotebookError>),
+    Save,
+    Idle,
+}
+
+impl Owner {
+    /// `row` was read under the vault's lock.
+    pub fn new(inner: Arc<Inner>, vault: Vault, row: NotebookRow) -> Result<Self, NotebookError> {
+        let unreadable = |column| {
+            move |source| NotebookError::Store(crate::store::StoreError::Column { column, source })
+        };
+        let keeper = Keeper::of(&row.language)
+            .ok_or_else(|| NotebookError::Language { language: row.language.clone() })?;
+        let place = serde_json::from_str(&row.place).map_err(unreadable("place"))?;
+        let seat = row.seat.as_deref().map(serde_json::from_str).transpose();
+        let saved = row.saved.as_deref().map(serde_json::from_str).transpose();
+        Ok(Self {
+            keeper,
+            vault,
+            place,
+            seat: seat.map_err(unreadable("seat"))?,
+            saved: saved.map_err(unreadable("saved"))?,
+            inner,
+            row,
+            dirty: None,
+            saving: None,
+            untold: None,
+        })
+    }
+
+    /// Obeys until it is ended, or nothing has been asked for long.
+    pub async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        // What a bridge before this one has not saved may still be in the interpreter.
+        if self.seat.is_some() && self.row.unsaved_runs > 0 {
+            self.dirty = Some(Instant::now());
+        }
+        let mut idle_until = Instant::now() + TASK_IDLE_MAX;
+        loop {
+            match self.next(&mut orders, idle_until).await {
+                Next::Order(Some(order)) => {
+                    idle_until = Instant::now() + TASK_IDLE_MAX;
+                    if self.is_overdue() {
+                        let _ = self.begin_save().await;
+                    }
+                    if self.obey(order).await {
+                        return;
+                    }
+                }
+                Next::Saved(fetched) => {
+                    let _ = self.end_save(fetched).await;
+                }
+                Next::Save => {
+                    let _ = self.begin_save().await;
+                }
+                Next::Idle => {
+                    // Whoever comes from now on makes another task; what is asked already is obeyed.
+                    orders.close();
+                    idle_until = Instant::now() + TASK_IDLE_MAX;
+                }
+                Next::Order(None) => {
+                    let _ = timeout(LAST_SAVE_MAX, self.save()).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self, orders: &mut mpsc::Receiver<Order>, idle_until: Instant) -> Next {
+        let wants_save = self.dirty.is_some() && self.saving.is_none();
+        tokio::select! {
+            biased;
+            order = orders.recv() => Next::Order(order),
+            fetched = joined(&mut self.saving) => Next::Saved(fetched),
+            () = std::future::ready(()), if wants_save => Next::Save,
+            () = sleep_until(idle_until), if self.saving.is_none() => Next::Idle,
+        }
+    }
+
+    /// Whether runs have put a save off for too long.
+    fn is_overdue(&self) -> bool {
+        self.saving.is_none() && self.dirty.is_some_and(|since| since.elapsed() > SAVE_PAUSE_MAX)
+    }
+
+    /// Carries an order out, and says whether it was the last one.
+    async fn obey(&mut self, order: Order) -> bool {
+        match order {
+            Order::Enter(ask, answer) => self.enter(ask, answer).await,
+            Order::Save(answer) => {
+                let _ = answer.send(self.save().await);
+            }
+            Order::Reset(answer) => {
+                let _ = answer.send(self.reset().await);
+            }
+            Order::Forget(names, answer) => {
+                let _ = answer.send(self.forget(&names).await);
+            }
+            Order::Move(place, answer) => {
+                let _ = answer.send(self.move_to(*place).await);
+            }
+            Order::End(answer) => {
+                let _ = timeout(LAST_SAVE_MAX, self.save()).await;
+                let _ = answer.send(());
+                return true;
+            }
+            Order::Remove(answer) => {
+                let _ = answer.send(self.remove().await);
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn enter(&mut self, ask: Ask, answer: Answer<Turn>) {
+        let mut turn = match self.turn(ask).await {
+            Ok(turn) => turn,
+            Err(error) => return drop(answer.send(Err(error))),
+        };
+        let (over, ended) = oneshot::channel();
+        turn.over = Some(over);
+        // One that nobody takes is over at once.
+        if answer.send(Ok(turn)).is_err() {
+            return;
+        }
+        let Ok((heard, waits)) = ended.await else { return };
+        self.note(heard).await;
+        // Whoever waited may be gone.
+        let _ = waits.map(|waits| waits.send(()));
+    }
+
+    async fn turn(&mut self, ask: Ask) -> Result<Turn, NotebookError> {
+        let (which, _, context) = self.be_seated().await?;
+        Ok(Turn {
+            _activity: self.inner.registry.activity(&which),
+            which,
+            context,
+            number: self.row.totals.runs + 1,
+            reopened: self.untold.clone(),
+            heard: Heard::new(ask, now_ms()),
+            over: None,
+        })
+    }
+
+    /// Where the notebook is now, its variables put back if they were not there.
+    async fn be_seated(
+        &mut self,
+    ) -> Result<(SandboxRef, Guest, protocol::repl::OpenContext), NotebookError> {
+        let (which, id, guest) = self.place.enter(&self.inner.registry).await?;
+        // A restore may take longer than the sandbox lives idly.
+        let _activity = self.inner.registry.activity(&which);
+        let context = self.context(&which);
+        if let Some(reopened) = self.sit(&which, id, &guest, &context).await? {
+            self.inner.counts.reopened(reopened.unsaved_runs);
+            self.untold = Some(reopened);
+        }
+        Ok((which, guest, context))
+    }
+
+    /// Writes a run into the history, and has its variables saved.
+    async fn note(&mut self, heard: Heard) {
+        if !heard.has_begun() {
+            return;
+        }
+        if self.untold.take().is_some() {
+            // What it says to be gone is owed to nobody any more.
+            let (space, id, run) = (&self.row.namespace, &self.row.id, self.row.totals.runs);
+            if let Err(error) = self.inner.store.set_saved_run(space, id, run).await {
+                self.trouble(&format!("its history: {error}"));
+            }
+        }
+        if heard.may_have_changed() {
+            self.dirty.get_or_insert_with(Instant::now);
+        }
+        let Some(seat) = &self.seat else { return };
+        let sandbox = seat.sandbox.to_string();
+        let row = heard.row(self.row.namespace.clone(), self.row.id.clone(), sandbox);
+        let (hit, us) = (row.cache_hit, row.duration_us);
+        match self.inner.store.add_run(row).await {
+            Ok(Some(number)) => {
+                let totals = &mut self.row.totals;
+                totals.runs = number;
+                totals.runs_us = totals.runs_us.saturating_add(us);
+                totals.cache_hits += u64::from(hit == Some(true));
+                totals.cache_misses += u64::from(hit == Some(false));
+            }
+            Ok(None) => {}
+            Err(error) => self.trouble(&format!("its history: {error}")),
+        }
+    }
+
+    /// Sees to it that the context's interpreter has the notebook's variables.
+    async fn sit(
+        &mut self,
+        which: &SandboxRef,
+        id: BoxId,
+        guest: &Guest,
+        context: &protocol::repl::OpenContext,
+    ) -> Result<Option<Reopened>, NotebookError> {
+        if let Some(seat) = &self.seat
+            && seat.id == id
+            && seat.sandbox == *which
+            && self.orders(guest, context, &seat.token).is_ours().await?
+        {
+            return Ok(None);
+        }
+        // What is being saved of the interpreter that is gone still counts.
+        self.settle().await;
+        self.dirty = None;
+        if let Some(old) = &self.seat
+            && old.id == id
+        {
+            transfer::clear(guest, &old.directory()).await;
+        }
+        // Whatever lives there under this name has other variables, and must not mix with ours.
+        close(guest, context).await?;
+        let token = BoxId::draw().map_err(SandboxError::Draw)?;
+        let second = BoxId::draw().map_err(SandboxError::Draw)?;
+        let token = format!("{token}{second}");
+        let seat = Seat { sandbox: which.clone(), id, token };
+        let reopened = match self.kept().await? {
+            None => {
+                // Behind a reset, if there was one: what was before it was let go of.
+                let run = self.saved.as_ref().map_or(0, |saved| saved.run);
+                let unsaved_runs = self.changes_behind(run).await?;
+                (unsaved_runs > 0).then(|| Reopened { unsaved_runs, ..Reopened::default() })
+            }
+            Some((stamp, bytes)) => {
+                let orders = self.orders(guest, context, &seat.token);
+                let directory = seat.directory();
+                let put_back = self.put_back(&orders, &directory, &bytes).await;
+                if put_back.is_err() {
+                    transfer::clear(guest, &directory).await;
+                }
+                let restored = put_back?;
+                let unsaved_runs = self.changes_behind(stamp.run).await?;
+                Some(Reopened { as_of_run: stamp.run, unsaved_runs, ..restored })
+            }
+        };
+        let orders = self.orders(guest, context, &seat.token);
+        if reopened.as_ref().is_none_or(|back| back.as_of_run == 0) && self.keeper.comes_first() {
+            orders.install().await?;
+        }
+        orders.claim().await?;
+        let text = serde_json::to_string(&seat).unwrap_or_default();
+        self.inner.store.set_seat(&self.row.namespace, &self.row.id, Some(text)).await?;
+        self.seat = Some(seat);
+        Ok(reopened)
+    }
+
+    /// The state on disk, if it is the one that was written last.
+    async fn kept(&self) -> Result<Option<(Stamp, Vec<u8>)>, NotebookError> {
+        let vault = self.vault.clone();
+        let read = tokio::task::spawn_blocking(move || vault.state()).await;
+        let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
+        let expected = self.saved.as_ref().map_or(0, |saved| saved.version);
+        match read {
+            Ok(None) if self.saved.as_ref().is_none_or(|saved| saved.is_none) => Ok(None),
+            Ok(None) => Err(NotebookError::Damaged { why: "it is not there any more".to_owned() }),
+            Ok(Some((stamp, _))) if stamp.version < expected => {
+                let why = format!("it is version {}, and {expected} was written", stamp.version);
+                Err(NotebookError::Damaged { why })
+            }
+            Ok(state) => Ok(state),
+            Err(error @ SealError::Broken) => {
+                Err(NotebookError::Damaged { why: error.to_string() })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn put_back(
+        &self,
+        orders: &Orders<'_>,
+        directory: &str,
+        bytes: &[u8],
+    ) -> Result<Reopened, NotebookError> {
+        let manifest = Manifest::parse(bytes)?;
+        let damaged = transfer::put(orders.guest, directory, &self.vault, bytes, &manifest).await?;
+        orders.install().await?;
+        let restored = orders.restore(directory).await?;
+        if restored.state != "restored" {
+            let state: String = restored.state.chars().take(STATE_CHARS_MAX).collect();
+            return Err(NotebookError::Damaged { why: format!("its keeper found it {state:?}") });
+        }
+        let told = manifest.tell(&damaged);
+        let broken: HashSet<_> = told
+            .unavailable
+            .iter()
+            .filter(|away| away.reason == DAMAGE)
+            .map(|away| away.name.as_str())
+            .collect();
+        let unavailable = restored.unavailable.iter().take(NAMES_MAX).map(|away| {
+            if broken.contains(away.name.as_str()) {
+                Unavailable { name: away.name.clone(), reason: DAMAGE.to_owned() }.clipped()
+            } else {
+                away.clipped()
+            }
+        });
+        Ok(Reopened {
+            restored: restored.names,
+            lost: restored
+                .lost
+                .iter()
+                .take(NAMES_MAX)
+                .map(super::manifest::LostName::clipped)
+                .collect(),
+            depends: restored
+                .depends
+                .iter()
+                .take(NAMES_MAX)
+                .map(super::manifest::Dependent::clipped)
+                .collect(),
+            unavailable: unavailable.collect(),
+            directory_lost: restored.cwd,
+            ..Reopened::default()
+        })
+    }
+
+    /// How many runs behind this one may have changed something.
+    async fn changes_behind(&self, run: u64) -> Result<u64, NotebookError> {
+        Ok(self.inner.store.changes_behind(&self.row.namespace, &self.row.id, run).await?)
+    }
+
+    /// Whether there are changes of which nobody knows yet whether they are kept.
+    async fn owes(&self) -> Result<bool, NotebookError> {
+        let row = self.inner.row(&self.row.namespace, &self.row.id).await?;
+        Ok(row.unsaved_runs > 0)
+    }
+
+    async fn reset(&mut self) -> Result<(), NotebookError> {
+        if let Some(saving) = self.saving.take() {
+            saving.task.abort();
+            // What it was writing is written or is not, and no more comes.
+            let _ = saving.task.await;
+        }
+        (self.dirty, self.untold) = (None, None);
+        self.leave_seat().await?;
+        self.vault.clear().map_err(SealError::from)?;
+        // The count goes on, so that nothing from before is taken for what is kept.
+        let version = self.saved.as_ref().map_or(0, |saved| saved.version) + 1;
+        let run = self.row.totals.runs;
+        let none = Saved { version, run, saved_ms: now_ms(), is_none: true, ..Saved::default() };
+        self.write_saved(none).await?;
+        Ok(())
+    }
+
+    /// Closes the notebook's context where it is, if that is still there.
+    async fn leave_seat(&mut self) -> Result<(), NotebookError> {
+        let Some(seat) = &self.seat else { return Ok(()) };
+        match self.inner.registry.guest(&seat.sandbox) {
+            Ok(guest) => {
+                transfer::clear(&guest, &seat.directory()).await;
+                close(&guest, &self.context(&seat.sandbox)).await?;
+            }
+            // It takes the context with it.
+            Err(SandboxError::NotFound { .. } | SandboxError::NotRunning { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.seat = None;
+        self.inner.store.set_seat(&self.row.namespace, &self.row.id, None).await?;
+        Ok(())
+    }
+
+    async fn move_to(&mut self, place: Place) -> Result<(), NotebookError> {
+        if place == self.place {
+            return Ok(());
+        }
+        // What cannot be saved is said by the next opening.
+        let _ = self.save().await;
+        // A place that is out of reach must not keep it from leaving.
+        let _ = self.leave_seat().await;
+        let _ = self.place.leave(&self.inner.registry).await;
+        (self.seat, self.dirty) = (None, None);
+        self.inner.store.set_seat(&self.row.namespace, &self.row.id, None).await?;
+        let text = serde_json::to_string(&place).unwrap_or_default();
+        self.inner.store.set_place(&self.row.namespace, &self.row.id, text).await?;
+        self.place = place;
+        Ok(())
+    }
+
+    async fn forget(&mut self, names: &[String]) -> Result<(), NotebookError> {
+        self.settle().await;
+        // What cannot be loaded is known to an interpreter that has tried, and to no other.
+        let (_, guest, context) = self.be_seated().await?;
+        let Some(seat) = &self.seat else { return Ok(()) };
+        let orders = self.orders(&guest, &context, &seat.token);
+        orders.forget(&seat.directory(), names).await?;
+        self.dirty.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    async fn remove(&mut self) -> Result<(), NotebookError> {
+        self.reset().await?;
+        self.vault.remove().map_err(SealError::from)?;
+        self.place.leave(&self.inner.registry).await?;
+        self.inner.store.remove_notebook(&self.row.namespace, &self.row.id).await?;
+        Ok(())
+    }
+
+    fn context(&self, which: &SandboxRef) -> protocol::repl::OpenContext {
+        let mut context = open(super::context_name(&self.row.id), self.keeper.language());
+        let record = self.inner.registry.get(which).ok();
+        if let Some(record) = record {
+            (context.cwd, context.user) = (record.workdir.map(Into::into), record.user);
+        }
+        context
+    }
+
+    fn orders<'a>(
+        &self,
+        guest: &'a Guest,
+        context: &'a protocol::repl::OpenContext,
+        token: &'a str,
+    ) -> Orders<'a> {
+        Orders { keeper: self.keeper, guest, context, token }
+    }
+
+    fn trouble(&self, what: &str) {
+        let what = format!("the notebook {}/{}: {what}", self.row.namespace, self.row.id);
+        (self.inner.trouble)(what);
+    }
+}
+
+/// Closes a context, if it is there.
+async fn close(guest: &Guest, context: &protocol::repl::OpenContext) -> Result<(), NotebookError> {
+    match guest.close_context(&context.context).await {
+        Err(error) if error.fault_code() != Some(protocol::FaultCode::NotFound) => {
+            Err(error.into())
+        }
+        _ => Ok(()),
+    }
+}

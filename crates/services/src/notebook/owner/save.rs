@@ -1,0 +1,154 @@
+//! How an owner has variables saved: the order to the keeper, and what is fetched of it.
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Owner, Saved};
+use crate::notebook::error::NotebookError;
+use crate::notebook::keeper::BegunState;
+use crate::notebook::limits::{BEGIN_DEADLINE, FETCH_DEADLINE, LOOK_PAUSE_MAX};
+use crate::notebook::transfer::{self, Fetched};
+use crate::notebook::vault::Stamp;
+use host::instant::now_ms;
+use machine::BoxId;
+use sandbox::SandboxError;
+
+/// A save that is under way.
+pub(super) struct Saving {
+    run: u64,
+    version: u64,
+    since: Instant,
+    pub(super) task: JoinHandle<Result<Fetched, NotebookError>>,
+}
+
+impl Owner {
+    /// Orders a save. What comes of it is [`Owner::end_save`]'s.
+    pub(super) async fn begin_save(&mut self) -> Result<(), NotebookError> {
+        // Should it fail, the next run or whoever asks tries again; by itself it would fail for ever.
+        self.dirty = None;
+        let ordered = self.order_save().await;
+        if let Err(error) = &ordered {
+            self.inner.counts.failed();
+            self.trouble(&format!("its variables: {error}"));
+        }
+        ordered
+    }
+
+    /// Of an interpreter that is gone there is nothing to save.
+    pub(super) async fn order_save(&mut self) -> Result<(), NotebookError> {
+        let Some(seat) = self.seat.clone() else { return Ok(()) };
+        let registry = &self.inner.registry;
+        let Ok(record) = registry.get(&seat.sandbox) else { return Ok(()) };
+        if record.id != seat.id || record.state.is_over() {
+            return Ok(());
+        }
+        let since = Instant::now();
+        // A sandbox must not end for want of work while this is under way.
+        let activity = registry.activity(&seat.sandbox);
+        let guest = registry.guest(&seat.sandbox)?;
+        let context = self.context(&seat.sandbox);
+        let directory = seat.directory();
+        let orders = self.orders(&guest, &context, &seat.token);
+        let mark = BoxId::draw().map_err(SandboxError::Draw)?.to_string();
+        let mut state = orders.save(&directory, &mark).await?;
+        if state == BegunState::Bare {
+            orders.install().await?;
+            state = orders.save(&directory, &mark).await?;
+        }
+        // What a bridge before this one has ordered may still be under way.
+        let give_up_at = Instant::now() + BEGIN_DEADLINE;
+        while state == BegunState::Again && Instant::now() < give_up_at {
+            sleep(LOOK_PAUSE_MAX).await;
+            state = orders.save(&directory, &mark).await?;
+        }
+        match state {
+            BegunState::Started | BegunState::Done => {}
+            BegunState::Foreign => return Ok(()),
+            BegunState::Again | BegunState::Bare => {
+                return Err(NotebookError::NotSaved {
+                    what: "a save before it is still under way".to_owned(),
+                });
+            }
+        }
+        let (run, vault) = (self.row.totals.runs, self.vault.clone());
+        let version = self.saved.as_ref().map_or(0, |saved| saved.version) + 1;
+        let stamp = Stamp { version, run };
+        let task = tokio::spawn(async move {
+            let _activity = activity;
+            let fetching = transfer::fetch(&guest, &directory, &mark, &vault, stamp);
+            timeout(FETCH_DEADLINE, fetching).await.unwrap_or_else(|_| {
+                let seconds = FETCH_DEADLINE.as_secs();
+                let what = format!("the guest has not handed them over within {seconds} s");
+                Err(NotebookError::NotSaved { what })
+            })
+        });
+        self.saving = Some(Saving { run, version, since, task });
+        Ok(())
+    }
+
+    pub(super) async fn end_save(
+        &mut self,
+        fetched: Result<Fetched, NotebookError>,
+    ) -> Result<(), NotebookError> {
+        let Some(Saving { run, version, since, .. }) = self.saving.take() else { return Ok(()) };
+        let fetched = match fetched {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                self.inner.counts.failed();
+                self.trouble(&format!("its variables: {error}"));
+                return Err(error);
+            }
+        };
+        self.inner.counts.saved(since.elapsed(), fetched.bytes);
+        let saved = Saved {
+            version,
+            run,
+            saved_ms: now_ms(),
+            bytes: fetched.bytes,
+            is_none: false,
+            kept: fetched.kept,
+        };
+        self.write_saved(saved).await
+    }
+
+    /// Waits for a save that is under way.
+    pub(super) async fn settle(&mut self) {
+        if self.saving.is_some() {
+            let fetched = joined(&mut self.saving).await;
+            let _ = self.end_save(fetched).await;
+        }
+    }
+
+    /// Saves what is not saved, and waits for it.
+    pub(super) async fn save(&mut self) -> Result<Saved, NotebookError> {
+        self.settle().await;
+        if self.dirty.is_some() || self.owes().await? {
+            self.begin_save().await?;
+            if self.saving.is_some() {
+                let fetched = joined(&mut self.saving).await;
+                self.end_save(fetched).await?;
+            } else {
+                let what = "the interpreter that had them is gone".to_owned();
+                return Err(NotebookError::NotSaved { what });
+            }
+        }
+        Ok(self.saved.clone().unwrap_or_default())
+    }
+
+    pub(super) async fn write_saved(&mut self, saved: Saved) -> Result<(), NotebookError> {
+        let (text, run) = (serde_json::to_string(&saved).unwrap_or_default(), saved.run);
+        self.saved = Some(saved);
+        self.inner.store.set_saved(&self.row.namespace, &self.row.id, text, run).await?;
+        Ok(())
+    }
+}
+
+/// The end of a save; never without one.
+pub(super) async fn joined(saving: &mut Option<Saving>) -> Result<Fetched, NotebookError> {
+    match saving {
+        Some(saving) => (&mut saving.task).await.unwrap_or_else(|error| {
+            Err(NotebookError::NotSaved { what: format!("the bridge gave it up: {error}") })
+        }),
+        None => std::future::pending().await,
+    }
+}

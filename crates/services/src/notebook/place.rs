@@ -1,0 +1,76 @@
+//! Where a notebook's interpreters live: in a sandbox that somebody has made, or in one of its own.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::NotebookError;
+use agent_client::guest::Guest;
+use machine::BoxId;
+use sandbox::{Registry, SandboxError, SandboxRef, Spec};
+
+/// See the module's description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// It must run: whoever made it decides on its life.
+    Sandbox(SandboxRef),
+    /// Made when it is needed, and again when it is gone; removed with the notebook.
+    Own(Box<Spec>),
+}
+
+impl Place {
+    /// Of its own: what a specification may have that is written down in the clear.
+    pub fn own(spec: Spec) -> Result<Self, NotebookError> {
+        // Values of the environment may be secrets, and those are kept nowhere.
+        if !spec.env.is_empty() {
+            return Err(NotebookError::Place { what: "an environment" });
+        }
+        Ok(Self::Own(Box::new(spec)))
+    }
+
+    pub fn which(&self) -> SandboxRef {
+        match self {
+            Self::Sandbox(which) => which.clone(),
+            Self::Own(spec) => spec.which(),
+        }
+    }
+
+    /// The running sandbox.
+    pub async fn enter(
+        &self,
+        registry: &Registry,
+    ) -> Result<(SandboxRef, BoxId, Guest), NotebookError> {
+        let which = self.which();
+        match (find(registry, &which), self) {
+            (Ok((id, guest)), _) => Ok((which, id, guest)),
+            (Err(error), Self::Sandbox(_)) => {
+                Err(NotebookError::SandboxGone { which, why: error.to_string() })
+            }
+            (Err(SandboxError::NotFound { .. }), Self::Own(spec)) => {
+                registry.create((**spec).clone()).await?;
+                let (id, guest) = find(registry, &which)?;
+                Ok((which, id, guest))
+            }
+            (Err(SandboxError::NotRunning { .. } | SandboxError::Lost { .. }), Self::Own(spec)) => {
+                registry.remove(&which, true).await?;
+                registry.create((**spec).clone()).await?;
+                let (id, guest) = find(registry, &which)?;
+                Ok((which, id, guest))
+            }
+            (Err(error), Self::Own(_)) => Err(error.into()),
+        }
+    }
+
+    /// Removes a sandbox of its own.
+    pub async fn leave(&self, registry: &Registry) -> Result<(), NotebookError> {
+        let Self::Own(spec) = self else { return Ok(()) };
+        match registry.remove(&spec.which(), true).await {
+            Ok(_) | Err(SandboxError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn find(registry: &Registry, which: &SandboxRef) -> Result<(BoxId, Guest), SandboxError> {
+    let guest = registry.guest(which)?;
+    Ok((registry.get(which)?.id, guest))
+}

@@ -1,0 +1,167 @@
+//! What outlives every bridge in rows: notebooks, their history, artifacts. One `SQLite` file.
+//!
+//! One thread has the connection, and carries out one job after another; callers wait for theirs. The
+//! tables are `schema`'s, and what is asked of them is in one file for each. Nothing here knows what
+//! a notebook does, and nothing of a sandbox's own state is here: see [`sandbox`](sandbox).
+//! Another process may read while a bridge writes, which is what `host-bridge history` does.
+
+pub mod artifacts;
+pub mod history;
+pub mod limits;
+pub mod notebooks;
+mod schema;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use rusqlite::{Connection, OpenFlags, Row, RowIndex, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use host::paths::{PRIVATE_FILE, Paths};
+use limits::{BUSY_DEADLINE, JOBS_WAITING_MAX};
+
+/// Why the store does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store {path:?} cannot be opened: {source}")]
+    Open { path: PathBuf, source: rusqlite::Error },
+    #[error("the store {path:?} cannot be made: {source}")]
+    Make { path: PathBuf, source: io::Error },
+    #[error(
+        "the store {path:?} is of a newer bridge (version {version}, this one knows {known}); use that, or move the file away to begin anew"
+    )]
+    Newer { path: PathBuf, version: u32, known: usize },
+    #[error(
+        "the store {path:?} is damaged ({what}); move it away to begin anew, or put a copy of yours in its place"
+    )]
+    Damaged { path: PathBuf, what: String },
+    #[error("the store has not done it: {0}")]
+    Sql(#[from] rusqlite::Error),
+    /// What is in a column is not what this bridge writes there.
+    #[error("the store's {column} is not readable: {source}")]
+    Column { column: &'static str, source: serde_json::Error },
+    #[error("{waiting} jobs wait for the store, which is the limit")]
+    Busy { waiting: usize },
+    #[error("the store is closed")]
+    Closed,
+}
+
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// The open store. Clones are the same; the last one closes it.
+#[derive(Clone)]
+pub struct Store(Arc<mpsc::SyncSender<Job>>);
+
+impl Store {
+    /// Opens the store of a bridge, and makes it if there is none. The paths must be prepared.
+    pub async fn open(paths: &Paths) -> Result<Self, StoreError> {
+        let path = paths.store();
+        let (jobs, work) = mpsc::sync_channel::<Job>(JOBS_WAITING_MAX);
+        let (tell, told) = oneshot::channel();
+        let named = thread::Builder::new().name("store".to_owned());
+        let made = named.spawn(move || {
+            let mut connection = match open(&path) {
+                Ok(connection) => connection,
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            drop(tell.send(Ok(())));
+            while let Ok(job) = work.recv() {
+                job(&mut connection);
+            }
+        });
+        made.map_err(|source| StoreError::Make { path: paths.store(), source })?;
+        told.await.map_err(|_| StoreError::Closed)??;
+        Ok(Self(Arc::new(jobs)))
+    }
+
+    /// Has something done in one transaction, and waits for it. It is done even when nobody waits
+    /// any more.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (tell, told) = oneshot::channel();
+        let job: Job = Box::new(move |connection| drop(tell.send(within(connection, work))));
+        self.0.try_send(job).map_err(|error| match error {
+            mpsc::TrySendError::Full(_) => StoreError::Busy { waiting: JOBS_WAITING_MAX },
+            mpsc::TrySendError::Disconnected(_) => StoreError::Closed,
+        })?;
+        told.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+fn within<T>(
+    connection: &mut Connection,
+    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    // Who reads first and writes then must not find that another has written meanwhile.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = work(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+fn open(path: &Path) -> Result<Connection, StoreError> {
+    // It holds code and its outputs: for its owner alone, and so are the files beside it.
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    let file = file.and_then(|file| file.set_permissions(fs::Permissions::from_mode(PRIVATE_FILE)));
+    file.map_err(|source| StoreError::Make { path: path.to_owned(), source })?;
+    let opened = Connection::open(path).and_then(|connection| {
+        connection.busy_timeout(BUSY_DEADLINE)?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        // A crash of the host may cost the newest rows, and never the file.
+        connection.pragma_update(None, "synchronous", "normal")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        Ok(connection)
+    });
+    let mut connection = opened.map_err(|source| failure(path, source))?;
+    schema::prepare(&mut connection, path)?;
+    Ok(connection)
+}
+
+/// Has something read in this thread, beside whoever writes; `None` where there is no store.
+pub fn read<T>(
+    paths: &Paths,
+    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    let path = paths.store();
+    if !path.exists() {
+        return Ok(None);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags(&path, flags);
+    let connection = opened.map_err(|source| failure(&path, source))?;
+    connection.busy_timeout(BUSY_DEADLINE)?;
+    schema::check(&connection, &path)?;
+    work(&connection).map(Some)
+}
+
+/// Damage has a remedy of its own.
+fn failure(path: &Path, source: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => {
+            StoreError::Damaged { path, what: source.to_string() }
+        }
+        _ => StoreError::Open { path, source },
+    }
+}
+
+/// A count or a time as `SQLite` has numbers: they are ours, and far from its end.
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The way back.
+fn count(row: &Row<'_>, column: impl RowIndex) -> Result<u64, rusqlite::Error> {
+    let value: i64 = row.get(column)?;
+    Ok(u64::try_from(value).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

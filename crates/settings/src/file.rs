@@ -1,0 +1,175 @@
+//! From the text of a configuration file to values with their places. Pure.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Place, SettingsError};
+use super::registries::{self, REGISTRIES};
+use super::table::{NAMED, SECTIONS, Section};
+use super::value::Given;
+use host::similar::nearest;
+
+/// A value that stands in the file.
+pub struct Entry {
+    pub section: &'static str,
+    pub key: String,
+    pub given: Given,
+    /// Where the value stands.
+    pub place: Place,
+}
+
+/// All values of a file, in the order in which they stand; or the first thing that is wrong.
+pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
+    let root = DeTable::parse(text).map_err(|error| syntax(file, text, &error))?;
+    let mut found: Vec<(usize, Result<Entry, SettingsError>)> = Vec::new();
+    for (name, value) in root.get_ref() {
+        let at = Walk { file, text, offset: name.span().start };
+        let Some(section) = known_section(name.get_ref()) else {
+            found.push((at.offset, Err(at.unknown_section(name.get_ref()))));
+            continue;
+        };
+        let DeValue::Table(table) = value.get_ref() else {
+            let place = at.place();
+            found.push((at.offset, Err(SettingsError::NotASection { place, section })));
+            continue;
+        };
+        for (key, value) in table {
+            let at = Walk { file, text, offset: key.span().start };
+            match value.get_ref() {
+                DeValue::Table(inner) if section == REGISTRIES => {
+                    found.extend(at.registry(key.get_ref(), inner));
+                }
+                _ => found.push((at.offset, at.entry(section, key.get_ref(), value))),
+            }
+        }
+    }
+    found.sort_by_key(|(offset, _)| *offset);
+    found.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// A place on the way through a file.
+struct Walk<'a> {
+    file: &'a Path,
+    text: &'a str,
+    offset: usize,
+}
+
+impl Walk<'_> {
+    fn place(&self) -> Place {
+        Place::of(self.file, self.text, self.offset)
+    }
+
+    fn entry(
+        &self,
+        section: &'static str,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Entry, SettingsError> {
+        if let Some(options) = options_of(section)
+            && !options.iter().any(|option| option.key == key)
+        {
+            return Err(self.unknown_key(section, key));
+        }
+        let place = Place::of(self.file, self.text, value.span().start);
+        Ok(Entry { section, key: key.to_owned(), given: given(value.get_ref()), place })
+    }
+
+    /// The entries of a section within the section of registries.
+    fn registry(
+        &self,
+        host: &str,
+        table: &DeTable<'_>,
+    ) -> Vec<(usize, Result<Entry, SettingsError>)> {
+        let entry = |(offset, key, value): (usize, &str, &Spanned<DeValue<'_>>)| {
+            let name = format!("{host}.{key}");
+            if registries::split_name(&name).is_none() {
+                let place = Place::of(self.file, self.text, offset);
+                return (offset, Err(registries::unknown_key(place, key)));
+            }
+            (offset, self.entry(REGISTRIES, &name, value))
+        };
+        let entries = table.iter().map(|(key, value)| (key.span().start, &**key.get_ref(), value));
+        entries.map(entry).collect()
+    }
+
+    fn unknown_section(&self, name: &str) -> SettingsError {
+        // Who forgets the section's line writes its keys at the top.
+        if let Some(section) = section_with(name) {
+            let (place, key) = (self.place(), name.to_owned());
+            return SettingsError::WrongSection { place, key, section };
+        }
+        let meant = nearest(name, section_names());
+        SettingsError::UnknownSection { place: self.place(), section: name.to_owned(), meant }
+    }
+
+    fn unknown_key(&self, section: &'static str, key: &str) -> SettingsError {
+        let (place, key) = (self.place(), key.to_owned());
+        if let Some(section) = section_with(&key) {
+            return SettingsError::WrongSection { place, key, section };
+        }
+        let here = options_of(section).unwrap_or_default();
+        let meant = nearest(&key, here.iter().map(|option| option.key)).map(str::to_owned);
+        SettingsError::UnknownKey { place, section, key, meant }
+    }
+}
+
+fn section_names() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|section| section.name).chain(NAMED)
+}
+
+fn known_section(name: &str) -> Option<&'static str> {
+    section_names().find(|known| *known == name)
+}
+
+/// None for the sections that have names of the user's choice.
+fn options_of(name: &str) -> Option<&'static [super::table::Choice]> {
+    SECTIONS.iter().find(|section| section.name == name).map(|section| section.options)
+}
+
+/// The section that has this key.
+fn section_with(key: &str) -> Option<&'static str> {
+    let has = |section: &&Section| section.options.iter().any(|option| option.key == key);
+    SECTIONS.iter().find(has).map(|section| section.name)
+}
+
+fn given(value: &DeValue<'_>) -> Given {
+    match value {
+        DeValue::String(text) => Given::Text(text.to_string()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Given::Whole(number),
+            Err(_) => Given::Other("so large a number"),
+        },
+        DeValue::Float(number) => {
+            number.as_str().parse().map_or(Given::Other("such a number"), Given::Real)
+        }
+        DeValue::Boolean(truth) => Given::Truth(*truth),
+        DeValue::Datetime(_) => Given::Other("a date"),
+        DeValue::Array(list) => {
+            Given::List(list.iter().map(|entry| given(entry.get_ref())).collect())
+        }
+        DeValue::Table(table) => {
+            let entries = table.iter().map(|(key, value)| (key.span().start, key, value));
+            let mut entries: Vec<_> = entries.collect();
+            entries.sort_by_key(|(offset, ..)| *offset);
+            let entry = |(_, key, value): (usize, &Spanned<_>, &Spanned<_>)| {
+                (ToString::to_string(key.get_ref()), given(value.get_ref()))
+            };
+            Given::Table(entries.into_iter().map(entry).collect())
+        }
+    }
+}
+
+fn syntax(file: &Path, text: &str, error: &toml::de::Error) -> SettingsError {
+    /// Of a line that may be anything.
+    const CHARS_SHOWN_MAX: usize = 80;
+    let offset = error.span().map_or(0, |span| span.start);
+    let place = Place::of(file, text, offset);
+    let line = text.lines().nth(place.line - 1).unwrap_or_default().trim();
+    SettingsError::Syntax {
+        line: line.chars().take(CHARS_SHOWN_MAX).collect(),
+        message: error.message().replace('\n', ", "),
+        place,
+    }
+}

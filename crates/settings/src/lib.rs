@@ -1,0 +1,271 @@
+//! What a serving bridge is told to do: by flags, by the environment, by a TOML file, by defaults,
+//! in this order.
+//!
+//! ```text
+//!  table ──▶ which options there are, what they mean, what they may be
+//!    │
+//!    ├─▶ file:   TOML with positions ─┐
+//!    ├─▶ load:   variables, flags ────┴─▶ Settings, with the origin of each value
+//!    └─▶ page:   `--print-config`, dist/burrow.toml, docs/configuration.md
+//! ```
+//!
+//! One table knows all options, so that none can be parsed and not documented, or the reverse.
+//! Parsing is pure; only [`Settings::load`] reads a file. `cli` and `control` call this; it starts
+//! nothing.
+
+#![forbid(unsafe_code)]
+
+mod buckets;
+mod caps;
+mod defaults;
+mod error;
+mod file;
+mod limits;
+mod listen;
+mod load;
+mod namespaces;
+mod page;
+mod pool;
+mod registries;
+mod secrets;
+mod shown;
+mod table;
+mod value;
+mod variables;
+mod workspaces;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use host::secret;
+use image::Pull;
+use image::registry::RegistrySettings;
+use sandbox::caps::Caps;
+
+pub use error::{Place, SettingsError};
+pub use limits::RUN_DEADLINE_DEFAULT;
+pub use listen::Listen;
+pub use load::Overrides;
+pub use namespaces::Namespace;
+pub use page::{example, reference};
+pub use pool::{Asked, Pool, PoolEntry};
+pub use value::Wrong;
+pub use variables::Unread;
+
+/// Everything that can be set, as it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub server: Server,
+    pub log: Log,
+    pub audit: Audit,
+    pub caps: Caps,
+    pub metrics: Metrics,
+    pub defaults: Defaults,
+    pub pool: Pool,
+    pub egress: Egress,
+    pub image_policy: ImagePolicy,
+    /// Names that clients may give for an image, and the directory that each means.
+    pub images: BTreeMap<String, PathBuf>,
+    /// What sandboxes may ask for by name.
+    pub secrets: BTreeMap<String, secret::Entry>,
+    /// The directories that they may work on.
+    pub workspaces: BTreeMap<String, workspace::Entry>,
+    /// What differs for those of one namespace.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// What is particular about registries, by host and port.
+    pub registries: BTreeMap<String, RegistrySettings>,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    origins: Origins,
+}
+
+/// Where each value comes from that is not a default; by `section.key`.
+type Origins = BTreeMap<String, Origin>;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File(Place),
+    Environment { variable: String },
+    Flag { flag: String },
+}
+
+/// `[server]`: the door for programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Empty for none.
+    pub listen: Vec<Listen>,
+    pub dev: bool,
+    pub tls_certificate: Option<PathBuf>,
+    /// There is one where there is a certificate.
+    pub tls_key: Option<PathBuf>,
+    pub allowed_hosts: Vec<String>,
+    pub allowed_origins: Vec<String>,
+    pub body_bytes_max: u64,
+    pub connections_max: usize,
+    pub connection_idle: Duration,
+    pub header_timeout: Duration,
+    pub runs_max: usize,
+    pub runs_per_key_max: usize,
+    /// Zero for no limit.
+    pub requests_per_second: u32,
+    pub requests_burst: u32,
+    pub run_deadline: Duration,
+    pub shutdown_grace: Duration,
+    pub boxes_at_end: BoxesAtEnd,
+}
+
+impl Server {
+    /// The files of certificate and key, in PEM.
+    pub fn tls(&self) -> Option<(&Path, &Path)> {
+        Some((self.tls_certificate.as_deref()?, self.tls_key.as_deref()?))
+    }
+}
+
+/// What becomes of running sandboxes when the bridge ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxesAtEnd {
+    /// They run on, and the next bridge takes them over.
+    Keep,
+    Stop,
+}
+
+/// `[log]`: what the bridge says on stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    pub format: LogFormat,
+    pub level: LogLevel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+    pub fn as_str(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// `[egress]`: the bounds of what sandboxes may reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// The name server that is asked; the host's own resolver when absent.
+    pub dns: Option<SocketAddr>,
+    /// Ranges of addresses.
+    pub allow_private: Vec<String>,
+    /// A file of certificates that are believed besides the host's own.
+    pub authorities: Option<PathBuf>,
+    pub connections_max: usize,
+    pub connections_per_second: u32,
+    /// Zero for no limit.
+    pub bytes_per_second: u64,
+    pub bytes_max: u64,
+    pub idle: Duration,
+}
+
+/// `[audit]`: who did what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub struct Audit {
+    pub enabled: bool,
+    pub reads: bool,
+    pub arguments: bool,
+    pub chain: bool,
+    /// Whether what cannot be recorded is refused.
+    pub refuse_on_failure: bool,
+    pub file_bytes_max: u64,
+    pub files_max: usize,
+    /// None for as long as there is room.
+    pub age_max: Option<Duration>,
+}
+
+/// `[metrics]`: what the figures show beside what they always do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Keys of labels.
+    pub labels: Vec<String>,
+    pub label_values_max: usize,
+}
+
+/// `[defaults]`: what a sandbox has that names nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// A kind of machine by its name; the list of options has those that there are.
+    pub machine: &'static str,
+    pub memory_mib: u64,
+    /// Thousandths of a CPU.
+    pub cpu_millis: u32,
+    pub ttl: Option<Duration>,
+    pub idle_ttl: Option<Duration>,
+    /// None for ever.
+    pub keep_stopped: Option<Duration>,
+    /// What it may reach, as rules.
+    pub egress: Vec<String>,
+}
+
+/// `[image_policy]`: which images of the store sandboxes may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImagePolicy {
+    /// Names with stars, and digests. Empty for all.
+    pub allow: Vec<String>,
+    pub require_digest: bool,
+    /// Names with a tag and a digest: what the tag has to mean.
+    pub pins: Vec<String>,
+    /// When one is fetched that a sandbox is to have.
+    pub pull: Pull,
+}
+
+impl Settings {
+    /// Where the value of an option comes from, by `section.key`.
+    pub fn origin(&self, name: &str) -> Origin {
+        self.origins.get(name).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// What is allowed and yet probably not meant, a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let open: Vec<_> = self.server.listen.iter().filter(|at| !at.is_local()).collect();
+        if let (Some(address), None) = (open.first(), self.server.tls()) {
+            warnings.push(format!(
+                "keys and data travel unencrypted to {address}; give server.tls_certificate and \
+                 server.tls_key, or let a proxy on this host do it"
+            ));
+        }
+        if self.server.run_deadline >= limits::CLIENT_PATIENCE {
+            warnings.push(
+                "server.run_deadline is longer than the published clients wait (300 s): they give \
+                 up before they hear of the deadline"
+                    .to_owned(),
+            );
+        }
+        for (host, _) in self.registries.iter().filter(|(_, registry)| registry.insecure) {
+            warnings.push(format!(
+                "images and credentials of {host} travel unencrypted: registries.{host}.insecure is \
+                 true"
+            ));
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! Puts file, environment and flags together.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use super::error::SettingsError;
+use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
+use super::registries::{self, REGISTRIES};
+use super::table::{CAPS, Choice, IMAGES, NAMESPACES, SECRETS, SECTIONS, WORKSPACES};
+use super::value::{Given, Wrong};
+use super::{Origin, Settings, file, namespaces, secrets, workspaces};
+use host::secret;
+use host::similar::nearest;
+
+/// Names the file, when no flag does.
+pub(super) const FILE_VARIABLE: &str = "BURROW_CONFIG";
+/// The flag that sets any option.
+const SET: &str = "--set";
+/// The longest name of an image: registries allow as much.
+const IMAGE_NAME_CHARS_MAX: usize = 255;
+
+/// What flags say. The later of two that say the same holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overrides {
+    given: Vec<Override>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Override {
+    flag: String,
+    name: String,
+    given: Given,
+}
+
+impl Overrides {
+    /// A flag's text for the option `section.key`.
+    pub fn text(&mut self, flag: &str, name: &str, text: impl Into<String>) {
+        self.push(flag, name, Given::Bare(text.into()));
+    }
+
+    /// The texts of a flag that may be repeated; nothing when it was not given at all.
+    pub fn list(&mut self, flag: &str, name: &str, texts: &[String]) {
+        match texts {
+            [] => {}
+            [one] => self.text(flag, name, one),
+            several => {
+                let several = several.iter().map(|text| Given::Text(text.clone()));
+                self.push(flag, name, Given::List(several.collect()));
+            }
+        }
+    }
+
+    /// The text of `--set SECTION.KEY=VALUE`.
+    pub fn set(&mut self, assignment: &str) -> Result<(), SettingsError> {
+        let (name, value) = assignment.split_once('=').ok_or_else(|| {
+            SettingsError::NotAnAssignment { flag: SET, text: assignment.to_owned() }
+        })?;
+        self.push(&format!("{SET} {name}"), name.trim(), Given::Bare(value.trim().to_owned()));
+        Ok(())
+    }
+
+    fn push(&mut self, flag: &str, name: &str, given: Given) {
+        self.given.push(Override { flag: flag.to_owned(), name: name.to_owned(), given });
+    }
+}
+
+/// Looks a variable of the environment up.
+type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+impl Settings {
+    /// The settings of this process. `explicit` is the file that a flag names.
+    pub fn load(explicit: Option<&Path>, overrides: &Overrides) -> Result<Self, SettingsError> {
+        let uid = nix::unistd::geteuid().as_raw();
+        Self::load_from(explicit, overrides, &|name| std::env::var_os(name), uid)
+    }
+
+    /// The same with an environment and a user of the caller's choice.
+    pub fn load_from(
+        explicit: Option<&Path>,
+        overrides: &Overrides,
+        variable: Variables<'_>,
+        uid: u32,
+    ) -> Result<Self, SettingsError> {
+        let content = match find(explicit, variable, uid) {
+            Some(Found { path, must_exist }) => {
+                read(&path, must_exist)?.map(|content| (path, content))
+            }
+            None => None,
+        };
+        let file = content.as_ref().map(|(path, content)| (path.as_path(), content.as_str()));
+        Self::resolve(file, variable, overrides)
+    }
+
+    /// Files that the configuration names for the bridge alone, and its own.
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let secrets = self.secrets.values().filter_map(|entry| match &entry.source {
+            secret::Source::File(path) => Some(path),
+            _ => None,
+        });
+        let authorities = self.registries.values().filter_map(|registry| registry.ca.as_ref());
+        let server = [&self.file, &self.server.tls_certificate, &self.server.tls_key];
+        let named = server.into_iter().chain([&self.egress.authorities]).flatten();
+        named.chain(secrets).chain(authorities).cloned().collect()
+    }
+
+    /// What a file's content, an environment and flags come to.
+    pub fn resolve(
+        file: Option<(&Path, &str)>,
+        variable: Variables<'_>,
+        overrides: &Overrides,
+    ) -> Result<Self, SettingsError> {
+        let mut settings = Self::default();
+        if let Some((path, text)) = file {
+            settings.file = Some(path.to_owned());
+            for entry in file::parse(path, text)? {
+                let name = format!("{}.{}", entry.section, entry.key);
+                settings.set(&name, &entry.given, Origin::File(entry.place))?;
+            }
+        }
+        for (section, option) in options() {
+            let variable_name = variable_of(section, option.key);
+            if let Some(value) = variable(&variable_name).filter(|value| !value.is_empty()) {
+                let text = value.into_string();
+                let text =
+                    text.map_err(|_| SettingsError::NotText { variable: variable_name.clone() })?;
+                let origin = Origin::Environment { variable: variable_name };
+                settings.set(&format!("{section}.{}", option.key), &Given::Bare(text), origin)?;
+            }
+        }
+        for Override { flag, name, given } in &overrides.given {
+            settings.set(name, given, Origin::Flag { flag: flag.clone() })?;
+        }
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn set(&mut self, name: &str, given: &Given, origin: Origin) -> Result<(), SettingsError> {
+        let option = options().find(|(section, key)| is_named(name, section, key.key));
+        let registry = name.strip_prefix(REGISTRIES).and_then(|name| name.strip_prefix('.'));
+        let registry = registry.and_then(registries::split_name);
+        let done = match (name.split_once('.'), registry, option) {
+            (Some((IMAGES, image)), ..) => self.set_image(image, given),
+            (Some((SECRETS, secret)), ..) => self.set_secret(secret, given),
+            (Some((CAPS, table)), ..) => super::caps::set(&mut self.caps, table, given),
+            (Some((NAMESPACES, namespace)), ..) => self.set_namespace(namespace, given),
+            (Some((WORKSPACES, workspace)), ..) => self.set_workspace(workspace, given),
+            (_, Some((host, key)), _) => self.set_registry(host, key, given),
+            (_, None, Some((_, option))) => (option.set)(self, given),
+            (_, None, None) => {
+                let meant = nearest(name, NAMES.iter().map(String::as_str));
+                return Err(SettingsError::UnknownOption { origin, name: name.to_owned(), meant });
+            }
+        };
+        if let Err(wrong) = done {
+            let (name, wrong) = (name.to_owned(), Box::new(wrong));
+            return Err(SettingsError::Value { origin, name, wrong });
+        }
+        self.origins.insert(name.to_owned(), origin);
+        Ok(())
+    }
+
+    fn set_image(&mut self, image: &str, given: &Given) -> Result<(), Wrong> {
+        let bad = |c: char| c.is_control() || c.is_whitespace();
+        let count = image.chars().count();
+        if image.chars().any(bad) || !(1..=IMAGE_NAME_CHARS_MAX).contains(&count) {
+            return Err(Wrong::ImageName(image.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+        }
+        match given.place_or_off()? {
+            Some(_) if self.images.len() >= ENTRIES_MAX => {
+                return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+            }
+            Some(directory) => self.images.insert(image.to_owned(), directory),
+            None => self.images.remove(image),
+        };
+        Ok(())
+    }
+
+    fn set_secret(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+        if !secret::is_name(name) {
+            return Err(Wrong::SecretName(name.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+        }
+        if self.secrets.len() >= ENTRIES_MAX {
+            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.secrets.insert(name.to_owned(), secrets::read(name, given)?);
+        Ok(())
+    }
+
+    fn set_namespace(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+        if self.namespaces.len() >= ENTRIES_MAX {
+            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.namespaces.insert(name.to_owned(), namespaces::read(name, given)?);
+        Ok(())
+    }
+
+    fn set_workspace(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+        if !workspace::is_name(name) {
+            return Err(Wrong::WorkspaceName(name.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+        }
+        if self.workspaces.len() >= ENTRIES_MAX {
+            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+        }
+        self.workspaces.insert(name.to_owned(), workspaces::read(given)?);
+        Ok(())
+    }
+
+    /// What no option can see alone.
+    fn check(&self) -> Result<(), SettingsError> {
+        let (certificate, key) = ("server.tls_certificate", "server.tls_key");
+        let half = |has, lacks| SettingsError::Half { origin: self.origin(has), has, lacks };
+        match (&self.server.tls_certificate, &self.server.tls_key) {
+            (Some(_), None) => return Err(half(certificate, key)),
+            (None, Some(_)) => return Err(half(key, certificate)),
+            _ => {}
+        }
+        for (name, entry) in &self.workspaces {
+            let keys = entry.bucket.iter().filter_map(|bucket| bucket.keys.as_ref());
+            let mut names = keys.flat_map(workspace::s3::KeyNames::all);
+            if let Some(secret) = names.find(|secret| !self.secrets.contains_key(*secret)) {
+                let wrong = Box::new(Wrong::NoSecret(secret.to_owned()));
+                let name = format!("{WORKSPACES}.{name}");
+                return Err(SettingsError::Value { origin: self.origin(&name), name, wrong });
+            }
+        }
+        match self.server.listen.iter().find(|address| !address.is_local()) {
+            Some(address) if self.server.dev => {
+                let (origin, address) = (self.origin("server.dev"), address.to_string());
+                Err(SettingsError::OpenDoor { origin, address })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// All names of options, for hints.
+static NAMES: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(|| {
+    options().map(|(section, option)| format!("{section}.{}", option.key)).collect()
+});
+
+pub(super) fn options() -> impl Iterator<Item = (&'static str, &'static Choice)> {
+    SECTIONS.iter().flat_map(|section| section.options.iter().map(|option| (section.name, option)))
+}
+
+fn is_named(name: &str, section: &str, key: &str) -> bool {
+    name.split_once('.') == Some((section, key))
+}
+
+/// The variable that sets an option.
+pub fn variable_of(section: &str, key: &str) -> String {
+    format!("BURROW_{section}_{key}").to_ascii_uppercase()
+}
+
+/// A file that shall be read.
+struct Found {
+    path: PathBuf,
+    /// Somebody has named it.
+    must_exist: bool,
+}
+
+/// Where the file is: where the flag or `BURROW_CONFIG` says, or where it is looked for.
+fn find(explicit: Option<&Path>, variable: Variables<'_>, uid: u32) -> Option<Found> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = explicit.map(Path::to_owned).or_else(|| set(FILE_VARIABLE)) {
+        return Some(Found { path, must_exist: true });
+    }
+    let path = if uid == 0 {
+        PathBuf::from("/etc/burrow/burrow.toml")
+    } else {
+        let directory = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+        directory.join("burrow/burrow.toml")
+    };
+    Some(Found { path, must_exist: false })
+}
+
+/// None when there is no such file and need not be one.
+fn read(path: &Path, must_exist: bool) -> Result<Option<String>, SettingsError> {
+    let unreadable = |source| SettingsError::Unreadable { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !must_exist => return Ok(None),
+        opened => opened.map_err(unreadable)?,
+    };
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(SettingsError::TooLarge { path: path.to_owned(), bytes_max: FILE_BYTES_MAX });
+    }
+    Ok(Some(text))
+}

@@ -1,0 +1,214 @@
+//! The options as people read them: what holds, as TOML; the example; the page of the manual. Pure.
+
+use std::fmt::Write as _;
+
+use super::load::variable_of;
+use super::registries::{Field, KEYS, REGISTRIES, REGISTRIES_ABOUT};
+use super::shown::quote;
+use super::table::{
+    CAPS, CAPS_ABOUT, IMAGES, IMAGES_ABOUT, NAMESPACES, NAMESPACES_ABOUT, SECRETS, SECRETS_ABOUT,
+    SECTIONS, WORKSPACES, WORKSPACES_ABOUT,
+};
+use super::{Origin, Settings, namespaces, secrets, workspaces};
+use host::paths::{self, Variable};
+
+/// Characters of a line of comment.
+const COMMENT_CHARS_MAX: usize = 90;
+
+impl Settings {
+    /// All that holds, as a file that says the same, with the origin of each value.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        comment(
+            &mut text,
+            &match &self.file {
+                Some(file) => format!("What holds, with {}.", file.display()),
+                None => "What holds, without a configuration file.".to_owned(),
+            },
+        );
+        self.write_sections(&mut text, |text, line, origin| {
+            // A path may have a line break in its name.
+            push(text, format_args!("{line} # {}", origin.to_string().replace('\n', " ")));
+        });
+        text
+    }
+
+    fn write_sections(&self, text: &mut String, write: impl Fn(&mut String, &str, &Origin)) {
+        for section in SECTIONS {
+            push(text, format_args!(""));
+            comment(text, section.about);
+            push(text, format_args!("[{}]", section.name));
+            for option in section.options {
+                comment(text, &format!("{} ({})", option.about, option.values));
+                let line = format!("{} = {}", option.key, (option.show)(self));
+                write(text, &line, &self.origin(&format!("{}.{}", section.name, option.key)));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, IMAGES_ABOUT);
+        push(text, format_args!("[{IMAGES}]"));
+        for (name, directory) in &self.images {
+            let line = format!("{} = {}", quote(name), quote(directory.to_string_lossy()));
+            write(text, &line, &self.origin(&format!("{IMAGES}.{name}")));
+        }
+        push(text, format_args!(""));
+        comment(text, CAPS_ABOUT);
+        for (heading, key, lines) in super::caps::show(&self.caps) {
+            push(text, format_args!("[{CAPS}.{heading}]"));
+            for line in lines {
+                write(text, &line, &self.origin(&format!("{CAPS}.{key}")));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, SECRETS_ABOUT);
+        for (name, entry) in &self.secrets {
+            push(text, format_args!("[{SECRETS}.{}]", quote(name)));
+            for line in secrets::show(entry) {
+                write(text, &line, &self.origin(&format!("{SECRETS}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, NAMESPACES_ABOUT);
+        for (name, namespace) in &self.namespaces {
+            push(text, format_args!("[{NAMESPACES}.{}]", quote(name)));
+            for line in namespaces::show(namespace) {
+                write(text, &line, &self.origin(&format!("{NAMESPACES}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, WORKSPACES_ABOUT);
+        for (name, entry) in &self.workspaces {
+            push(text, format_args!("[{WORKSPACES}.{}]", quote(name)));
+            for line in workspaces::show(entry) {
+                write(text, &line, &self.origin(&format!("{WORKSPACES}.{name}")));
+            }
+        }
+        push(text, format_args!(""));
+        comment(text, REGISTRIES_ABOUT);
+        for key in &KEYS {
+            comment(text, &format!("{}: {} ({}): {}", key.key, key.about, key.values, key.example));
+        }
+        for (host, registry) in &self.registries {
+            push(text, format_args!("[{REGISTRIES}.{}]", quote(host)));
+            for (key, value) in super::registries::lines(registry) {
+                let origin = self.origin(&format!("{REGISTRIES}.{host}.{key}"));
+                write(text, &format!("{key} = {value}"), &origin);
+            }
+        }
+    }
+}
+
+/// A file that changes nothing: every option with its default, commented out.
+pub fn example() -> String {
+    let mut text = String::new();
+    comment(
+        &mut text,
+        "The configuration of `host-bridge serve`. Every option stands here with its default; take \
+         the # away to change one. `host-bridge serve --check-config` says what is wrong with a \
+         file, `--print-config` what holds. Read at the start alone: restart to apply.",
+    );
+    Settings::default().write_sections(&mut text, |text, line, _| {
+        push(text, format_args!("#{line}"));
+    });
+    text
+}
+
+/// The page of the manual.
+pub fn reference() -> String {
+    let mut text = String::from(INTRODUCTION);
+    push(&mut text, format_args!("{PLACES}"));
+    for Variable { name, about, usual: [of_root, of_others] } in paths::VARIABLES {
+        push(&mut text, format_args!("| `{name}` | {about} | {of_root} | {of_others} |"));
+    }
+    let defaults = Settings::default();
+    for section in SECTIONS {
+        push(&mut text, format_args!("\n## [{}]\n\n{}\n", section.name, section.about));
+        push(&mut text, format_args!("| key | meaning | value | default | variable |"));
+        push(&mut text, format_args!("|---|---|---|---|---|"));
+        for option in section.options {
+            push(
+                &mut text,
+                format_args!(
+                    "| `{}` | {} | {} | `{}` | `{}` |",
+                    option.key,
+                    option.about,
+                    option.values,
+                    (option.show)(&defaults),
+                    variable_of(section.name, option.key)
+                ),
+            );
+        }
+    }
+    push(&mut text, format_args!("\n## [{IMAGES}]\n\n{IMAGES_ABOUT}\n"));
+    push(&mut text, format_args!("| name | default |\n|---|---|"));
+    for (name, directory) in &defaults.images {
+        push(&mut text, format_args!("| `{name}` | `{}` |", directory.display()));
+    }
+    let about = format_args!("\n## [{NAMESPACES}]\n\n{NAMESPACES_ABOUT} See [egress](egress.md).");
+    push(&mut text, about);
+    push(&mut text, format_args!("\n## [{CAPS}]\n\n{CAPS_ABOUT} See [caps](caps.md)."));
+    push(&mut text, format_args!("\n## [{SECRETS}]\n\n{SECRETS_ABOUT} See [secrets](secrets.md)."));
+    let about =
+        format_args!("\n## [{WORKSPACES}]\n\n{WORKSPACES_ABOUT} See [workspaces](workspace.md).");
+    push(&mut text, about);
+    push(&mut text, format_args!("\n## [{REGISTRIES}.\"HOST\"]\n\n{REGISTRIES_ABOUT}\n"));
+    push(&mut text, format_args!("| key | meaning | value | as in |\n|---|---|---|---|"));
+    for Field { key, values, about, example } in &KEYS {
+        push(&mut text, format_args!("| `{key}` | {about} | {values} | `{example}` |"));
+    }
+    text
+}
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+`host-bridge serve` takes each of its options from a flag, else from a variable of the environment,
+else from a TOML file, else from its default. The file is the one that `--config` names, else the one
+that `BURROW_CONFIG` names, else `/etc/burrow/burrow.toml` for root and
+`$XDG_CONFIG_HOME/burrow/burrow.toml` (`~/.config/burrow/burrow.toml`) for others, where there is one.
+It is read at the start; a restart applies a change and leaves the sandboxes running. Keys, their
+revocation and rotation need no restart: see `host-bridge keys --help`.
+
+```
+host-bridge serve --check-config                 says what is wrong, with file, line, column and key
+host-bridge serve --print-config                 what holds, and where each value comes from
+host-bridge serve --set server.runs_max=16       any option, for this time
+```
+
+Durations are whole seconds or strings as `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"7d\"`; sizes are bytes or
+strings as `\"64MiB\"`. `\"off\"` is none. In a variable, commas divide the entries of a list. A complete
+file with all defaults is [dist/burrow.toml](../dist/burrow.toml).
+
+This page is written by the program's own table of options (`just configuration`), and a test holds
+them together.
+";
+
+const PLACES: &str = "
+## Places
+
+Where things are is said by variables, to every verb of `host-bridge`: a verb finds the sandboxes of a
+daemon that has the same two directories. Both are made for their owner alone. A variable that begins with
+`BURROW_` and that nothing reads is named by `serve` and `--check-config`.
+
+| variable | what is there | for root | for others |
+|---|---|---|---|
+| `BURROW_CONFIG` | the configuration, where no `--config` names one | /etc/burrow/burrow.toml | $XDG_CONFIG_HOME/burrow/burrow.toml, else ~/.config/burrow/burrow.toml |";
+
+/// Adds a line. Writing to a String cannot fail.
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(text, "{line}");
+}
+
+/// Adds lines of comment, broken between words.
+fn comment(text: &mut String, words: &str) {
+    let mut line = String::from("#");
+    for word in words.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > COMMENT_CHARS_MAX {
+            push(text, format_args!("{line}"));
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    push(text, format_args!("{line}"));
+}

@@ -1,0 +1,190 @@
+//! `[server]`: the door for programs.
+
+use super::{
+    Choice, DURATION, SECOND, Section, checked, is_host, is_origin, put, put_u32, put_usize,
+};
+use crate::BoxesAtEnd;
+use crate::limits::{BODY_BYTES_MAX, CONNECTION_IDLE_MIN};
+use crate::listen::Listen;
+use crate::shown::{quote, quote_all, quote_path};
+use crate::value::{OFF, Wrong, show_duration, show_size};
+use std::time::Duration;
+
+pub const SECTION: Section = Section {
+    name: "server",
+    about: "The door for programs: JSON-RPC and the native API.",
+    options: &[
+        Choice {
+            key: "listen",
+            values: "an address and port, `\"unix:/path\"`, a list of them, or `\"off\"`",
+            about: "Where it listens. Port 0 lets the kernel choose one.",
+            set: |settings, given| {
+                let wrong = |text: &str| Wrong::Listen(text.to_owned());
+                let parse = |text: &str| text.parse::<Listen>().map_err(|_| wrong(text));
+                settings.server.listen =
+                    given.texts()?.into_iter().map(parse).collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            show: |settings| {
+                let listen = &settings.server.listen;
+                if listen.is_empty() { quote(OFF) } else { quote_all(listen) }
+            },
+        },
+        Choice {
+            key: "dev",
+            values: "`true` or `false`",
+            about: "Ask for no key. Refused unless all addresses are loopback or Unix sockets: \
+                    whoever reaches the server may do everything.",
+            set: |settings, given| put(&mut settings.server.dev, given.truth()),
+            show: |settings| settings.server.dev.to_string(),
+        },
+        Choice {
+            key: "tls_certificate",
+            values: "a path, or `\"off\"`",
+            about: "The chain of certificates in PEM, the server's own first. With it, TCP \
+                    addresses speak TLS alone. Needs `tls_key`.",
+            set: |settings, given| put(&mut settings.server.tls_certificate, given.path_or_off()),
+            show: |settings| quote_path(settings.server.tls_certificate.as_ref()),
+        },
+        Choice {
+            key: "tls_key",
+            values: "a path, or `\"off\"`",
+            about: "The private key of that certificate in PEM.",
+            set: |settings, given| put(&mut settings.server.tls_key, given.path_or_off()),
+            show: |settings| quote_path(settings.server.tls_key.as_ref()),
+        },
+        Choice {
+            key: "allowed_hosts",
+            values: "a list of host names",
+            about: "Names that a request's `Host` may have beside `localhost` and the addresses \
+                    that are listened on. The check keeps a web page whose name was pointed \
+                    here from driving the server.",
+            set: |settings, given| {
+                put(&mut settings.server.allowed_hosts, checked(given, is_host, Wrong::Host))
+            },
+            show: |settings| quote_all(&settings.server.allowed_hosts),
+        },
+        Choice {
+            key: "allowed_origins",
+            values: "a list of origins",
+            about: "Web pages that may call the server from a browser, as their `Origin` says. \
+                    Without it none may.",
+            set: |settings, given| {
+                let origins = checked(given, is_origin, Wrong::WebOrigin);
+                put(&mut settings.server.allowed_origins, origins)
+            },
+            show: |settings| quote_all(&settings.server.allowed_origins),
+        },
+        Choice {
+            key: "body_bytes_max",
+            values: "a size, 1KiB to 1GiB",
+            about: "The largest body of a JSON request; a larger one is answered with 413. \
+                    Uploads of files are streamed and not bounded by this.",
+            set: |settings, given| {
+                put(&mut settings.server.body_bytes_max, given.bytes(1024, BODY_BYTES_MAX))
+            },
+            show: |settings| quote(show_size(settings.server.body_bytes_max)),
+        },
+        Choice {
+            key: "connections_max",
+            values: "1 to 1000000",
+            about: "Connections at once; for one more, the one that has been idle longest is closed.",
+            set: |settings, given| {
+                put_usize(&mut settings.server.connections_max, given.whole(1, 1_000_000))
+            },
+            show: |settings| settings.server.connections_max.to_string(),
+        },
+        Choice {
+            key: "connection_idle",
+            values: "a duration, 20s or more",
+            about: "How long a connection on which nothing is asked stays open. Longer than \
+                    clients keep theirs, so that no request meets a closing connection.",
+            set: |settings, given| {
+                put(&mut settings.server.connection_idle, given.duration(CONNECTION_IDLE_MIN))
+            },
+            show: |settings| quote(show_duration(settings.server.connection_idle)),
+        },
+        Choice {
+            key: "header_timeout",
+            values: DURATION,
+            about: "How long a client may take to send the head of a request.",
+            set: |settings, given| put(&mut settings.server.header_timeout, given.duration(SECOND)),
+            show: |settings| quote(show_duration(settings.server.header_timeout)),
+        },
+        Choice {
+            key: "runs_max",
+            values: "1 to 100000",
+            about: "Runs and commands in progress at once, over all sandboxes; more are answered \
+                    with 503 and `Retry-After`.",
+            set: |settings, given| {
+                put_usize(&mut settings.server.runs_max, given.whole(1, 100_000))
+            },
+            show: |settings| settings.server.runs_max.to_string(),
+        },
+        Choice {
+            key: "runs_per_key_max",
+            values: "1 to 100000",
+            about: "The same for one key, answered with 429.",
+            set: |settings, given| {
+                put_usize(&mut settings.server.runs_per_key_max, given.whole(1, 100_000))
+            },
+            show: |settings| settings.server.runs_per_key_max.to_string(),
+        },
+        Choice {
+            key: "requests_per_second",
+            values: "0 to 1000000",
+            about: "Requests of one key per second, on average; more are answered with 429 and \
+                    `Retry-After`. 0 is no limit.",
+            set: |settings, given| {
+                put_u32(&mut settings.server.requests_per_second, given.whole(0, 1_000_000))
+            },
+            show: |settings| settings.server.requests_per_second.to_string(),
+        },
+        Choice {
+            key: "requests_burst",
+            values: "1 to 1000000",
+            about: "Requests of one key at once, before `requests_per_second` holds.",
+            set: |settings, given| {
+                put_u32(&mut settings.server.requests_burst, given.whole(1, 1_000_000))
+            },
+            show: |settings| settings.server.requests_burst.to_string(),
+        },
+        Choice {
+            key: "run_deadline",
+            values: DURATION,
+            about: "The deadline of a run or command over JSON-RPC that names none. The \
+                    published clients wait 300 s and send none.",
+            set: |settings, given| put(&mut settings.server.run_deadline, given.duration(SECOND)),
+            show: |settings| quote(show_duration(settings.server.run_deadline)),
+        },
+        Choice {
+            key: "shutdown_grace",
+            values: DURATION,
+            about: "How long requests in progress may take to finish after the signal that ends \
+                    the bridge. A second signal ends it at once.",
+            set: |settings, given| {
+                put(&mut settings.server.shutdown_grace, given.duration(Duration::ZERO))
+            },
+            show: |settings| quote(show_duration(settings.server.shutdown_grace)),
+        },
+        Choice {
+            key: "boxes_at_end",
+            values: "`\"keep\"` or `\"stop\"`",
+            about: "What becomes of running sandboxes when the bridge ends: they run on and the \
+                    next bridge takes them over, or they are stopped.",
+            set: |settings, given| {
+                settings.server.boxes_at_end = match given.choice(&["keep", "stop"])? {
+                    "stop" => BoxesAtEnd::Stop,
+                    _ => BoxesAtEnd::Keep,
+                };
+                Ok(())
+            },
+            show: |settings| {
+                quote(match settings.server.boxes_at_end {
+                    BoxesAtEnd::Keep => "keep",
+                    BoxesAtEnd::Stop => "stop",
+                })
+            },
+        },
+    ],
+};

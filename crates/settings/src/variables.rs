@@ -1,0 +1,111 @@
+//! Variables of the environment that nobody reads: a mistyped one changes nothing, which is the last thing
+//! that whoever set it expects. Pure, and values are never looked at.
+
+use super::Settings;
+use super::load::{FILE_VARIABLE, options, variable_of};
+use host::paths as config;
+use host::secret::Source;
+use host::similar::nearest;
+
+/// What all variables of ours begin with.
+const OURS: &str = "BURROW_";
+/// What is the tests' own.
+const OF_TESTS: &str = "BURROW_TEST_";
+/// What is read besides options: by machines, by what runs in sandboxes, by clients.
+const OTHERS: [&str; 12] = [
+    "BURROW_NAMESPACE",
+    "BURROW_QEMU_BOARD",
+    "BURROW_TRUST_KVM",
+    "BURROW_MACHINE",
+    "BURROW_ARTIFACTS_DIR",
+    "BURROW_REPL",
+    "BURROW_SESSION",
+    "BURROW_TOKEN",
+    "BURROW_URL",
+    "BURROW_API_KEY",
+    "BURROW_API_KEY_FILE",
+    "BURROW_CA_FILE",
+];
+/// So many are told of; whoever has more has another problem.
+const TOLD_MAX: usize = 32;
+
+/// A variable that looks like ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub name: String,
+    /// What it was probably meant as.
+    pub meant: Option<String>,
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the variable {} is set, and nothing reads it", self.name)?;
+        self.meant.as_ref().map_or(Ok(()), |meant| write!(f, "; did you mean {meant}?"))
+    }
+}
+
+impl Settings {
+    /// Those of `names` that look like ours and are read by nobody.
+    pub fn unread(&self, names: impl IntoIterator<Item = String>) -> Vec<Unread> {
+        let known = known();
+        // A secret may be in a variable that is called as its operator likes.
+        let of_secrets = |name: &str| {
+            let mut sources = self.secrets.values().map(|entry| &entry.source);
+            sources.any(|source| matches!(source, Source::Environment(own) if own == name))
+        };
+        let is_unread = |name: &String| {
+            name.starts_with(OURS)
+                && !name.starts_with(OF_TESTS)
+                && !known.contains(name)
+                && !of_secrets(name)
+        };
+        let mut unread: Vec<_> = names.into_iter().filter(is_unread).collect();
+        unread.sort();
+        unread.truncate(TOLD_MAX);
+        let told = unread.into_iter().map(|name| {
+            let meant = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
+            Unread { name, meant }
+        });
+        told.collect()
+    }
+}
+
+fn known() -> Vec<String> {
+    let of_options = options().map(|(section, option)| variable_of(section, option.key));
+    let places = [FILE_VARIABLE].into_iter().chain(config::VARIABLES.map(|place| place.name));
+    of_options.chain(places.chain(OTHERS).map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Overrides;
+
+    fn unread(names: &[&str]) -> Vec<(String, Option<String>)> {
+        let unread = Settings::default().unread(names.iter().map(|name| (*name).to_owned()));
+        unread.into_iter().map(|one| (one.name, one.meant)).collect()
+    }
+
+    #[test]
+    fn a_mistyped_variable_is_told_with_what_it_was_meant_as() {
+        let said = unread(&["BURROW_EGRES_DNS", "BURROW_AUDIT_CHIAN", "BURROW_HOME", "HOME"]);
+        let meant = |name: &str, meant: Option<&str>| (name.to_owned(), meant.map(str::to_owned));
+        assert_eq!(said[0], meant("BURROW_AUDIT_CHIAN", Some("BURROW_AUDIT_CHAIN")));
+        assert_eq!(said[1], meant("BURROW_EGRES_DNS", Some("BURROW_EGRESS_DNS")));
+        assert_eq!(said[2].0, "BURROW_HOME");
+        assert_eq!(said.len(), 3);
+    }
+
+    #[test]
+    fn what_somebody_reads_is_not_told() {
+        let all: Vec<_> = known();
+        assert_eq!(Settings::default().unread(all), []);
+        assert_eq!(unread(&["BURROW_TEST_BRIDGE", "PATH"]), []);
+        let mut settings = Settings::default();
+        let table = "[secrets.token]\nenv = \"BURROW_OWN\"\nnamespaces = \"*\"\n";
+        let file = std::path::Path::new("/etc/burrow.toml");
+        let read = Settings::resolve(Some((file, table)), &|_| None, &Overrides::default());
+        settings.secrets = read.unwrap().secrets;
+        assert_eq!(settings.unread(["BURROW_OWN".to_owned()]), []);
+    }
+}

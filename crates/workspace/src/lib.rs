@@ -1,0 +1,161 @@
+//! Workspaces: a directory of the host that a sandbox has a copy of at `/workspace`, and whose changes
+//! come back; or that it has itself.
+//!
+//! ```text
+//!  configuration ──▶ Workspaces ──find(namespace, name)──▶ Workspace (directory, policy)
+//!                                                              │
+//!   host directory ◀── temporary, fsync, rename ── take ◀── Mirror ──▶ send ── tar ──▶ /workspace
+//!        [`tree`]                                  ▲           │
+//!                                                  └─ manifest, journal: what both had last
+//! ```
+//!
+//! A copy travels through the agent, so that it is the same on each kind of machine, and the host decides about every file that comes back. The guest is hostile: its
+//! names, sizes and links are judged here, the host's tree is walked beneath its own descriptor and
+//! through no link, and a file is whole under its name or is not there. `sandbox` calls this and says
+//! when; it knows neither sandboxes nor who asks. A mount is the
+//! machine's: from here it has its directory and what of that may be written.
+
+#![forbid(unsafe_code)]
+
+mod carried;
+mod delivery;
+mod end;
+mod error;
+mod guest;
+mod held;
+pub mod limits;
+mod manifest;
+mod mirror;
+mod place;
+mod policy;
+mod report;
+pub mod s3;
+mod send;
+mod take;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use carried::Carried;
+pub use error::WorkspaceError;
+pub use mirror::{Ends, Mirror, Said};
+pub use policy::{Policy, parse_prefix};
+pub use report::{Conflict, Refused, Report};
+use s3::Staging;
+pub use send::clear;
+pub use tree::sweep;
+
+use host::secret::{Reach, Secrets};
+use limits::NAME_CHARS_MAX;
+
+/// Where a sandbox finds it.
+pub const WORKSPACE: &str = "/workspace";
+
+/// A workspace as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Empty where it is a bucket.
+    pub path: PathBuf,
+    pub bucket: Option<s3::Bucket>,
+    pub reach: Reach,
+    pub policy: Policy,
+}
+
+/// One that a sandbox has.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    /// Where its files are; those of a bucket have a place when a sandbox has them.
+    pub path: PathBuf,
+    pub bucket: Option<s3::Holder>,
+    pub policy: Policy,
+}
+
+/// All workspaces of one bridge. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Workspaces {
+    entries: Arc<BTreeMap<String, Entry>>,
+    /// Where the keys of buckets are.
+    secrets: Secrets,
+    carried: Carried,
+    /// What is the bridge's own, beyond its directories.
+    own: Arc<[PathBuf]>,
+}
+
+impl Workspaces {
+    pub fn new(entries: BTreeMap<String, Entry>, secrets: Secrets) -> Self {
+        let carried = Carried::default();
+        Self { entries: Arc::new(entries), secrets, carried, own: Arc::default() }
+    }
+
+    /// The same where these files and directories are the bridge's own, and in nothing that is mounted.
+    #[must_use]
+    pub fn apart_from(mut self, own: Vec<PathBuf>) -> Self {
+        self.own = own.into();
+        self
+    }
+
+    pub fn own(&self) -> impl Iterator<Item = &Path> {
+        self.own.iter().map(PathBuf::as_path)
+    }
+
+    /// What all of them have carried.
+    pub fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
+    /// What a sandbox of this namespace gets under this name. An absolute path is itself: whoever
+    /// lets callers through decides who may say one. Looks at no file.
+    pub fn find(&self, namespace: &str, name: &str) -> Result<Workspace, WorkspaceError> {
+        if is_path(name) {
+            let (path, policy) = (PathBuf::from(name), Policy::default());
+            return Ok(Workspace { path, bucket: None, policy });
+        }
+        // One of another namespace is as unknown as one that is not there.
+        let entry = self.entries.get(name).filter(|entry| entry.reach.covers(namespace));
+        let entry = entry.ok_or_else(|| WorkspaceError::Unknown {
+            name: name.chars().take(NAME_CHARS_MAX).collect(),
+            namespace: namespace.to_owned(),
+        })?;
+        let secrets = || self.secrets.clone();
+        let bucket = entry.bucket.clone().map(|bucket| s3::Holder { bucket, secrets: secrets() });
+        Ok(Workspace { path: entry.path.clone(), bucket, policy: entry.policy.clone() })
+    }
+}
+
+impl Workspace {
+    /// Refuses to mount what holds one of these directories, or lies in one: whoever reads those commands
+    /// other sandboxes. A copy has no sockets in it, and is as its person wants it.
+    pub fn check_apart<'a>(
+        &self,
+        name: &str,
+        own: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<(), WorkspaceError> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let here = real(&self.path);
+        let meets = |own: &&Path| {
+            let own = real(own);
+            own.starts_with(&here) || here.starts_with(&own)
+        };
+        match own.into_iter().find(meets).filter(|_| self.policy.mount) {
+            Some(own) => {
+                Err(WorkspaceError::HoldsBridge { name: name.to_owned(), own: own.to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a directory of the host is meant and no name of the configuration.
+pub fn is_path(name: &str) -> bool {
+    Path::new(name).is_absolute()
+}
+
+/// Whether a workspace may be called that: as a secret may.
+pub fn is_name(text: &str) -> bool {
+    host::secret::is_name(text)
+}
+
+#[cfg(test)]
+mod tests;

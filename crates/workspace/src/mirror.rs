@@ -1,0 +1,363 @@
+//! The task that exchanges what has changed: when something at work has ended, when somebody asks, and
+//! before a stop. One exchange at a time, and each begins behind what was asked before it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use super::delivery::Delivering;
+use super::end::End;
+use super::guest::walk;
+use super::held::Held;
+use super::limits::{ASKS_WAITING_MAX, EXCHANGE_END_MAX, QUIET, SAID_WAITING_MAX, SYNC_DEADLINE};
+use super::manifest::Manifest;
+use super::s3::Staging;
+use super::take::Taking;
+use super::tree::Tree;
+use super::{Carried, Report, Workspace, WorkspaceError, send};
+use agent_client::guest::Guest;
+use host::instant;
+
+/// What came of an exchange that has done something, could not be made, or was asked for.
+#[derive(Debug)]
+pub struct Said {
+    pub report: Report,
+    pub failed: Option<WorkspaceError>,
+    /// Whoever asked. Those who hear of an exchange put it down and then answer.
+    answer: Option<Answer>,
+}
+
+pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
+
+impl Said {
+    /// Says what has come of an exchange, unless nothing has happened and nobody has asked.
+    pub(super) async fn tell(
+        say: &mpsc::Sender<Self>,
+        report: Report,
+        done: Result<(), WorkspaceError>,
+        answer: Option<Answer>,
+    ) {
+        let failed = done.err();
+        if !report.is_empty() || failed.is_some() || answer.is_some() {
+            // Whoever is to put it down and does not is gone.
+            let _ = say.send(Self { report, failed, answer }).await;
+        }
+    }
+
+    /// Tells whoever has asked for it.
+    pub fn answer(self) {
+        let Self { report, failed, answer } = self;
+        if let Some(answer) = answer {
+            let _ = answer.send(failed.map_or(Ok(report), Err));
+        }
+    }
+}
+
+/// The workspace of one living sandbox. Dropping it ends the exchanges before the next file, and one that
+/// is under way then gets no name; [`Mirror::end`] also waits for that.
+#[derive(Debug)]
+pub struct Mirror {
+    asks: mpsc::Sender<Answer>,
+    said: mpsc::Receiver<Said>,
+    end: End,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.end.say();
+    }
+}
+
+/// What a mirror is between.
+pub struct Ends {
+    pub guest: Guest,
+    pub workspace: Workspace,
+    /// The sandbox's id: a part of the names of temporary files and of copies.
+    pub owner: String,
+    /// Notified when something at work in the sandbox has ended.
+    pub ended: Arc<Notify>,
+    /// Counts what is carried.
+    pub carried: Carried,
+}
+
+impl Mirror {
+    /// Whether the host has the directory.
+    pub fn check(name: &str, workspace: &Workspace) -> Result<(), WorkspaceError> {
+        // What a bucket has shows when it is fetched.
+        if workspace.bucket.is_some() {
+            return Ok(());
+        }
+        let shown = || name.to_owned();
+        let unusable = |errno: Errno| match errno {
+            Errno::LOOP => WorkspaceError::Link { name: shown() },
+            errno => WorkspaceError::Unusable { name: shown(), source: errno.into() },
+        };
+        let opened = Tree::open(&workspace.path, "").map_err(unusable)?;
+        let is_kernels =
+            opened.is_kernels().map_err(unusable)? || workspace.path.starts_with("/dev");
+        if is_kernels { Err(WorkspaceError::Kernels { name: shown() }) } else { Ok(()) }
+    }
+
+    /// Fills the workspace of a sandbox that nothing runs in yet. What both have is kept in `kept`, or
+    /// in memory alone. The report has what could not be carried.
+    pub async fn open(
+        mut ends: Ends,
+        kept: Option<&Path>,
+    ) -> Result<(Self, Report), WorkspaceError> {
+        let (staging, left_out) = Staging::open(&mut ends, kept).await?;
+        let tree = tree_of(&ends.workspace.path, &ends.owner, staging.is_some());
+        let tree = Arc::new(tree.map_err(|errno| WorkspaceError::file(b".", errno))?);
+        let mut manifest = Manifest::new(kept.map(Path::to_owned));
+        let deadline = Instant::now() + SYNC_DEADLINE;
+        let (policy, carried) = (&ends.workspace.policy, &ends.carried);
+        let sending = send::send(&ends.guest, &tree, policy, &mut manifest, carried);
+        let mut report = timeout_at(deadline, sending).await.map_err(overran)??;
+        report.extend(left_out);
+        let manifest = blocking(move || manifest.save().map(|()| manifest)).await?;
+        Ok((Self::run(ends, tree, manifest, staging), report))
+    }
+
+    /// Goes on where an earlier bridge was, beginning with what has changed meanwhile.
+    pub async fn adopt(mut ends: Ends, kept: &Path) -> Result<Self, WorkspaceError> {
+        let staging = Staging::adopt(&mut ends, kept).await?;
+        let (path, owner) = (ends.workspace.path.clone(), ends.owner.clone());
+        let (kept, is_own) = (kept.to_owned(), staging.is_some());
+        let (tree, manifest) = blocking(move || {
+            let tree = tree_of(&path, &owner, is_own)?;
+            tree.sweep_all();
+            Ok((tree, Manifest::read(&kept)?))
+        })
+        .await?;
+        ends.ended.notify_one();
+        Ok(Self::run(ends, Arc::new(tree), manifest, staging))
+    }
+
+    fn run(ends: Ends, tree: Arc<Tree>, manifest: Manifest, staging: Option<Staging>) -> Self {
+        let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
+        let (say, said) = mpsc::channel(SAID_WAITING_MAX);
+        let end = End::new();
+        let (manifest, told) = (Some(manifest), end.clone());
+        let mirroring = Mirroring {
+            ends,
+            tree,
+            staging,
+            again: None,
+            manifest,
+            number: 0,
+            asked,
+            say,
+            end: told,
+        };
+        Self { asks, said, end, task: tokio::spawn(mirroring.run()) }
+    }
+
+    /// Brings the bucket of a sandbox that has no machine what it lacks. For other workspaces there is
+    /// nothing to do.
+    pub fn deliver(workspace: Workspace, owner: String, kept: PathBuf) -> Self {
+        let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
+        let (say, said) = mpsc::channel(SAID_WAITING_MAX);
+        let end = End::new();
+        let told = end.clone();
+        let delivering = Delivering { workspace, owner, kept, end: told, asked, say };
+        Self { asks, said, end, task: tokio::spawn(delivering.run()) }
+    }
+
+    /// Whether it takes questions.
+    pub fn takes(&self) -> bool {
+        !self.asks.is_closed()
+    }
+
+    /// Asks for an exchange of all that has changed until now.
+    pub fn ask(&self) -> oneshot::Receiver<Result<Report, WorkspaceError>> {
+        let (answer, answered) = oneshot::channel();
+        // One that is not taken is dropped, which whoever waits for it sees.
+        let _ = self.asks.try_send(answer);
+        answered
+    }
+
+    /// The same for those who hear of no other.
+    pub async fn sync(&mut self) -> Result<Report, WorkspaceError> {
+        let mut answered = self.ask();
+        loop {
+            tokio::select! {
+                answer = &mut answered => return answer.unwrap_or(Err(WorkspaceError::Ended)),
+                said = self.said() => said.answer(),
+            }
+        }
+    }
+
+    /// Ends the exchanges: none begins another file. Whoever waits for one learns that it has ended.
+    pub fn break_off(&self) {
+        self.end.say();
+    }
+
+    /// The same, and waits until nothing more can come back. What was said and nobody has heard yet.
+    pub async fn end(mut self) -> Vec<Said> {
+        self.end.say();
+        let mut rest = Vec::new();
+        let ended = async {
+            // The task lets go of its end when it has ended.
+            while let Some(said) = self.said.recv().await {
+                rest.push(said);
+            }
+        };
+        if timeout(EXCHANGE_END_MAX, ended).await.is_err() {
+            self.task.abort();
+        }
+        rest
+    }
+
+    /// What is said next; never when the task is gone.
+    pub async fn said(&mut self) -> Said {
+        match self.said.recv().await {
+            Some(said) => said,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The directory that a mirror works on, which of a bucket is the bridge's own.
+fn tree_of(path: &Path, owner: &str, is_own: bool) -> Result<Tree, Errno> {
+    if is_own { Tree::open_own(path, owner) } else { Tree::open(path, owner) }
+}
+
+struct Mirroring {
+    ends: Ends,
+    tree: Arc<Tree>,
+    /// What goes on from the tree to a bucket.
+    staging: Option<Staging>,
+    /// When the bucket is asked again to take what it did not.
+    again: Option<Instant>,
+    /// Absent while an exchange has it, and for good if that has failed to give it back.
+    manifest: Option<Manifest>,
+    number: u64,
+    end: End,
+    asked: mpsc::Receiver<Answer>,
+    say: mpsc::Sender<Said>,
+}
+
+impl Mirroring {
+    async fn run(mut self) {
+        let end = self.end.clone();
+        loop {
+            let ask = tokio::select! {
+                () = end.said() => return,
+                ask = self.asked.recv() => ask,
+                () = due(self.again) => {
+                    self.push_again().await;
+                    continue;
+                }
+                () = self.ends.ended.notified() => {
+                    tokio::select! {
+                        () = end.said() => return,
+                        ask = self.asked.recv() => ask,
+                        () = sleep(QUIET) => {
+                            self.exchange(None).await;
+                            continue;
+                        }
+                    }
+                }
+            };
+            let Some(answer) = ask else { return };
+            self.exchange(Some(answer)).await;
+        }
+    }
+
+    async fn exchange(&mut self, answer: Option<Answer>) {
+        let (mut report, mut done) = self.try_exchange().await;
+        if self.staging.is_some() {
+            report = report.without_changes();
+            // Also what an exchange that failed has brought this far.
+            let (pushed, brought) = self.push(answer.is_some()).await;
+            report.extend(pushed);
+            done = done.and(brought);
+        }
+        Said::tell(&self.say, report, done, answer).await;
+    }
+
+    /// Brings the bucket what it did not take before.
+    async fn push_again(&mut self) {
+        let (report, done) = self.push(false).await;
+        Said::tell(&self.say, report, done, None).await;
+    }
+
+    async fn push(&mut self, is_asked: bool) -> (Report, Result<(), WorkspaceError>) {
+        let Some(staging) = &mut self.staging else { return (Report::default(), Ok(())) };
+        let pushed = staging.push_until(&self.end, is_asked).await;
+        self.again = staging.again().map(|pause| Instant::now() + pause);
+        pushed
+    }
+
+    async fn try_exchange(&mut self) -> (Report, Result<(), WorkspaceError>) {
+        let deadline = Instant::now() + SYNC_DEADLINE;
+        let Some(manifest) = self.manifest.take() else {
+            return (Report::default(), Err(WorkspaceError::Ended));
+        };
+        let policy = &self.ends.workspace.policy;
+        let walking = timeout_at(deadline, walk(&self.ends.guest, policy.entries_max));
+        let walked = tokio::select! {
+            walked = walking => walked.map_err(overran).and_then(|walked| walked),
+            () = self.end.said() => Err(WorkspaceError::Ended),
+        };
+        let seens = match walked {
+            Ok(seens) => seens,
+            Err(error) => {
+                self.manifest = Some(manifest);
+                return (Report::default(), Err(error));
+            }
+        };
+        let mut taking = Taking {
+            guest: self.ends.guest.clone(),
+            tree: Arc::clone(&self.tree),
+            policy: policy.clone(),
+            manifest,
+            report: Report::default(),
+            carried: self.ends.carried.clone(),
+            number: self.number,
+            owner: self.ends.owner.clone(),
+            held: Held::default(),
+            end: self.end.clone(),
+            runtime: Handle::current(),
+            deadline,
+            looked_ms: instant::now_ms(),
+        };
+        let carrying = tokio::task::spawn_blocking(move || {
+            let carried = taking.carry(&seens);
+            (taking, carried)
+        });
+        match carrying.await {
+            Ok((taking, carried)) => {
+                self.manifest = Some(taking.manifest);
+                self.number = taking.number;
+                (taking.report, carried)
+            }
+            Err(error) => (Report::default(), Err(WorkspaceError::Manifest(error.into()))),
+        }
+    }
+}
+
+/// Resolves when it is time; never without one.
+pub(super) async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn overran(_: tokio::time::error::Elapsed) -> WorkspaceError {
+    WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() }
+}
+
+/// Does what may wait for the disk, on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, WorkspaceError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(error.into())).map_err(WorkspaceError::Manifest)
+}

@@ -1,0 +1,214 @@
+//! A change gets its place on the host, unless the host has changed the same. What the host has that is
+//! not from here is never written over, and never removed.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::guest::Seen;
+use super::held::Held;
+use super::limits::CONFLICTS_PER_FILE_MAX;
+use super::manifest::{Digest, HostStamp, Kind, Known};
+use super::take::{Taking, beside};
+use super::tree::{Found, Temporary};
+use host::byte_path::split;
+
+/// What may become of a temporary file.
+enum Verdict {
+    /// There is nothing of that name.
+    New,
+    /// What is there is what this sandbox was given, or has written.
+    Replace,
+    /// The host has the same by itself.
+    Same(HostStamp),
+    Conflict,
+}
+
+/// Whether another try may succeed although nothing has changed in the guest.
+pub(super) fn may_pass(error: &io::Error) -> bool {
+    let passing = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// What is said of a host that does not take something.
+pub fn explain(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP | Errno::XDEV) => "it leads through a link on the host".to_owned(),
+        Some(Errno::NOTDIR | Errno::EXIST) => "the host has something else there".to_owned(),
+        _ => format!("the host does not take it: {error}"),
+    }
+}
+
+impl Taking {
+    /// Gives what is whole its name.
+    pub(super) fn put(
+        &mut self,
+        path: &[u8],
+        seen: &Seen,
+        kind: Kind,
+        known: Option<&Known>,
+        mut temporary: Temporary,
+        digest: Digest,
+    ) {
+        // It is whole, and nobody wants it any more.
+        if self.end.is_said() {
+            return;
+        }
+        let settled = self.is_settled(seen);
+        let put = self.judge(path, known, &digest).and_then(|verdict| match verdict {
+            Verdict::Same(stamp) => Ok(Some((stamp, digest))),
+            Verdict::New | Verdict::Replace => {
+                self.manifest.intend(path, digest)?;
+                let is_new = matches!(verdict, Verdict::New);
+                match temporary.place(split(path).1, is_new) {
+                    // Somebody has made it in this moment.
+                    Err(Errno::EXIST) => {
+                        self.keep_beside(path, &mut temporary, &digest)?;
+                        Ok(known.and_then(|known| known.host))
+                    }
+                    placed => {
+                        placed?;
+                        self.report.write(path);
+                        Ok(self.tree.look(path)?.map(|found| (found.stamp, digest)))
+                    }
+                }
+            }
+            Verdict::Conflict => {
+                self.keep_beside(path, &mut temporary, &digest)?;
+                Ok(known.and_then(|known| known.host))
+            }
+        });
+        match put {
+            Ok(host) => self.know(path, kind, seen, host, settled),
+            Err(error) => {
+                self.report.refuse(path, explain(&error));
+                // The guest's is as it was seen; what the host has is what it had.
+                let host = known.and_then(|known| known.host);
+                self.know(path, kind, seen, host, !may_pass(&error));
+            }
+        }
+    }
+
+    fn judge(&self, path: &[u8], known: Option<&Known>, digest: &Digest) -> io::Result<Verdict> {
+        let Some(found) = self.tree.look(path)? else { return Ok(Verdict::New) };
+        if known.and_then(|known| known.host).is_some_and(|(stamp, _)| stamp == found.stamp) {
+            return Ok(Verdict::Replace);
+        }
+        Ok(match self.tree.digest(path, found.kind)? {
+            Some(theirs) if theirs == *digest => Verdict::Same(found.stamp),
+            Some(theirs) if self.manifest.is_ours(path, &theirs) => Verdict::Replace,
+            _ => Verdict::Conflict,
+        })
+    }
+
+    fn keep_beside(
+        &mut self,
+        path: &[u8],
+        temporary: &mut Temporary,
+        digest: &Digest,
+    ) -> io::Result<()> {
+        let bytes = temporary.bytes()?;
+        let mut why = format!("there are {CONFLICTS_PER_FILE_MAX} copies beside it already");
+        for number in 1..=CONFLICTS_PER_FILE_MAX {
+            let copy = beside(path, &self.owner, number);
+            if let Some(found) = self.tree.look(&copy)? {
+                // An exchange that was cut off has kept it already.
+                let theirs = self.tree.digest(&copy, found.kind)?;
+                if theirs.as_ref() == Some(digest) {
+                    self.count_copy(path, copy, bytes);
+                    return Ok(());
+                }
+                continue;
+            }
+            if let Some(full) = self.held.refusal(Held::copy(bytes), &self.policy) {
+                why = full;
+                break;
+            }
+            match temporary.place(split(&copy).1, true) {
+                // Somebody has made it in this moment.
+                Err(Errno::EXIST) => {}
+                placed => {
+                    placed?;
+                    self.count_copy(path, copy, bytes);
+                    return Ok(());
+                }
+            }
+        }
+        let what = "it was changed on the host too, and the sandbox's is not kept beside that";
+        self.report.refuse(path, format!("{what}: {why}"));
+        Ok(())
+    }
+
+    fn count_copy(&mut self, path: &[u8], copy: Vec<u8>, bytes: u64) {
+        self.report.conflict(path, Some(&copy));
+        if self.manifest.copies.insert(copy, bytes).is_none() {
+            self.held.add(Held::copy(bytes));
+        }
+    }
+
+    /// Counts the copies of earlier exchanges, as they are now. Those that somebody has removed take
+    /// nothing any more.
+    pub(super) fn count_copies(&mut self) {
+        let (tree, held) = (&self.tree, &mut self.held);
+        self.manifest.copies.retain(|copy, bytes| {
+            let found = tree.look(copy);
+            if let Ok(Some(found)) = &found {
+                *bytes = found.stamp.bytes;
+            }
+            let is_there = !matches!(found, Ok(None));
+            if is_there {
+                held.add(Held::copy(*bytes));
+            }
+            is_there
+        });
+    }
+
+    /// Carries a deletion, if the host has what this sandbox was given or has written.
+    pub(super) fn delete(&mut self, path: &[u8], known: &Known) {
+        self.delete_there(path, known);
+        self.forget(path);
+    }
+
+    fn delete_there(&mut self, path: &[u8], known: &Known) {
+        let Ok(Some(found)) = self.tree.look(path) else { return };
+        // Of what the host had by itself nothing was ever this sandbox's.
+        let Some((stamp, _)) = known.host else { return };
+        if let Some(why) = self.policy.refusal(path) {
+            self.report.refuse(path, format!("its deletion: {why}"));
+            return;
+        }
+        let is_directory = known.kind == Kind::Directory && found.kind == Some(Kind::Directory);
+        if !is_directory && found.stamp != stamp && !self.holds_ours(path, &found) {
+            self.report.conflict(path, None);
+            return;
+        }
+        match self.tree.remove(path, known.kind) {
+            Ok(()) => self.report.delete(path),
+            // The host has put something into it, or has removed it in this moment.
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
+            Err(errno) => self.report.refuse(path, explain(&errno.into())),
+        }
+    }
+
+    /// The same for what an earlier bridge has written in its last moment, and the sandbox has removed since.
+    pub(super) fn delete_unfinished(&mut self, path: &[u8]) {
+        let Ok(Some(found)) = self.tree.look(path) else { return };
+        if let Some(kind) = found.kind
+            && self.holds_ours(path, &found)
+            && self.tree.remove(path, kind).is_ok()
+        {
+            self.report.delete(path);
+        }
+    }
+
+    fn holds_ours(&self, path: &[u8], found: &Found) -> bool {
+        let theirs = self.tree.digest(path, found.kind).ok().flatten();
+        theirs.is_some_and(|theirs| self.manifest.is_ours(path, &theirs))
+    }
+
+    fn forget(&mut self, path: &[u8]) {
+        if let Some(known) = self.manifest.known.remove(path) {
+            self.held.take(Held::of(&known));
+        }
+    }
+}

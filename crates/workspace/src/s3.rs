@@ -1,0 +1,53 @@
+//! A bucket as a workspace.
+//!
+//! ```text
+//!  bucket ── list, plan, get ──▶ files of the sandbox ◀──▶ Mirror ◀──▶ /workspace
+//!     ▲                              │     [`staging`]
+//!     └── put, delete ◀── push ◀─────┴── ledger: what the bucket had last
+//! ```
+//!
+//! The mirror does with the files what it does with any directory of the host; this fills them before and
+//! brings the bucket what has come of it behind. The bucket is others' too: an object that is not as we
+//! left it is never written over. Its keys never leave this process but as signatures.
+
+mod behind;
+mod bucket;
+mod changes;
+mod client;
+mod error;
+mod home;
+mod ledger;
+pub(super) mod limits;
+mod mode;
+mod multipart;
+mod plan;
+mod push;
+mod refusal;
+mod sign;
+mod staging;
+mod wire;
+mod xml;
+
+pub use bucket::{Bucket, KeyNames, REGION_USUAL, is_bucket, is_region, parse_endpoint};
+pub use error::S3Error;
+pub use staging::Staging;
+
+use client::Client;
+use host::secret::Secrets;
+
+/// A bucket, and where its keys are.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub bucket: Bucket,
+    pub secrets: Secrets,
+}
+
+impl Holder {
+    async fn client(&self) -> Result<Client, S3Error> {
+        let keys = match &self.bucket.keys {
+            Some(names) => Some(names.read(&self.secrets).await?),
+            None => None,
+        };
+        Ok(Client::new(self.bucket.clone(), keys))
+    }
+}

@@ -1,0 +1,100 @@
+//! Why a bucket does not do what it is asked for. Whoever reads it may not be the operator: it names
+//! neither the bucket nor where it is, and nothing that a server says but the code of its error.
+
+use std::io;
+use std::time::Duration;
+
+use super::xml::XmlError;
+use host::dial::DialError;
+use host::secret::SecretError;
+
+/// See the module's description.
+#[derive(Debug, thiserror::Error)]
+pub enum S3Error {
+    #[error("the server of the bucket cannot be reached: {}", unreachable(.0))]
+    Unreachable(DialError),
+    #[error("the server of the bucket broke off: {0}")]
+    Cut(hyper::Error),
+    #[error("the server of the bucket says nothing for {limit:?}")]
+    Slow { limit: Duration },
+    #[error("{what} is refused (AccessDenied); its keys want {wants}")]
+    Denied { what: &'static str, wants: &'static str },
+    #[error("there is no such bucket (NoSuchBucket); see `bucket` and `endpoint` of the workspace")]
+    NoBucket,
+    #[error("the access key is not known to the server (InvalidAccessKeyId)")]
+    AccessKey,
+    #[error("the secret key does not fit the access key (SignatureDoesNotMatch)")]
+    Signature,
+    #[error("the session token is not valid any more ({code})")]
+    Session { code: String },
+    #[error(
+        "the clocks differ too much (RequestTimeTooSkewed): here it is {ours}, at the server {theirs}"
+    )]
+    Skewed { ours: String, theirs: String },
+    #[error("the bucket is elsewhere ({code}); set `region`{}", told_region(.region.as_deref()))]
+    Elsewhere { code: String, region: Option<String> },
+    #[error("the server of the bucket is busy ({code})")]
+    Busy { code: String, retry_after: Option<Duration> },
+    #[error("{what} is refused with {status} ({code})")]
+    Refused { what: &'static str, status: u16, code: String },
+    #[error("the answer to {what} is not understood: {why}")]
+    Malformed { what: &'static str, why: XmlError },
+    #[error("the answer to {what} lacks {lacks}")]
+    Lacks { what: &'static str, lacks: &'static str },
+    #[error("the answer to {what} has more than {bytes_max} bytes")]
+    TooLarge { what: &'static str, bytes_max: u64 },
+    #[error("an object ended after {found} of {wanted} bytes")]
+    Short { wanted: u64, found: u64 },
+    #[error("the key of an object cannot be asked for")]
+    Key,
+    #[error("others write it at the same time, again and again")]
+    Contended,
+    #[error("a key of the bucket cannot be had: {0}")]
+    Secret(#[from] SecretError),
+    #[error("a file of the bridge's: {0}")]
+    File(#[from] io::Error),
+}
+
+impl S3Error {
+    /// Whether the same may work a moment later.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable(error) => {
+                !matches!(error, DialError::Tls { .. } | DialError::Trust(_))
+            }
+            Self::Cut(error) => !error.is_parse() && !error.is_user(),
+            Self::Slow { .. } | Self::Busy { .. } | Self::Short { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it is about all objects, so that another need not be tried.
+    pub fn is_general(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable(_)
+                | Self::NoBucket
+                | Self::AccessKey
+                | Self::Signature
+                | Self::Session { .. }
+                | Self::Skewed { .. }
+                | Self::Elsewhere { .. }
+                | Self::Secret(_)
+        )
+    }
+}
+
+/// The reason without the place, which is the operator's to know.
+fn unreachable(error: &DialError) -> String {
+    match error {
+        DialError::Unreachable { source, .. } => source.to_string(),
+        DialError::Slow { limit, .. } => format!("no connection within {limit:?}"),
+        // What TLS says of a certificate has the name of the host in it.
+        DialError::Tls { .. } => "its certificate is not trusted".to_owned(),
+        DialError::Trust(_) => "its authorities cannot be read".to_owned(),
+    }
+}
+
+fn told_region(region: Option<&str>) -> String {
+    region.map(|region| format!(" to {region:?}")).unwrap_or_default()
+}

@@ -1,0 +1,190 @@
+//! Large objects go up in parts. Until the last word nobody sees anything of them, and what is given up
+//! is removed: its id is put down before the first part, so that another bridge can do that too.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use hyper::Method;
+use ring::digest::{Context, SHA256};
+
+use super::client::{Client, Condition, etag_of};
+use super::error::S3Error;
+use super::limits::{DOCUMENT_BYTES_MAX, PART_BYTES, PARTS_MAX, PIECE_BYTES, UPLOADS_MAX};
+use super::mode;
+use super::refusal::{Refusal, refusal};
+use super::wire::{Ask, Content, Part};
+use super::xml::{self, Told, escape};
+use crate::tree::digest_of;
+use host::paths::write_durably;
+
+const FILE: &str = "workspace.uploads";
+const WHAT: &str = "writing an object in parts";
+
+/// Uploads that have begun and are neither whole nor given up.
+#[derive(Debug, Default)]
+pub struct Uploads {
+    directory: Option<PathBuf>,
+    open: Mutex<Vec<(String, String)>>,
+}
+
+impl Uploads {
+    /// With what an earlier bridge has left.
+    pub fn read(directory: Option<PathBuf>) -> Self {
+        let read = directory.as_ref().and_then(|directory| fs::read(directory.join(FILE)).ok());
+        // One that is torn tells of nothing: it was about to be written.
+        let open = read.and_then(|bytes| rmp_serde::from_slice(&bytes).ok()).unwrap_or_default();
+        Self { directory, open: Mutex::new(open) }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<(String, String)>)) -> io::Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut open);
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let bytes = rmp_serde::to_vec(&*open).map_err(io::Error::other)?;
+        write_durably(directory, FILE, &bytes)
+    }
+
+    /// Gives up what nobody goes on with.
+    pub async fn give_up(&self, client: &Client) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (key, id) in open {
+            if client.abort(&key, &id).await {
+                // What cannot be put down is given up again the next time.
+                let _ = self.change(|open| open.retain(|(_, known)| *known != id));
+            }
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+impl Client {
+    /// The same as [`Client::put`] for a file that is large.
+    pub async fn put_parts(
+        &self,
+        key: &str,
+        part: Part,
+        mode: u32,
+        condition: &Condition,
+        uploads: &Uploads,
+    ) -> Result<String, S3Error> {
+        let ask = Ask::new(WHAT, Method::POST, key)
+            .query("uploads", "")
+            .header("content-type", "application/octet-stream")
+            .header(mode::HEADER, mode::write(mode));
+        let body = self.post(WHAT, ask, String::new()).await?;
+        let mut id = None;
+        let read = xml::read(&body, |told| {
+            if let Told::Leaf("InitiateMultipartUploadResult/UploadId", text) = told {
+                id = Some(text);
+            }
+        });
+        read.map_err(|why| S3Error::Malformed { what: WHAT, why })?;
+        let id = id.ok_or(S3Error::Lacks { what: WHAT, lacks: "the id of the upload" })?;
+        uploads.change(|open| {
+            open.push((key.to_owned(), id.clone()));
+            // Those that cannot be given up are the bucket's own to tidy up.
+            open.drain(..open.len().saturating_sub(UPLOADS_MAX));
+        })?;
+        let put = self.put_all(key, &id, part, condition).await;
+        if put.is_ok() || self.abort(key, &id).await {
+            uploads.change(|open| open.retain(|(_, known)| *known != id))?;
+        }
+        put
+    }
+
+    async fn put_all(
+        &self,
+        key: &str,
+        id: &str,
+        whole: Part,
+        condition: &Condition,
+    ) -> Result<String, S3Error> {
+        let part_bytes = part_bytes(whole.bytes);
+        let (mut offset, mut number) = (0, 0_u64);
+        let mut list = String::from("<CompleteMultipartUpload>");
+        while offset < whole.bytes {
+            number += 1;
+            let bytes = part_bytes.min(whole.bytes - offset);
+            let part = read_part(whole.path.clone(), offset, bytes).await?;
+            let mut ask = Ask::new(WHAT, Method::PUT, key);
+            ask = ask.query("partNumber", number.to_string()).query("uploadId", id);
+            ask.content = Content::Part(part);
+            let answer = self.wire.send(&ask).await?;
+            let etag = escape(&etag_of(&answer, WHAT)?);
+            self.wire.whole(WHAT, answer, DOCUMENT_BYTES_MAX).await?;
+            let _ =
+                write!(list, "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
+            offset += bytes;
+        }
+        list += "</CompleteMultipartUpload>";
+        let mut ask = Ask::new(WHAT, Method::POST, key).query("uploadId", id);
+        ask.content = Content::Whole(list.into());
+        let answer = self.send_if(ask, condition).await?;
+        let body = self.wire.whole(WHAT, answer, DOCUMENT_BYTES_MAX).await?;
+        let (mut etag, mut is_error) = (None, false);
+        let read = xml::read(&body, |told| match told {
+            Told::Leaf("CompleteMultipartUploadResult/ETag", text) => etag = Some(text),
+            Told::Leaf("Error/Code", _) => is_error = true,
+            _ => {}
+        });
+        read.map_err(|why| S3Error::Malformed { what: WHAT, why })?;
+        if is_error {
+            // A server that has begun to answer well can only say so in the body.
+            let told = Refusal { what: WHAT, status: 200, ..Refusal::default() };
+            return Err(refusal(told, &body));
+        }
+        // Not what is there by now: somebody else may have written it.
+        let etag = etag.ok_or(S3Error::Lacks { what: WHAT, lacks: "the tag of the object" })?;
+        let etag = etag.trim();
+        Ok(if etag.starts_with('"') { etag.to_owned() } else { format!("\"{etag}\"") })
+    }
+
+    /// Whether there is nothing left of an upload.
+    async fn abort(&self, key: &str, id: &str) -> bool {
+        let ask = Ask::new("giving up an upload", Method::DELETE, key).query("uploadId", id);
+        match self.wire.send(&ask).await {
+            Ok(_) | Err(S3Error::Refused { status: 404, .. } | S3Error::NoBucket) => true,
+            Err(_) => false,
+        }
+    }
+}
+
+/// As small as S3 lets the number of parts be.
+fn part_bytes(bytes: u64) -> u64 {
+    PART_BYTES.max(bytes.div_ceil(PARTS_MAX))
+}
+
+/// A part with its digest, which is signed before a byte is sent.
+async fn read_part(path: PathBuf, offset: u64, bytes: u64) -> io::Result<Part> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut file = fs::File::open(&path)?;
+        io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
+        let (mut rest, mut piece) = (file.take(bytes), vec![0; PIECE_BYTES]);
+        let mut context = Context::new(&SHA256);
+        loop {
+            match rest.read(&mut piece)? {
+                0 => return Ok(Part { path, offset, bytes, digest: digest_of(context) }),
+                count => context.update(&piece[..count]),
+            }
+        }
+    });
+    reading.await?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_never_more_parts_than_are_taken() {
+        assert_eq!(part_bytes(20 << 20), PART_BYTES);
+        let huge: u64 = 1 << 40;
+        assert!(huge.div_ceil(part_bytes(huge)) <= PARTS_MAX);
+    }
+}

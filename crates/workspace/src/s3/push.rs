@@ -1,0 +1,399 @@
+//! The way up: what the files have that the bucket has not. It is found by comparing them with the ledger,
+//! so that whatever could not be done is simply there again the next time. What another has written
+//! to the bucket is never written over, and never removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _};
+use tokio::time::{Instant, timeout_at};
+
+use super::changes::{Change, Changes, changes};
+use super::client::{Client, Condition, Head};
+use super::error::S3Error;
+use super::ledger::Object;
+use super::limits::{
+    AT_ONCE, FAILURES_IN_ROW_MAX, KEY_BYTES_MAX, MULTIPART_ABOVE, ROUNDS_MAX,
+    UPLOAD_BYTES_PER_SECOND_MIN,
+};
+use super::staging::Staging;
+use super::wire::Part;
+use crate::end::End;
+use crate::limits::{CONFLICTS_PER_FILE_MAX, SYNC_DEADLINE};
+use crate::manifest::Digest;
+use crate::take::beside;
+use crate::{Report, WorkspaceError};
+
+/// Why paths have not come to the bucket.
+type Failures = BTreeMap<String, String>;
+
+/// What became of a file.
+enum Outcome {
+    Written(String),
+    /// The bucket has it already.
+    Same(String),
+    Conflict(String),
+}
+
+impl Staging {
+    /// Brings the bucket what the files have, until the word is said, and tells of it. What it does not take
+    /// is told to whoever asks, and otherwise when it is news.
+    pub(crate) async fn push_until(
+        &mut self,
+        end: &End,
+        is_asked: bool,
+    ) -> (Report, Result<(), WorkspaceError>) {
+        let (mut report, mut failures) = (Report::default(), BTreeMap::new());
+        let pushed = self.try_push(end, &mut report, &mut failures).await;
+        if let Some(root) = self.home.told() {
+            for (path, why) in &mut failures {
+                let _ = write!(why, "; it is kept as {}", root.join(path).display());
+            }
+        }
+        self.behind.settle(failures, pushed.is_err(), is_asked, &mut report);
+        self.home.set_behind(self.behind.is_so());
+        (report, pushed)
+    }
+
+    async fn try_push(
+        &mut self,
+        end: &End,
+        report: &mut Report,
+        failures: &mut Failures,
+    ) -> Result<(), WorkspaceError> {
+        end.check()?;
+        let (tree, ledger) = (Arc::clone(&self.tree), Arc::clone(&self.ledger));
+        let room = KEY_BYTES_MAX.saturating_sub(self.holder.bucket.prefix.len());
+        let comparing = tokio::task::spawn_blocking(move || changes(&tree, &ledger, room)).await;
+        let compared = comparing.unwrap_or_else(|error| Err(error.into()));
+        let changes = compared.map_err(WorkspaceError::Manifest)?;
+        for (path, why) in &changes.left_out {
+            if self.left_out.insert(path.clone()) {
+                report.refuse(path, *why);
+            }
+        }
+        let ledger = Arc::make_mut(&mut self.ledger);
+        for (path, stamp) in changes.touched {
+            if let Some(object) = ledger.known.get_mut(&path) {
+                object.stamp = stamp;
+            }
+        }
+        failures.extend(
+            changes.unread.iter().map(|(path, why)| {
+                (path.clone(), format!("it cannot be read on this host: {why}"))
+            }),
+        );
+        let Changes { mut files, gone, .. } = changes;
+        if files.is_empty() && gone.is_empty() && self.uploads.is_empty() {
+            return Ok(());
+        }
+        for change in &files {
+            ledger.intend(&change.path, change.digest, change.stamp.bytes);
+        }
+        // Before a byte goes up, so that whoever comes after us knows whose it is.
+        self.home.set_behind(true);
+        self.save().await?;
+        let client = match self.holder.client().await {
+            Ok(client) => client,
+            Err(error) => {
+                let paths = files.into_iter().map(|change| change.path).chain(gone);
+                failures.extend(paths.map(|path| (path, untaken(&error))));
+                return Ok(());
+            }
+        };
+        // What has failed the last time comes last, so that it keeps nothing else from its turn.
+        files.sort_by_key(|change| self.behind.has(&change.path));
+        // The bound that each upload has, of all of them together.
+        let bytes: u64 = files.iter().map(|change| change.stamp.bytes).sum();
+        let patience = SYNC_DEADLINE + Duration::from_secs(bytes / UPLOAD_BYTES_PER_SECOND_MIN);
+        let deadline = Instant::now() + patience;
+        let (first, gone) = in_the_way(&files, gone);
+        let (mut done, waiting) = (Vec::new(), files.clone());
+        let carried = async {
+            until(end, deadline, self.remove_all(&client, first, report, failures)).await?;
+            let carrying = self.carry_all(&client, files, &mut done, failures);
+            until(end, deadline, carrying).await
+        };
+        let carried = carried.await;
+        // Also what an exchange that was broken off has brought this far.
+        for (change, outcome) in done {
+            self.put_down(change, outcome, report);
+        }
+        let removed = match carried {
+            Ok(()) => {
+                let gone = self.hold_back(gone, &waiting, failures);
+                let removing = self.remove_all(&client, gone, report, failures);
+                until(end, deadline, removing).await
+            }
+            Err(error) => Err(error),
+        };
+        if removed.is_ok() {
+            // Behind all that is of more use.
+            until(end, deadline, self.uploads.give_up(&client)).await?;
+        }
+        self.save().await?;
+        removed
+    }
+
+    async fn save(&self) -> Result<(), WorkspaceError> {
+        let ledger = Arc::clone(&self.ledger);
+        let saving = tokio::task::spawn_blocking(move || ledger.save()).await;
+        saving.unwrap_or_else(|error| Err(error.into())).map_err(WorkspaceError::Manifest)
+    }
+
+    /// What was moved is nowhere gone before it is there again: what has a content that did not go up
+    /// stays for now.
+    fn hold_back(
+        &self,
+        gone: Vec<String>,
+        files: &[Change],
+        failures: &mut Failures,
+    ) -> Vec<String> {
+        let failed = files.iter().filter(|change| failures.contains_key(&change.path));
+        let waiting: BTreeSet<Digest> = failed.map(|change| change.digest).collect();
+        let known = &self.ledger.known;
+        let waits = |path: &String| known.get(path).is_some_and(|of| waiting.contains(&of.digest));
+        let (held, gone): (Vec<_>, Vec<_>) = gone.into_iter().partition(waits);
+        let why = "its deletion waits until the same content is elsewhere in the bucket";
+        failures.extend(held.into_iter().map(|path| (path, why.to_owned())));
+        gone
+    }
+
+    async fn carry_all(
+        &self,
+        client: &Client,
+        files: Vec<Change>,
+        done: &mut Vec<(Change, Outcome)>,
+        failures: &mut Failures,
+    ) {
+        let mut rest = files.into_iter();
+        let carry = |change: Change| async move {
+            let carried = self.carry(client, &change).await;
+            (change, carried)
+        };
+        let mut carrying = stream::FuturesUnordered::new();
+        carrying.extend(rest.by_ref().take(AT_ONCE).map(carry));
+        let (mut away, mut in_row) = (None::<String>, 0);
+        while let Some((change, carried)) = carrying.next().await {
+            match carried {
+                Ok(outcome) => {
+                    in_row = 0;
+                    done.push((change, outcome));
+                }
+                Err(error) => {
+                    in_row += 1;
+                    let why = untaken(&error);
+                    if error.is_general() || in_row >= FAILURES_IN_ROW_MAX {
+                        away = Some(why.clone());
+                    }
+                    failures.insert(change.path, why);
+                }
+            }
+            // A server that is away is not asked for each file.
+            match &away {
+                None => carrying.extend(rest.next().map(carry)),
+                Some(why) => {
+                    failures.extend(rest.by_ref().map(|left| (left.path, why.clone())));
+                }
+            }
+        }
+    }
+
+    async fn remove_all(
+        &mut self,
+        client: &Client,
+        gone: Vec<String>,
+        report: &mut Report,
+        failures: &mut Failures,
+    ) {
+        let mut rest = gone.into_iter();
+        // That an object is not there says nothing while nobody knows whether the bucket is.
+        let mut is_there = rest.len() == 0;
+        while let Some(path) = rest.next() {
+            let known = if is_there { Ok(()) } else { client.probe().await };
+            let removed = match known {
+                Ok(()) => self.remove(client, &path, report).await,
+                Err(error) => Err(error),
+            };
+            match removed {
+                Ok(()) => is_there = true,
+                Err(error) => {
+                    let why = format!("its deletion: {}", untaken(&error));
+                    failures.insert(path, why.clone());
+                    if error.is_general() {
+                        failures.extend(rest.by_ref().map(|path| (path, why.clone())));
+                    }
+                }
+            }
+        }
+    }
+
+    fn put_down(&mut self, change: Change, outcome: Outcome, report: &mut Report) {
+        let Change { path, stamp, mode, digest } = change;
+        let etag = match outcome {
+            Outcome::Written(etag) => {
+                report.write(path.as_bytes());
+                Some(etag)
+            }
+            Outcome::Same(etag) => Some(etag),
+            Outcome::Conflict(copy) => {
+                report.conflict(path.as_bytes(), Some(copy.as_bytes()));
+                self.ledger.known.get(&path).and_then(|object| object.etag.clone())
+            }
+        };
+        Arc::make_mut(&mut self.ledger).settle(&path, Object { etag, stamp, mode, digest });
+    }
+
+    async fn carry(&self, client: &Client, change: &Change) -> Result<Outcome, S3Error> {
+        let key = self.key(&change.path);
+        for _ in 0..ROUNDS_MAX {
+            let condition = match client.head(&key).await? {
+                None => Condition::New,
+                Some(head) if self.is_known(&change.path, &head) => Condition::Match(head.etag),
+                Some(head) => match self.digest(client, &key, &head, change.stamp.bytes).await? {
+                    Some((etag, theirs)) if theirs == change.digest => {
+                        return Ok(Outcome::Same(etag));
+                    }
+                    Some((etag, theirs)) if self.ledger.is_ours(&change.path, &theirs) => {
+                        Condition::Match(etag)
+                    }
+                    _ => return self.keep_beside(client, change).await,
+                },
+            };
+            match self.write(client, &key, change, &condition).await {
+                // Somebody has changed it in this moment, or it was us and nobody heard it.
+                Err(error) if is_overtaken(&error) => {}
+                written => return written.map(Outcome::Written),
+            }
+        }
+        Err(S3Error::Contended)
+    }
+
+    async fn keep_beside(&self, client: &Client, change: &Change) -> Result<Outcome, S3Error> {
+        for number in 1..=CONFLICTS_PER_FILE_MAX {
+            let copy = beside(change.path.as_bytes(), &self.owner, number);
+            let copy = String::from_utf8_lossy(&copy).into_owned();
+            let key = self.key(&copy);
+            if let Some(head) = client.head(&key).await? {
+                // An exchange that was cut off has kept it already.
+                match self.digest(client, &key, &head, change.stamp.bytes).await? {
+                    Some((_, theirs)) if theirs == change.digest => {
+                        return Ok(Outcome::Conflict(copy));
+                    }
+                    _ => continue,
+                }
+            }
+            match self.write(client, &key, change, &Condition::New).await {
+                Err(error) if is_overtaken(&error) => {}
+                written => return written.map(|_| Outcome::Conflict(copy)),
+            }
+        }
+        Err(S3Error::Contended)
+    }
+
+    async fn write(
+        &self,
+        client: &Client,
+        key: &str,
+        change: &Change,
+        condition: &Condition,
+    ) -> Result<String, S3Error> {
+        let path = self.home.root.join(&change.path);
+        let bytes = change.stamp.bytes;
+        let part = Part { path, offset: 0, bytes, digest: change.digest };
+        if bytes > MULTIPART_ABOVE {
+            return client.put_parts(key, part, change.mode, condition, &self.uploads).await;
+        }
+        client.put(key, part, change.mode, condition).await
+    }
+
+    /// Removes an object whose file is gone, if it is the one that we had or have written.
+    async fn remove(
+        &mut self,
+        client: &Client,
+        path: &str,
+        report: &mut Report,
+    ) -> Result<(), S3Error> {
+        let key = self.key(path);
+        let was_ours = self.ledger.known.get(path).is_none_or(|object| object.etag.is_some());
+        if let Some(head) = client.head(&key).await?.filter(|_| was_ours) {
+            let is_ours = self.is_known(path, &head) || {
+                let bytes = self.ledger.known.get(path).map_or(0, |object| object.stamp.bytes);
+                let theirs = self.digest(client, &key, &head, bytes).await?;
+                theirs.is_some_and(|(_, theirs)| self.ledger.is_ours(path, &theirs))
+            };
+            let removed = if is_ours { client.delete(&key, &head.etag).await } else { Ok(()) };
+            match removed {
+                Ok(()) if is_ours => report.delete(path.as_bytes()),
+                Err(error) if !is_overtaken(&error) => return Err(error),
+                _ => report.conflict(path.as_bytes(), None),
+            }
+        }
+        Arc::make_mut(&mut self.ledger).forget(path);
+        Ok(())
+    }
+
+    fn is_known(&self, path: &str, head: &Head) -> bool {
+        let known = self.ledger.known.get(path).and_then(|object| object.etag.as_ref());
+        known == Some(&head.etag)
+    }
+
+    /// The tag and the digest of an object, where it can be ours at all: by its size, or because something
+    /// was about to be written of which nothing was heard.
+    async fn digest(
+        &self,
+        client: &Client,
+        key: &str,
+        head: &Head,
+        bytes: u64,
+    ) -> Result<Option<(String, Digest)>, S3Error> {
+        let path = key.strip_prefix(&self.holder.bucket.prefix).unwrap_or(key);
+        let may_be = head.bytes == bytes || self.ledger.may_be_ours(path, head.bytes);
+        if !may_be {
+            return Ok(None);
+        }
+        let got = client.get(key, None, head.bytes).await?;
+        Ok(got.map(|got| (got.etag, got.digest)))
+    }
+
+    fn key(&self, path: &str) -> String {
+        format!("{}{path}", self.holder.bucket.prefix)
+    }
+}
+
+/// Those that have to go before the files come, and the others. In a bucket that is a directory of files
+/// nothing has a name below an object's, and no object that of a directory.
+fn in_the_way(files: &[Change], gone: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let coming: BTreeSet<&str> = files.iter().map(|change| change.path.as_str()).collect();
+    let is_in_the_way = |path: &String| {
+        let below = format!("{path}/");
+        let has_below = coming.range(below.as_str()..).next();
+        has_below.is_some_and(|coming| coming.starts_with(&below))
+            || path.match_indices('/').any(|(at, _)| coming.contains(&path[..at]))
+    };
+    gone.into_iter().partition(is_in_the_way)
+}
+
+/// Waits for the work, as long as it may take and nobody ends it.
+async fn until(
+    end: &End,
+    deadline: Instant,
+    work: impl Future<Output = ()>,
+) -> Result<(), WorkspaceError> {
+    let overran = |_| WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() };
+    tokio::select! {
+        done = timeout_at(deadline, work) => done.map_err(overran),
+        () = end.said() => Err(WorkspaceError::Ended),
+    }
+}
+
+/// Whether a condition did not hold.
+fn is_overtaken(error: &S3Error) -> bool {
+    matches!(error, S3Error::Refused { status: 404 | 409 | 412, .. })
+}
+
+fn untaken(error: &S3Error) -> String {
+    format!("the bucket does not take it: {error}")
+}

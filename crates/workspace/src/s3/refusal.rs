@@ -1,0 +1,125 @@
+//! What a refusal of S3's means, and what is to be done about it. Pure.
+
+use std::time::Duration;
+
+use super::error::S3Error;
+use super::limits::CODE_CHARS_MAX;
+use super::xml::{self, Told};
+use host::instant;
+
+/// What the head of an answer says.
+#[derive(Clone, Debug, Default)]
+pub struct Refusal {
+    pub what: &'static str,
+    /// Whether something was to be read, and not written.
+    pub is_read: bool,
+    pub status: u16,
+    pub date: Option<String>,
+    pub region: Option<String>,
+    pub retry_after: Option<String>,
+}
+
+/// The error of an answer, by its code, or by its status where it has none: answers to `HEAD` have no body.
+pub fn refusal(told: Refusal, body: &[u8]) -> S3Error {
+    let (mut code, mut region) = (String::new(), told.region);
+    // A body that is none of S3's has nothing to say.
+    let _ = xml::read(body, |told| match told {
+        Told::Leaf("Error/Code", text) => code = word(&text),
+        Told::Leaf("Error/Region", text) => region = Some(word(&text)),
+        _ => {}
+    });
+    let (what, status) = (told.what, told.status);
+    match code.as_str() {
+        "NoSuchBucket" => S3Error::NoBucket,
+        "InvalidAccessKeyId" => S3Error::AccessKey,
+        "SignatureDoesNotMatch" => S3Error::Signature,
+        "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => S3Error::Session { code },
+        "RequestTimeTooSkewed" => S3Error::Skewed {
+            ours: instant::format(instant::now_ms()),
+            theirs: told.date.map_or_else(|| "not said".to_owned(), |date| shown(&date)),
+        },
+        "PermanentRedirect"
+        | "TemporaryRedirect"
+        | "AuthorizationHeaderMalformed"
+        | "IllegalLocationConstraintException" => S3Error::Elsewhere { code, region },
+        "AccessDenied" | "AllAccessDisabled" => denied(what, told.is_read),
+        _ if matches!(status, 301 | 307 | 308) => {
+            S3Error::Elsewhere { code: named(code, status), region }
+        }
+        _ if matches!(status, 408 | 429 | 500 | 502..=599) || code == "SlowDown" => {
+            let seconds = told.retry_after.and_then(|text| text.trim().parse().ok());
+            let retry_after = seconds.map(Duration::from_secs);
+            S3Error::Busy { code: named(code, status), retry_after }
+        }
+        "" if status == 401 || status == 403 => denied(what, told.is_read),
+        _ => S3Error::Refused { what, status, code: named(code, status) },
+    }
+}
+
+fn denied(what: &'static str, is_read: bool) -> S3Error {
+    let wants = if is_read {
+        "s3:ListBucket on the bucket and s3:GetObject on its objects"
+    } else {
+        "s3:PutObject and s3:DeleteObject on its objects"
+    };
+    S3Error::Denied { what, wants }
+}
+
+fn named(code: String, status: u16) -> String {
+    if code.is_empty() { format!("HTTP {status}") } else { code }
+}
+
+/// A word, whatever a server sends instead of one.
+fn word(text: &str) -> String {
+    let good = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.chars().filter(good).take(CODE_CHARS_MAX).collect()
+}
+
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(CODE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(status: u16, body: &str) -> String {
+        let date = Some("Fri, 24 May 2013 00:00:00 GMT".to_owned());
+        let told =
+            Refusal { what: "listing it", is_read: true, status, date, ..Refusal::default() };
+        refusal(told, body.as_bytes()).to_string()
+    }
+
+    fn code(code: &str) -> String {
+        format!(
+            "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message><Region>eu-x</Region></Error>"
+        )
+    }
+
+    #[test]
+    fn each_refusal_says_what_to_do() {
+        for (status, name, word) in [
+            (403, "AccessDenied", "s3:ListBucket"),
+            (404, "NoSuchBucket", "`bucket`"),
+            (403, "InvalidAccessKeyId", "access key is not known"),
+            (403, "SignatureDoesNotMatch", "does not fit"),
+            (400, "ExpiredToken", "session token"),
+            (403, "RequestTimeTooSkewed", "24 May 2013"),
+            (301, "PermanentRedirect", "set `region` to \"eu-x\""),
+            (503, "SlowDown", "busy"),
+            (418, "Teapot", "418 (Teapot)"),
+        ] {
+            let said = said(status, &code(name));
+            assert!(said.contains(word), "{said}");
+        }
+        for (status, word) in [(403, "AccessDenied"), (502, "HTTP 502"), (412, "412")] {
+            assert!(said(status, "").contains(word), "{}", said(status, ""));
+        }
+    }
+
+    #[test]
+    fn a_server_puts_no_words_into_our_mouth() {
+        let said = said(400, &code("a\u{1b}[31m&lt;b&gt; c"));
+        assert!(said.contains("(a31mbc)"), "{said}");
+    }
+}
