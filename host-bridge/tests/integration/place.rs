@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::thread::panicking;
+use std::time::{Duration, Instant};
 
 use host_bridge::config::Paths;
 use host_bridge::machine::Machines;
@@ -23,6 +24,9 @@ macro_rules! needs_agent {
         }
     };
 }
+
+/// Longer than anything takes on the slowest machine; a test that waits so long fails.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Directories of a test, removed with it.
 pub struct Place(pub Paths);
@@ -51,6 +55,18 @@ impl Drop for Place {
             }
         }
         let _ = fs::remove_dir_all(self.0.runtime.parent().unwrap());
+    }
+}
+
+/// Waits until `look` finds something.
+pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what} did not happen in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

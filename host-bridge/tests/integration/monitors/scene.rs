@@ -59,7 +59,8 @@ impl Scene {
         for directory in ["bin", "kit", "run", "state", "tmp", "home"] {
             fs::create_dir_all(base.join(directory)).unwrap();
         }
-        let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/monitors/fake_monitor.py");
+        let fake =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/monitors/fake_monitor.py");
         for program in KINDS {
             let path = base.join("bin").join(program);
             let mut file = fs::File::create(&path).unwrap();

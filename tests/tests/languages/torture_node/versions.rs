@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use tests::sandbox::Sandbox;
 
-use crate::{ends, plain, wrong};
+use super::{ends, plain, wrong};
 
 /// Where Node of this version is, or why it is nowhere.
 fn find(version: u32) -> Result<PathBuf, String> {

@@ -7,7 +7,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
-#[path = "monitors/scene.rs"]
 mod scene;
 
 use std::fs;

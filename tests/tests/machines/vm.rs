@@ -2,13 +2,9 @@
 //! process machine is tested by the suites of those things, which `just test-vm` runs in machines;
 //! here is what only a machine has.
 
-#[path = "vm/ends.rs"]
 mod ends;
-#[path = "vm/inside.rs"]
 mod inside;
-#[path = "vm/starts.rs"]
 mod starts;
-#[path = "vm/work.rs"]
 mod work;
 
 use std::future::Future;

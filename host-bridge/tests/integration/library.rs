@@ -20,15 +20,6 @@ const EXAMPLE: &str = "twenty_lines";
 /// What its name promises.
 const EXAMPLE_LINES_MAX: usize = 20;
 
-macro_rules! needs_agent {
-    () => {
-        if let Err(error) = find_agent() {
-            println!("skipped: {error}");
-            return;
-        }
-    };
-}
-
 /// Directories of a test, removed with it.
 struct Place(PathBuf);
 

@@ -5,9 +5,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
-#[macro_use]
-mod place;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +28,7 @@ use protocol::message::Channel;
 use protocol::requests::Start;
 use protocol::{Cause, SessionId};
 
-use self::place::{Place, groups_named, script, which};
+use super::place::{Place, groups_named, script, until, which};
 
 /// Long enough for the slowest machine; a test that waits so long fails.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -72,17 +69,6 @@ fn numbers_up_to(last: u32) -> String {
         writeln!(text, "{number}").unwrap();
         text
     })
-}
-
-async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what} did not happen in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn is_alive(pid: u32) -> bool {

@@ -22,7 +22,7 @@ use host_bridge::machine::process::ProcessMachine;
 use host_bridge::machine::{MachineKind, Machines};
 use host_bridge::sandbox::pool::{Entry, Options, PoolEvent, ShelfStatus};
 use host_bridge::sandbox::record::RECORD_FILE;
-use host_bridge::sandbox::{Event, EventSink, Means, Record, Registry, SandboxRef, Spec, State};
+use host_bridge::sandbox::{Event, EventSink, Means, Record, Registry, Spec, State};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::repl::ContextState;
@@ -30,6 +30,8 @@ use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio as Sessio
 use protocol::{Cause, ContextName, Text};
 use serde_json::Value;
 use tokio::task::JoinSet;
+
+use super::place::{until, which};
 
 /// Long enough for the slowest machine; a test that waits so long fails.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -39,15 +41,6 @@ const IMAGE: &str = "host";
 const BEST_OF: usize = 5;
 const POOL_FILE: &str = "pool.json";
 const CLAIMED_FILE: &str = "claimed.json";
-
-macro_rules! needs_agent {
-    () => {
-        if let Err(error) = find_agent() {
-            println!("skipped: {error}");
-            return;
-        }
-    };
-}
 
 /// Directories of a test with an agent of its own in them, by which its processes are told from all
 /// others. All of it goes with it.
@@ -200,23 +193,8 @@ fn with_contexts(count: usize, languages: &[&str]) -> Options {
     options
 }
 
-fn which(text: &str) -> SandboxRef {
-    text.parse().unwrap()
-}
-
 fn spec(name: &str) -> Spec {
     Spec::new(which(name))
-}
-
-async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what} did not happen in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn shelf(registry: &Registry) -> ShelfStatus {

@@ -4,28 +4,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
-#[path = "egress/bounds.rs"]
 mod bounds;
-#[path = "egress/defaults.rs"]
 mod defaults;
-#[path = "egress/flow.rs"]
 mod flow;
-#[path = "egress/life.rs"]
 mod life;
-#[path = "egress/lookups.rs"]
 mod lookups;
 
-#[path = "egress/machines.rs"]
 mod machines;
-#[path = "egress/packages.rs"]
 mod packages;
-#[path = "egress/programs.rs"]
 mod programs;
-#[path = "egress/requests.rs"]
 mod requests;
-#[path = "egress/secrets.rs"]
 mod secrets;
-#[path = "egress/unreached.rs"]
 mod unreached;
 
 use std::process::Output;

@@ -5,9 +5,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
-#[macro_use]
-mod place;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -19,7 +16,7 @@ use host_bridge::guest::{Guest, Options, RunCode};
 use host_bridge::sandbox::{ExpiryKind, Registry, SandboxError, Spec, State, Until, Why, one_shot};
 use protocol::Cause;
 
-use self::place::{Place, groups_named, script, which};
+use super::place::{Place, groups_named, script, which};
 
 /// Long enough for the slowest machine; a test that waits so long fails.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -114,7 +111,7 @@ async fn work_of_the_bridge_keeps_a_sandbox_and_shows() {
 #[tokio::test]
 async fn a_client_of_the_control_socket_that_is_at_work_keeps_a_sandbox() {
     needs_agent!();
-    let place = Place::new("control");
+    let place = Place::new("idle-control");
     let registry = place.registry().await;
     let server = Server::bind(&place.0.control_socket()).unwrap();
     let serving = tokio::spawn({
@@ -152,7 +149,7 @@ async fn an_absolute_time_to_live_ends_a_session_too_and_the_record_goes_when_it
 #[tokio::test]
 async fn a_sandbox_that_is_taken_up_again_idles_anew_and_keeps_its_times() {
     needs_agent!();
-    let place = Place::new("adopted");
+    let place = Place::new("idle-adopted");
     let before = {
         let registry = place.registry().await;
         let mut spec = idling("web");

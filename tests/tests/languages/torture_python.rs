@@ -2,13 +2,9 @@
 //! what the next run says; and what no row can say, of tracebacks, order and forgery. The tables run
 //! with the system's Python, and what is quick of them with every other one that is found.
 
-#[path = "torture_python/company.rs"]
 mod company;
-#[path = "torture_python/ends.rs"]
 mod ends;
-#[path = "torture_python/hostile.rs"]
 mod hostile;
-#[path = "torture_python/plain.rs"]
 mod plain;
 
 use std::path::{Path, PathBuf};
