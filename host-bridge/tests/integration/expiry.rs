@@ -96,6 +96,7 @@ async fn work_of_the_bridge_keeps_a_sandbox_and_shows() {
     let registry = place.registry().await;
     registry.create(idling("web")).await.unwrap();
     let activity = registry.activity(&which("web")).unwrap();
+    // A sandbox that counts as idle expires within this time.
     tokio::time::sleep(IDLE * 2).await;
     let busy = registry.get(&which("web")).unwrap();
     assert_eq!((busy.state, busy.idle_since_ms), (State::Running, None));
@@ -121,6 +122,7 @@ async fn a_client_of_the_control_socket_that_is_at_work_keeps_a_sandbox() {
     registry.create(idling("web")).await.unwrap();
     let mut client = Client::connect(&place.0).await.unwrap();
     client.work(&which("web")).await.unwrap();
+    // A sandbox that counts as idle expires within this time.
     tokio::time::sleep(IDLE * 2).await;
     assert_eq!(registry.get(&which("web")).unwrap().state, State::Running);
     drop(client);
@@ -158,6 +160,7 @@ async fn a_sandbox_that_is_taken_up_again_idles_anew_and_keeps_its_times() {
         registry.leave().await;
         record
     };
+    // Time without a bridge must not count as idle time.
     tokio::time::sleep(IDLE * 2).await;
     let registry = place.registry().await;
     let after = registry.get(&which("web")).unwrap();

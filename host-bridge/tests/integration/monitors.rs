@@ -135,6 +135,7 @@ async fn a_paused_machine_stands_still_and_a_resumed_one_goes_on() {
         }
         let mut command = scene.command(&["exec", "box", "--", "echo", "awake"]);
         let mut asked = command.stdout(Stdio::piped()).spawn().unwrap();
+        // A machine that is not paused answers within this time.
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(asked.try_wait().unwrap().is_none(), "a machine that stands still has answered");
         if is_firecracker {

@@ -692,6 +692,7 @@ async fn a_bridge_that_is_killed_at_any_moment_leaves_nothing_behind() {
                 client.start(spec(&format!("box-{round}-{number}"))).await.map(|record| record.id)
             });
         }
+        // The moment of death, which differs in each round.
         tokio::time::sleep(Duration::from_micros(draw(&mut state) % 12_000)).await;
         daemon.kill();
         let told: Vec<_> = asked.join_all().await.into_iter().flatten().collect();

@@ -225,10 +225,10 @@ async fn memory_stays(megabytes: u64) {
     let mut output = subscribe(&sandbox, &flood.session, holder()).await;
     let (mut at, mut own_most) = (0, own_before);
     while at < total {
-        // Slower than the program: it is stopped for most of the time.
         let seen = read_on(&mut output, at, (at + 4 * MEGABYTE).min(total)).await;
         assert_eq!(seen.gaps, 0);
         at += seen.bytes;
+        // A reader slower than the program, which is stopped for most of the time.
         tokio::time::sleep(Duration::from_millis(5)).await;
         own_most = own_most.max(resident_bytes(own).expect("we run"));
     }

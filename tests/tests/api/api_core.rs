@@ -20,6 +20,7 @@ mod tls;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tests::eventually;
 use tests::http::{Answer, Client};
 
 /// Within which a server answers that has nothing else to do, on a busy machine.
@@ -38,6 +39,13 @@ fn path_of(name: &str) -> String {
 /// Runs bash code in a sandbox, to its end.
 fn bash(client: &Client, name: &str, code: &str) -> Answer {
     client.post(&format!("{}/run", path_of(name)), &json!({ "language": "bash", "code": code }))
+}
+
+/// Waits until the server is at work on a run.
+fn a_run_is_under_way(client: &Client) {
+    eventually("a run is under way", || {
+        client.get("/metrics").text().lines().any(|line| line == "burrow_runs 1")
+    });
 }
 
 /// Asserts that the server answers others as usual.

@@ -244,6 +244,7 @@ fn a_key_that_is_used_too_often_waits_and_others_do_not() {
     let pause: u64 = slowed.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=5).contains(&pause), "{pause}");
     other.get("/v1/sandboxes").expect(200);
+    // As long as the server said.
     std::thread::sleep(Duration::from_secs(pause));
     busy.get("/v1/sandboxes").expect(200);
 }

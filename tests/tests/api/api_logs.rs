@@ -92,6 +92,7 @@ fn the_last_lines_a_time_and_a_session_are_found() {
     let all = place.all("limit=1000");
     let last_ms = all.last().expect("entries")["at_ms"].as_u64().expect("a time");
     let session = all[0]["session"].as_str().expect("a session").to_owned();
+    // `since_ms` tells entries apart by their time: the next one must be later by more than 10 ms.
     std::thread::sleep(std::time::Duration::from_millis(20));
     place.exec("echo later");
     place.settle(2);

@@ -380,7 +380,7 @@ async fn what_was_sampled_while_the_link_was_cut_comes_later() {
         loop {
             tokio::select! {
                 () = relay(&listener) => {}
-                // Dropping the relay closes both of its ends.
+                // Dropping the relay closes both of its ends. For so long nobody is let through.
                 Some(pause) = cuts.recv() => tokio::time::sleep(pause).await,
             }
         }
@@ -390,6 +390,7 @@ async fn what_was_sampled_while_the_link_was_cut_comes_later() {
     let waiting = guest.clone();
     let waited = tokio::spawn(async move { waiting.metrics(before + 2, true).await });
     cut.send(Duration::from_secs(4)).await.expect("the relay lives");
+    // The agent takes a sample each second meanwhile.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let Samples { samples, missing, .. } = guest.metrics(before, true).await.expect("samples");
     assert_eq!((samples[0].number, missing), (before + 1, 0));

@@ -277,6 +277,7 @@ fn ctrl_c_again_leaves_no_choice() {
     let (child, _) = begun(&burrow, &["repl", "-c", code]);
     for _ in 0..3 {
         press_ctrl_c(&child);
+        // Signals that come together are one: the next press must be another.
         std::thread::sleep(Duration::from_millis(200));
     }
     let (exit, stderr) = ended(child);

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use host_bridge::guest::contexts::open;
-use host_bridge::guest::{GuestError, RunCode};
+use host_bridge::guest::{GuestError, Run, RunCode};
 use protocol::exit::Cause;
 use protocol::message::Channel;
 use protocol::repl::{
@@ -173,17 +173,29 @@ async fn what_cannot_be_interrupted_is_killed_with_all_it_has_started() {
     sandbox.end().await;
 }
 
+/// Reads a run's events until its output has this text.
+async fn until_stdout_has(run: &mut Run, text: &str) {
+    let mut stdout = Vec::new();
+    while !String::from_utf8_lossy(&stdout).contains(text) {
+        let event = run.next().await.expect("an event").expect("the run goes on");
+        if let Happening::Stdout { bytes } = event.what {
+            stdout.extend_from_slice(bytes.as_bytes());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_client_interrupts_and_a_second_time_in_earnest() {
     let sandbox = Sandbox::start().await;
     let guest = &sandbox.guest;
-    let slow = "import time\ntry:\n time.sleep(1000)\nexcept KeyboardInterrupt:\n time.sleep(1000)";
+    let slow = "import time\ntry:\n print('begun', flush=True)\n time.sleep(1000)\n\
+                except KeyboardInterrupt:\n print('caught', flush=True)\n time.sleep(1000)";
     let mut run_ = guest.run_code(RunCode::new(context("python"), slow)).await.expect("a run");
     let started = run_.next().await.expect("an event").expect("a first one");
     assert!(matches!(started.what, Happening::Started(_)));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until_stdout_has(&mut run_, "begun").await;
     assert_eq!(run_.interrupt(Grace::default()).await.expect("told"), Some(1));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until_stdout_has(&mut run_, "caught").await;
     let began = Instant::now();
     let now = Grace { polite_ms: Some(0), firm_ms: None };
     run_.interrupt(now).await.expect("told");

@@ -1,6 +1,6 @@
 //! Files of a box through the library: whole, in part, as trees, watched, and with the disk full.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use host_bridge::guest::{FileTarget, GuestError, Output, Piece, Written};
 use protocol::message::{Change, FileKind};
@@ -161,7 +161,9 @@ fn a_reader_in_the_box_sees_the_old_file_or_the_new_and_nothing_between() {
                 (finished.record.cause, stdout)
             })
         };
+        let deadline = Instant::now() + PATIENCE;
         while sandbox.guest.stat("/begun", true).await.is_err() {
+            assert!(Instant::now() < deadline, "the reader has not begun");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         for round in 1..=40_u8 {

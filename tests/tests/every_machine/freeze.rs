@@ -70,6 +70,7 @@ async fn a_frozen_program_stands_still_and_goes_on_after_the_thaw() {
     let frozen = sandbox.guest.freeze(LONG).await.expect("it freezes");
     assert!(frozen.groups >= 1, "{frozen:?}");
     let before = cpu_us(&sandbox).await;
+    // A program that is not frozen uses some of this time.
     tokio::time::sleep(WHILE).await;
     assert_eq!(cpu_us(&sandbox).await, before, "a frozen program uses nothing");
 
@@ -126,6 +127,7 @@ async fn the_watchdog_lets_a_workload_go_on_that_nobody_thaws() {
     assert_eq!(sandbox.guest.thaw().await.expect("nothing to thaw"), Duration::ZERO);
     // Its watchdog is over with it: the next freeze has all of its own time.
     sandbox.guest.freeze(LONG).await.expect("it freezes");
+    // The first watchdog would thaw within this time.
     tokio::time::sleep(SHORT + WHILE).await;
     assert!(sandbox.guest.thaw().await.expect("it thaws") >= SHORT);
     assert!(
@@ -146,8 +148,10 @@ async fn a_run_is_frozen_in_the_middle_and_comes_to_its_end() {
     let freezing = async {
         for _ in 0..5 {
             sandbox.guest.freeze(LONG).await.expect("it freezes");
+            // The rhythm: frozen and running by turns, as often as the run prints.
             tokio::time::sleep(Duration::from_millis(50)).await;
             sandbox.guest.thaw().await.expect("it thaws");
+            // The other half of it.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
@@ -176,6 +180,7 @@ async fn a_context_that_is_restarted_while_frozen_comes_back_after_the_thaw_with
             sleeping.collect(1 << 20).await.expect("its end").finished.end,
             RunEnd::Interrupted { .. }
         ));
+        // The restart must wait for the thaw, so the thaw comes later.
         tokio::time::sleep(WHILE).await;
         sandbox.guest.thaw().await.expect("it thaws");
     };
@@ -204,6 +209,7 @@ async fn an_interpreter_that_is_frozen_and_restarted_while_it_starts_fails_nobod
         }
         sandbox.guest.freeze(LONG).await.expect("it freezes");
         let thawing = async {
+            // The restart comes first.
             tokio::time::sleep(WHILE).await;
             sandbox.guest.thaw().await.expect("it thaws");
         };
@@ -221,6 +227,7 @@ async fn an_adoption_and_a_stop_thaw() {
     sandbox.guest.start(&start("counter", &["sh", "-c", COUNTER])).await.expect("a session");
     until_counting(&sandbox, 0).await;
     sandbox.guest.freeze(LONG).await.expect("it freezes");
+    // The agent reports how long this was.
     tokio::time::sleep(WHILE).await;
     let adopted = sandbox.guest.adopt(Adoption::default()).await.expect("it is adopted");
     assert!(adopted.frozen_ms >= WHILE.as_millis() as u64, "{adopted:?}");

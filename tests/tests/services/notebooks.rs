@@ -290,6 +290,7 @@ fn the_report_is_exact_wherever_it_is_killed() {
         expected.push(["a", "b", "C", "d", "e", "f", "g", "h"][at]);
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Death comes at a random moment of the save.
         thread::sleep(Duration::from_millis((random >> 33) % 120));
         match (random >> 60) % 4 {
             0 => drop(place.try_run("import os; os.kill(os.getpid(), 9)")),

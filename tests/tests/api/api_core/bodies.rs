@@ -227,6 +227,7 @@ fn a_client_that_is_gone_before_its_body_is_whole_makes_nothing() {
     connection.shutdown(std::net::Shutdown::Write).unwrap();
     let answered = answer(&mut BufReader::new(&connection));
     assert!(answered.is_none_or(|answered| answered.status == 400));
+    // A server that takes half a body for a whole one has time to make a sandbox of it.
     std::thread::sleep(Duration::from_millis(100));
     client.get(&path_of("ghost")).expect(404);
 }

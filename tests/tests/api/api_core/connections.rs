@@ -10,7 +10,7 @@ use tests::http::Client;
 use tests::server::Server;
 
 use super::raw::{answer, is_closed, send};
-use super::{answers_as_usual, bash, create};
+use super::{a_run_is_under_way, answers_as_usual, bash, create};
 
 const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -29,6 +29,7 @@ fn heads_that_come_drop_by_drop_are_cut_and_others_are_served_meanwhile() {
             .zip("GET /livez HTTP/1.1\r\nhost: localhost\r\nx-".bytes().cycle())
             .for_each(|(connection, _)| send(connection, "a"));
         answers_as_usual(&client);
+        // The pace of the drops.
         std::thread::sleep(Duration::from_millis(100));
     }
     for connection in &mut slow {
@@ -90,7 +91,7 @@ fn a_connection_at_work_does_not_give_way() {
     create(&client, "box");
     std::thread::scope(|scope| {
         let busy = scope.spawn(|| bash(&Client::new(server.url()), "box", "sleep 1; echo done"));
-        std::thread::sleep(Duration::from_millis(300));
+        a_run_is_under_way(&client);
         for _ in 0..100 {
             let connection = client.raw();
             send(&connection, LIVEZ);
@@ -113,6 +114,7 @@ fn who_finds_every_connection_busy_is_told_so() {
             connection
         })
         .collect();
+    // The server reads the three heads. To ask it whether it has would take the place of one of them.
     std::thread::sleep(Duration::from_millis(300));
     let connection = client.raw();
     send(&connection, LIVEZ);

@@ -1,12 +1,10 @@
 //! How many runs there may be at once, of one key and of all.
 
-use std::time::Duration;
-
 use tests::eventually;
 use tests::http::Client;
 use tests::server::Server;
 
-use super::{answers_as_usual, bash, create};
+use super::{a_run_is_under_way, answers_as_usual, bash, create};
 
 fn at_the_limit(options: &[&str], status: u16, code: &str) {
     let server = Server::start(&[&["--dev"], options].concat());
@@ -67,13 +65,8 @@ fn a_client_that_is_gone_gives_its_run_back() {
         ),
     );
     // A run that asks too early would take the place itself.
-    eventually("the run holds its place", || {
-        client.get("/metrics").text().lines().any(|line| line == "burrow_runs 1")
-    });
+    a_run_is_under_way(&client);
     assert_eq!(bash(&client, "box", "true").status, 503);
     drop(connection);
-    eventually("its place is free again", || {
-        std::thread::sleep(Duration::from_millis(50));
-        bash(&client, "box", "true").status == 200
-    });
+    eventually("its place is free again", || bash(&client, "box", "true").status == 200);
 }

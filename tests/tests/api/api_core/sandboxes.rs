@@ -205,6 +205,7 @@ fn a_wait_ends_with_its_state_with_a_removal_and_with_its_time() {
     std::thread::scope(|scope| {
         let stopped = scope.spawn(|| client.get(&format!("{path}/wait")).expect(200).json());
         let removed = scope.spawn(|| client.get(&format!("{path}/wait?until=removed")).expect(200));
+        // The server reads both calls; no figure says which calls wait.
         std::thread::sleep(Duration::from_millis(100));
         let third = Client::new(server.url());
         third.send("POST", &format!("{path}/stop"), &[], &[]).expect(200);

@@ -13,10 +13,16 @@ use tests::{Burrow, PATIENCE, eventually};
 
 use super::own::Own;
 use super::raw::{answer, is_closed, send};
-use super::{bash, create, path_of};
+use super::{a_run_is_under_way, bash, create, path_of};
 
 const SERVE: [&str; 3] = ["--dev", "--listen", "127.0.0.1:0"];
 const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+/// Lets a call that was sent arrive.
+fn arrive() {
+    // No figure says that the server has read a call that waits.
+    std::thread::sleep(Duration::from_millis(200));
+}
 
 #[test]
 fn a_call_under_way_is_finished_before_the_server_ends() {
@@ -28,8 +34,9 @@ fn a_call_under_way_is_finished_before_the_server_ends() {
     std::thread::scope(|scope| {
         let url = url.clone();
         let busy = scope.spawn(move || bash(&Client::new(&url), "box", "sleep 1; echo done"));
-        std::thread::sleep(Duration::from_millis(400));
+        a_run_is_under_way(&client);
         own.signal(Signal::SIGTERM);
+        // A server that does not wait for the call has time to end.
         std::thread::sleep(Duration::from_millis(200));
         assert!(own.has_ended().is_none(), "the server ended before its call");
         let answered = busy.join().unwrap().expect(200);
@@ -75,7 +82,7 @@ fn while_a_call_is_finished_others_are_told_that_the_server_ends() {
         &waiting,
         format!("GET {}/wait?timeout_ms=2000 HTTP/1.1\r\nhost: localhost\r\n\r\n", path_of("box")),
     );
-    std::thread::sleep(Duration::from_millis(200));
+    arrive();
     own.signal(Signal::SIGTERM);
     let mut told = None;
     eventually("the server is not ready any more", || {
@@ -120,7 +127,7 @@ fn a_call_that_overruns_the_grace_is_cut_off() {
     create(&client, "box");
     let connection = client.raw();
     send(&connection, format!("GET {}/wait HTTP/1.1\r\nhost: localhost\r\n\r\n", path_of("box")));
-    std::thread::sleep(Duration::from_millis(200));
+    arrive();
     own.signal(Signal::SIGTERM);
     let (status, took) = own.wait();
     assert!(status.success(), "{status:?}");
@@ -136,8 +143,9 @@ fn a_second_signal_ends_it_at_once() {
     create(&client, "box");
     let connection = client.raw();
     send(&connection, format!("GET {}/wait HTTP/1.1\r\nhost: localhost\r\n\r\n", path_of("box")));
-    std::thread::sleep(Duration::from_millis(200));
+    arrive();
     own.signal(Signal::SIGTERM);
+    // One signal must not end it: the call is still under way.
     std::thread::sleep(Duration::from_millis(300));
     assert!(own.has_ended().is_none());
     own.signal(Signal::SIGINT);

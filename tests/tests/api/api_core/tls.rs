@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use tests::{Burrow, eventually, have_or_skip};
 
@@ -93,24 +92,17 @@ fn https_is_spoken_and_a_renewed_certificate_is_used_without_a_restart() {
     assert!(!plain.status.success());
 
     files.issue("second");
-    eventually("the new certificate is shown", || {
-        std::thread::sleep(Duration::from_millis(500));
-        shown(&url) == "CN=second"
-    });
+    eventually("the new certificate is shown", || shown(&url) == "CN=second");
     assert!(curl(&files, &format!("{url}/livez")).status.success());
 
     // A half-written file is not used, and is told of once it is looked at.
     fs::write(&files.certificate, "-----BEGIN CERTIFICATE-----\nnot yet").unwrap();
     eventually("the broken certificate is told of", || {
-        std::thread::sleep(Duration::from_millis(500));
         assert_eq!(shown(&url), "CN=second");
         own.log().contains("is not used")
     });
     files.issue("third");
-    eventually("the mended certificate is shown", || {
-        std::thread::sleep(Duration::from_millis(500));
-        shown(&url) == "CN=third"
-    });
+    eventually("the mended certificate is shown", || shown(&url) == "CN=third");
     own.end();
 }
 

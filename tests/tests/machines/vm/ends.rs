@@ -211,6 +211,7 @@ fn a_bridge_that_is_killed_while_a_machine_comes_up_leaves_nothing() {
         eventually("it is being started", || {
             std::fs::read_dir(&boxes).is_ok_and(|mut boxes| boxes.next().is_some())
         });
+        // The moment of death, which differs in each round.
         std::thread::sleep(Duration::from_millis(wait_ms));
         burrow.kill_daemon();
         starting.wait().expect("it is ours");

@@ -185,6 +185,7 @@ fn measure_clock(burrow: &Burrow, board: &str, lasting: Duration) {
     let mut seconds = || line().parse::<f64>().expect("seconds");
     let first = seconds();
     let began = Instant::now();
+    // The time that the guest's clock is compared with.
     std::thread::sleep(lasting);
     ran.stdin.take().expect("piped").write_all(b"\n").expect("it reads");
     let passed = seconds() - first;
