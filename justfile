@@ -2,9 +2,9 @@
 
 musl := "x86_64-unknown-linux-musl"
 bridge := "target/release/host-bridge"
-vm_suites := "--test sessions --test files --test ports --test terminal --test contexts --test freeze --test adopt"
-# What says that a sandbox has the host's clock, which a machine has not.
-not_in_vms := "an_adopted_sandbox_has_another"
+# What `test-vm` leaves out of the suite for every machine: a machine does not have the host's clock, and
+# `nothing_lost` takes minutes in machines (`soak-vm` runs it).
+not_in_vms := "an_adopted_sandbox_has_another|^nothing_lost::"
 
 # List the recipes.
 default:
@@ -87,9 +87,9 @@ test: build _kit
 _skips:
     @if [ -s target/skips.log ]; then echo "skipped: $(wc -l < target/skips.log)"; sort target/skips.log; else echo "skipped: 0"; fi
 
-# The suites of programs, terminals, files and languages as they are, in virtual machines: a real
-# kernel, with the agent as its init, over vsock. Each test boots one.
-# Of the whole workspace, as `test` does it: its dependencies would else be built a second time.
+# The suite for every machine kind (tests/tests/every_machine), in virtual machines: a real kernel, with
+# the agent as its init, over vsock. Each test boots one.
+# `--workspace` selects the same features as in `test`: without it the dependencies are built again.
 test-vm: build _kit
     #!/usr/bin/env bash
     set -euo pipefail
@@ -97,16 +97,16 @@ test-vm: build _kit
     if ! [ -e target/images/full.erofs ] || ! command -v qemu-system-x86_64 >/dev/null || ! command -v vhost-device-vsock >/dev/null; then
         echo "test-vm: the suites in virtual machines: no image, no QEMU or no relay" | tee -a target/skips.log
     else
-        BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace {{vm_suites}} -E 'not test(/{{not_in_vms}}/)'
-        # The published SDK's documented examples, against a server whose boxes are machines.
-        BURROW_DEFAULTS_MACHINE=qemu cargo nextest run --workspace --test sdk -E 'test(/^documented::/)'
+        BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace --test every_machine -E 'not test(/{{not_in_vms}}/)'
+        # The published SDK's documented examples, against a server whose sandboxes are machines.
+        BURROW_DEFAULTS_MACHINE=qemu cargo nextest run --workspace --test clients -E 'test(/^sdk::documented::/)'
     fi
     just _skips
 
 # A hundred boots and stops in a row, and thousands of runs in a machine. Some minutes.
 soak-vm: build _kit
-    cargo nextest run --workspace --run-ignored only --test vm --no-capture
-    BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace --test nothing_lost
+    cargo nextest run --workspace --run-ignored only --test machines -E 'test(/^vm::/)' --no-capture
+    BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace --test every_machine -E 'test(/^nothing_lost::/)'
 
 # The kernel and images as they are; without them tests of virtual machines are skipped.
 _kit:
@@ -130,23 +130,23 @@ schema MODE="1":
 
 # Ten thousand runs each of short commands: not one byte lost. Some minutes.
 soak RUNS="10000": build
-    BURROW_SOAK_RUNS={{RUNS}} cargo nextest run --release -p tests --run-ignored only -E 'test(soak) - binary(repl_nothing_lost)' --no-capture
+    BURROW_SOAK_RUNS={{RUNS}} cargo nextest run --release -p tests --run-ignored only -E 'test(soak) - test(/^repl_nothing_lost::/)' --no-capture
 
 # Ten thousand runs each of short code in every language: not one result wrong. Some minutes.
 soak-repl RUNS="10000": build
-    BURROW_SOAK_RUNS={{RUNS}} cargo nextest run --release -p tests --run-ignored only --test repl_nothing_lost soak --no-capture
+    BURROW_SOAK_RUNS={{RUNS}} cargo nextest run --release -p tests --run-ignored only --test languages -E 'test(/^repl_nothing_lost::/) & test(soak)' --no-capture
 
 # The server under a thousand sandboxes, and sixteen clients: nothing lost or left behind. Some minutes.
 soak-server RUNS="1000": build _sdk
-    BURROW_SERVER_RUNS={{RUNS}} cargo nextest run --release -p tests --test sdk load:: --no-capture
+    BURROW_SERVER_RUNS={{RUNS}} cargo nextest run --release -p tests --test clients -E 'test(/^sdk::load::/)' --no-capture
 
 # The bridge dies at every step of what it does with images and sandboxes. Some minutes.
 soak-crashes SEEDS="100000": build
-    BURROW_CRASH_SEEDS={{SEEDS}} cargo nextest run --workspace --test crashes --no-capture
+    BURROW_CRASH_SEEDS={{SEEDS}} cargo nextest run --workspace --test bridge -E 'test(/^crashes::/)' --no-capture
 
 # The server against its own document, with many random calls. Some minutes.
 contract EXAMPLES="60" SEED="1": build
-    BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run --workspace --test api_contract --no-capture
+    BURROW_CONTRACT_EXAMPLES={{EXAMPLES}} BURROW_CONTRACT_SEED={{SEED}} cargo nextest run --workspace --test api -E 'test(/^api_contract::/)' --no-capture
 
 # What others test MCP with: the conformance suites over HTTP, against the bridge and one with what they
 # ask for (tests/mcp/scenarios.json), and the inspector, which calls every tool over lines and HTTP

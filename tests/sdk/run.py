@@ -1,5 +1,5 @@
 """Runs one test: `run.py MODULE TEST`. What a test returns is awaited if it can be; it fails by
-raising. Which tests there are is said by `tests/tests/sdk/main.rs`."""
+raising. Which tests there are is said by `tests/tests/clients/sdk.rs`."""
 
 import asyncio
 import faulthandler

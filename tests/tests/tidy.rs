@@ -301,6 +301,41 @@ fn every_file_says_what_it_is_and_stays_readable() {
     }
 }
 
+/// Whether a line of Rust calls a function that sleeps.
+fn sleeps(line: &str) -> bool {
+    let code = line.trim_start();
+    !code.starts_with("//") && (code.starts_with("sleep(") || code.contains("::sleep("))
+}
+
+/// Whether the sleep is the pause of a loop that gives up: a comparison with a deadline is just above.
+fn polls_with_a_deadline(above: &[&str]) -> bool {
+    const LINES_MAX: usize = 6;
+    let near = &above[above.len().saturating_sub(LINES_MAX)..];
+    near.iter().any(|line| line.contains("Instant::now() < ") || line.contains(".elapsed() < "))
+}
+
+#[test]
+fn every_sleep_of_a_test_polls_with_a_deadline_or_says_why_it_waits() {
+    let mut bare = Vec::new();
+    let mut seen = 0;
+    for dir in ["tests", "host-bridge/tests"] {
+        for path in sources(&root().join(dir)).into_iter().filter(|path| !path.ends_with(file!())) {
+            let text = fs::read_to_string(&path).expect("a source");
+            let lines: Vec<&str> = text.lines().collect();
+            for (at, _) in lines.iter().enumerate().filter(|(_, line)| sleeps(line)) {
+                seen += 1;
+                let above = &lines[..at];
+                let says_why = above.last().is_some_and(|line| line.trim_start().starts_with("//"));
+                if !says_why && !polls_with_a_deadline(above) {
+                    bare.push(format!("{}:{}", path.display(), at + 1));
+                }
+            }
+        }
+    }
+    assert!(bare.is_empty(), "poll with a deadline, or say above why time must pass: {bare:#?}");
+    assert!(seen > 0, "no sleep was found in the tests: this test looks for the wrong words");
+}
+
 #[test]
 fn the_protocol_does_no_input_or_output() {
     const FORBIDDEN: [&str; 7] = [

@@ -40,11 +40,13 @@ pub fn figures(report: &mut Report) {
 
 /// The CPU time that the descendants of the bridge take in this time, and the bridge itself.
 fn spent(bridge: Pid, within: Duration) -> (Duration, Duration) {
+    // What the last starts left to do is done by then.
     sleep(SETTLING);
     let agents = descendants(bridge);
     assert!(!agents.is_empty(), "no agent of the bridge is to be seen");
     let used = || (agents.iter().copied().map(used).sum::<Duration>(), used(bridge));
     let before = used();
+    // The time that is measured.
     sleep(within);
     let after = used();
     (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))

@@ -163,6 +163,7 @@ async fn direct_code(sandbox: &Sandbox, open: &OpenContext) -> Duration {
 /// A round trip of HTTP between two that have slept as long as the work takes: so does who waits for
 /// the answer to a call, and to be woken is most of a round trip.
 fn round_trip_after(work: Duration, client: &Client) -> Duration {
+    // As long as the work would take.
     sleep(work);
     round_trip(client)
 }

@@ -159,12 +159,27 @@ proptest! {
         greeted.extend(bytes);
         let _ = read(&records(&greeted, 1000));
     }
+}
 
-    #[test]
-    fn no_byte_that_is_changed_names_another_without_a_trace(at in 0_usize..90, byte in any::<u8>()) {
-        let mut bytes = greeting(&[name("example.org")]);
-        let at = at % bytes.len();
-        bytes[at] = byte;
-        let _ = read(&bytes);
+#[test]
+fn a_changed_byte_names_another_host_only_if_it_is_in_the_name() {
+    const NAME: &[u8] = b"example.org";
+    let good = greeting(&[name("example.org")]);
+    let begin = good.windows(NAME.len()).position(|bytes| bytes == NAME).unwrap();
+    for at in 0..good.len() {
+        for byte in 0..=u8::MAX {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            let said = read(&bytes);
+            if (begin..begin + NAME.len()).contains(&at) {
+                let changed = std::str::from_utf8(&bytes[begin..begin + NAME.len()]);
+                match changed.ok().and_then(|text| text.parse().ok()) {
+                    Some(host) => assert_eq!(said, Hello::Names(host), "byte {at} is {byte}"),
+                    None => assert!(matches!(said, Hello::Bad(_)), "byte {at} is {byte}: {said:?}"),
+                }
+            } else if let Hello::Names(host) = said {
+                assert_eq!(host.as_str(), "example.org", "byte {at} is {byte}");
+            }
+        }
     }
 }

@@ -264,8 +264,21 @@ proptest! {
 
     #[test]
     fn no_bytes_of_a_stranger_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let _ = passed(&bytes, 7);
-        let _ = is_request(&bytes);
-        let _ = agrees(&bytes);
+        let whole = passed(&bytes, usize::MAX);
+        let pieces = passed(&bytes, 7);
+        prop_assert_eq!(whole.is_ok(), pieces.is_ok());
+        if let Ok(passed) = whole {
+            prop_assert!(bytes.starts_with(&passed));
+            prop_assert_eq!(passed, pieces.unwrap());
+        }
+        // What is decided early stays so, whatever follows.
+        for end in 0..bytes.len() {
+            if let Some(decided) = is_request(&bytes[..end]) {
+                prop_assert_eq!(is_request(&bytes), Some(decided));
+            }
+            if let Some(decided) = agrees(&bytes[..end]) {
+                prop_assert_eq!(agrees(&bytes), Some(decided));
+            }
+        }
     }
 }

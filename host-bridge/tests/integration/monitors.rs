@@ -1,0 +1,352 @@
+//! The machines of Firecracker and Cloud Hypervisor, from the command line to a command in them,
+//! against a stand-in for each program (`monitors/fake_monitor.py`) that serves its API as published
+//! and runs a real agent behind the real handshake. What they prove is the bridge's half; neither
+//! the programs nor a kernel on them are tested here.
+//!
+//! Skipped, with the reason, where there is no agent binary or no Python.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
+
+mod scene;
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use machine::MachineError;
+use machine::cloud_hypervisor::CloudHypervisor;
+use machine::firecracker::Firecracker;
+use tokio::net::UnixListener;
+
+use self::scene::{KINDS, Scene, text};
+
+const FIRECRACKER: &str = "firecracker";
+const CLOUD_HYPERVISOR: &str = "cloud-hypervisor";
+
+/// Skips a test, with the reason, where it cannot be played.
+macro_rules! scene {
+    ($name:literal, $kind:expr) => {
+        match Scene::set($name, $kind) {
+            Ok(scene) => scene,
+            Err(reason) => {
+                println!("skipped: {reason}");
+                return;
+            }
+        }
+    };
+}
+
+#[test]
+fn a_command_runs_and_every_request_is_one_that_the_monitor_knows() {
+    for kind in KINDS {
+        let scene = scene!("runs", kind);
+        let ran = scene.run_with(&["--scratch", "300M"], &["sh", "-c", "echo $((6*7)); exit 7"]);
+        assert_eq!(
+            (text(&ran.stdout).trim(), ran.status.code()),
+            ("42", Some(7)),
+            "{}",
+            text(&ran.stderr)
+        );
+        let asked: Vec<_> = scene.requests();
+        let wanted: &[&str] = if kind == FIRECRACKER {
+            &[
+                "PUT /machine-config 204",
+                "PUT /boot-source 204",
+                "PUT /drives/disk0 204",
+                "PUT /drives/disk1 204",
+                "PUT /vsock 204",
+                "PUT /actions 204",
+            ]
+        } else {
+            &["PUT /api/v1/vm.create 204", "PUT /api/v1/vm.boot 204"]
+        };
+        assert_eq!(asked, wanted);
+        assert_eq!(scene.leftovers(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_kept_machine_outlives_the_bridge_and_stops_in_order() {
+    for kind in KINDS {
+        let scene = scene!("kept", kind);
+        let daemon = scene.serve();
+        scene.start("box");
+        scene.ok(&["exec", "box", "--", "sh", "-c", "echo here > /kept"]);
+        daemon.kill_hard();
+        let _daemon = scene.serve();
+        // The agent is reached by the handshake now; its call was taken by the bridge that is gone.
+        assert_eq!(scene.ok(&["exec", "box", "--", "cat", "/kept"]), "here\n");
+        let began = Instant::now();
+        scene.ok(&["stop", "box"]);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        let told = scene.ok(&["inspect", "--json", "box"]);
+        assert!(told.contains("\"stopped\""), "{told}");
+        scene.ok(&["rm", "box"]);
+        assert_eq!(scene.leftovers(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn how_a_machine_has_ended_is_told_apart() {
+    for kind in KINDS {
+        let scene = scene!("ends", kind);
+        let _daemon = scene.serve();
+        for name in ["asked", "killed", "itself"] {
+            scene.start(name);
+        }
+        scene.ok(&["stop", "asked"]);
+        assert!(scene.ok(&["inspect", "--json", "asked"]).contains("\"asked\""));
+        let began = Instant::now();
+        scene.ok(&["kill", "killed"]);
+        let told = |name: &str| scene.ok(&["inspect", "--json", name]);
+        scene.eventually("it is gone", || told("killed").contains("stopped"));
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        // Its init stops in order when it is told to, and the machine with it.
+        let _ = scene.command(&["exec", "itself", "--", "sh", "-c", "kill -TERM 1"]).output();
+        scene.eventually("it is off", || told("itself").contains("switched off from within"));
+    }
+}
+
+#[tokio::test]
+async fn a_paused_machine_stands_still_and_a_resumed_one_goes_on() {
+    for kind in KINDS {
+        let scene = scene!("paused", kind);
+        let _daemon = scene.serve();
+        scene.start("box");
+        let monitor = scene.monitor_socket();
+        let (firecracker, cloud_hypervisor) = (Firecracker::default(), CloudHypervisor);
+        let is_firecracker = kind == FIRECRACKER;
+        let snapshot = scene.directory("snapshot");
+        let refused = if is_firecracker {
+            firecracker.snapshot(&monitor, &snapshot).await
+        } else {
+            cloud_hypervisor.snapshot(&monitor, &snapshot).await
+        };
+        let words = refused.unwrap_err().to_string();
+        assert!(words.contains("refused") && words.to_lowercase().contains("paused"), "{words}");
+
+        if is_firecracker {
+            firecracker.pause(&monitor).await.unwrap();
+        } else {
+            cloud_hypervisor.pause(&monitor).await.unwrap();
+            assert_eq!(cloud_hypervisor.info(&monitor).await.unwrap()["state"], "Paused");
+        }
+        let mut command = scene.command(&["exec", "box", "--", "echo", "awake"]);
+        let mut asked = command.stdout(Stdio::piped()).spawn().unwrap();
+        // A machine that is not paused answers within this time.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(asked.try_wait().unwrap().is_none(), "a machine that stands still has answered");
+        if is_firecracker {
+            firecracker.snapshot(&monitor, &snapshot).await.unwrap();
+            assert!(snapshot.join("memory").is_file() && snapshot.join("state").is_file());
+            firecracker.resume(&monitor).await.unwrap();
+        } else {
+            cloud_hypervisor.snapshot(&monitor, &snapshot).await.unwrap();
+            assert!(snapshot.join("memory-ranges").is_file());
+            cloud_hypervisor.resume(&monitor).await.unwrap();
+        }
+        assert_eq!(text(&asked.wait_with_output().unwrap().stdout), "awake\n");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_is_restored_at_sockets_of_its_own() {
+    for kind in KINDS {
+        let scene = scene!("restored", kind);
+        let _daemon = scene.serve();
+        scene.start("box");
+        let monitor = scene.monitor_socket();
+        let snapshot = scene.directory("snapshot");
+        let plan = scene.plan();
+        let calls = UnixListener::bind(plan.calls()).unwrap();
+        let mut process = scene.monitor(&plan);
+        if kind == FIRECRACKER {
+            let firecracker = Firecracker::default();
+            firecracker.pause(&monitor).await.unwrap();
+            firecracker.snapshot(&monitor, &snapshot).await.unwrap();
+            firecracker.restore(&plan, &snapshot).await.unwrap();
+        } else {
+            CloudHypervisor.pause(&monitor).await.unwrap();
+            CloudHypervisor.snapshot(&monitor, &snapshot).await.unwrap();
+            CloudHypervisor.restore(&plan, &snapshot).await.unwrap();
+            assert_eq!(CloudHypervisor.info(&plan.monitor()).await.unwrap()["state"], "Running");
+            assert!(plan.console().exists());
+        }
+        assert!(plan.vsock().exists(), "its vsock is where the plan has it");
+        tokio::time::timeout(Duration::from_secs(5), calls.accept()).await.unwrap().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_the_monitor_refuses_is_told_in_its_own_words() {
+    for kind in KINDS {
+        let scene = scene!("refused", kind);
+        let ran = scene.run_with(&["--memory", "128G"], &["true"]);
+        assert!(!ran.status.success());
+        assert!(text(&ran.stderr).contains("Cannot allocate memory"), "{}", text(&ran.stderr));
+        fs::write(scene.kit().join("vmlinux"), "no kernel").unwrap();
+        let ran = scene.run(&["true"]);
+        let words =
+            if kind == FIRECRACKER { "Invalid Elf magic number" } else { "Cannot load the kernel" };
+        assert!(text(&ran.stderr).contains(words), "{}", text(&ran.stderr));
+        fs::remove_file(scene.kit().join("vmlinux")).unwrap();
+        let ran = scene.run(&["true"]);
+        assert!(text(&ran.stderr).contains("just images"), "{}", text(&ran.stderr));
+        assert_eq!(scene.leftovers(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_monitor_that_never_answers_is_given_up() {
+    let mut scenes = Vec::new();
+    for kind in KINDS {
+        let scene = scene!("mute", kind);
+        scene.fault("mute");
+        scenes.push(scene);
+    }
+    std::thread::scope(|scope| {
+        for scene in &scenes {
+            scope.spawn(|| {
+                let began = Instant::now();
+                let ran = scene.run(&["true"]);
+                assert!(text(&ran.stderr).contains("did not answer PUT"), "{}", text(&ran.stderr));
+                assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+                assert_eq!(scene.leftovers(), Vec::<String>::new());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_monitor_that_dies_is_noticed_at_once_with_its_last_words() {
+    for kind in KINDS {
+        for (fault, words) in [
+            ("dies-at-once", "the fake was told to fail"),
+            ("dies-at-start", "about to fail"),
+            ("panic", "Kernel panic - not syncing: Attempted to kill init!"),
+        ] {
+            let scene = scene!("dies", kind);
+            scene.fault(fault);
+            let began = Instant::now();
+            let ran = scene.run(&["true"]);
+            assert!(!ran.status.success());
+            assert!(began.elapsed() < Duration::from_secs(8), "{fault}: {:?}", began.elapsed());
+            // A socket goes with its process, and what was not read from it yet; a pipe stays.
+            if fault == "dies-at-start" {
+                assert!(text(&ran.stderr).contains("died of signal 11"), "{}", text(&ran.stderr));
+            }
+            if kind == FIRECRACKER || fault == "dies-at-once" {
+                assert!(text(&ran.stderr).contains(words), "{fault}: {}", text(&ran.stderr));
+            }
+            assert_eq!(scene.leftovers(), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn a_monitor_that_is_killed_ends_its_machine_for_everybody() {
+    for kind in KINDS {
+        let scene = scene!("murdered", kind);
+        let mut command = scene.command(&["run", "--machine", kind, "--image", "base"]);
+        command.args(["--scratch", "64M", "--", "sh", "-c", "echo up; exec sleep 60"]);
+        let mut asked = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut up = [0; 3];
+        asked.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+        let began = Instant::now();
+        scene.kill_monitor();
+        let ended = asked.wait_with_output().unwrap();
+        assert!(!ended.status.success() && !ended.stderr.is_empty());
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert_eq!(scene.leftovers(), Vec::<String>::new());
+
+        let _daemon = scene.serve();
+        scene.start("box");
+        let began = Instant::now();
+        scene.kill_monitor();
+        scene.eventually("it is told", || {
+            scene.ok(&["inspect", "--json", "box"]).contains("died of signal 9")
+        });
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_chattering_console_stops_nobody_and_stays_bounded() {
+    for kind in KINDS {
+        let scene = scene!("flood", kind);
+        scene.fault("flood");
+        let _daemon = scene.serve();
+        scene.start("box");
+        assert_eq!(scene.ok(&["exec", "box", "--", "echo", "fine"]), "fine\n");
+        let kept = scene.console_bytes();
+        assert!(kept > 0 && kept <= 2 * 256 * 1024 + 64 * 1024, "{kept} bytes of console");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named_with_what_would_bring_it() {
+    for kind in KINDS {
+        let scene = scene!("missing", kind);
+        let mut command =
+            scene.command(&["run", "--machine", kind, "--image", "base", "--", "true"]);
+        let told = text(&command.env_remove("BURROW_TRUST_KVM").output().unwrap().stderr);
+        assert!(
+            told.contains("a hypervisor that runs guests") && told.contains("/dev/kvm"),
+            "{told}"
+        );
+        let mut command =
+            scene.command(&["run", "--machine", kind, "--image", "base", "--", "true"]);
+        let told = text(&command.env("PATH", "/usr/bin:/bin").output().unwrap().stderr);
+        assert!(told.contains(&format!("{kind} is missing")) && told.contains("PATH"), "{told}");
+        assert_eq!(scene.leftovers(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_socket_without_a_monitor_is_no_machine_to_pause() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let nowhere = Path::new("/no/such/monitor");
+    let paused = runtime.block_on(Firecracker::default().pause(nowhere));
+    assert!(matches!(paused, Err(MachineError::Api(_))));
+    let paused = runtime.block_on(CloudHypervisor.shut_down(nowhere)).unwrap_err().to_string();
+    assert!(paused.contains("Cloud Hypervisor cannot be reached"), "{paused}");
+}
+
+#[test]
+fn doctor_tells_of_each_machine_what_it_lacks() {
+    let scene = scene!("doctor", CLOUD_HYPERVISOR);
+    let told = scene.ok(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let check = |name: &str| {
+        let checks = report["checks"].as_array().unwrap();
+        checks
+            .iter()
+            .find(|check| check["name"] == name)
+            .unwrap_or_else(|| panic!("{name}: {told}"))
+            .clone()
+    };
+    for (name, version) in [(FIRECRACKER, "v1.16.2"), (CLOUD_HYPERVISOR, "v48.0.0")] {
+        assert_eq!(check(name)["verdict"], "works", "{told}");
+        assert!(check(name)["detail"].as_str().unwrap().contains(version), "{told}");
+    }
+    assert!(check("KVM")["detail"].as_str().unwrap().contains("BURROW_TRUST_KVM"), "{told}");
+    assert!(check("kit")["detail"].as_str().unwrap().contains("base"), "{told}");
+    let mut command = scene.command(&["doctor", "--json"]);
+    command
+        .env("PATH", "/no/such/directory")
+        .env("HOME", "/no/such/home")
+        .env("BURROW_IMAGES", "/no/kit");
+    let bare: serde_json::Value =
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let lacking = |name: &str| {
+        let checks = bare["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == name).unwrap();
+        assert!(check["fix"].is_string(), "{check}");
+        check["verdict"] == "lacks"
+    };
+    assert!(["kit", FIRECRACKER, CLOUD_HYPERVISOR].into_iter().all(lacking), "{bare}");
+}

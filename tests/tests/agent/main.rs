@@ -1,0 +1,7 @@
+//! The agent by itself: its size, what it does after a panic, and what it does with a host that is hostile
+//! or slow.
+
+mod agent_panics;
+mod agent_size;
+mod hostile_host;
+mod slow_readers;

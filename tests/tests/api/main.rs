@@ -1,0 +1,12 @@
+//! The server's HTTP API and its JSON-RPC, against a real server.
+
+mod api_contexts;
+mod api_contract;
+mod api_core;
+mod api_exec;
+mod api_files;
+mod api_keys;
+mod api_logs;
+mod api_ports;
+mod api_rpc;
+mod api_sessions;

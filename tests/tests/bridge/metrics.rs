@@ -1,0 +1,402 @@
+//! What a box says that it uses, under loads that are known.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use agent_client::guest::metrics::{Consumer, Samples};
+use agent_client::guest::{Address, Guest, Options};
+use protocol::FaultCode;
+use protocol::metrics::{Sample, Scope};
+use protocol::requests::{Signal, Start, Target};
+use tempfile::TempDir;
+use tests::contexts::{context, run};
+use tests::sandbox::{Sandbox, start};
+use tests::{PATIENCE, agent_path, eventually, have_or_skip, skip};
+
+const MIB: u64 = 1024 * 1024;
+
+/// Uses a CPU until it is killed.
+const BUSY: &[&str] = &["sh", "-c", "while :; do :; done"];
+
+/// The most that one busy loop reads, the agent's own work included.
+const ONE_CPU_PERCENT: f64 = 130.0;
+
+async fn newest(guest: &Guest) -> Sample {
+    *guest.newest_metrics(true).await.expect("samples").newest().expect("it was waited for")
+}
+
+/// The next `count` samples, whose first may still be of what was before.
+async fn next(guest: &Guest, count: usize) -> Vec<Sample> {
+    let mut seen = newest(guest).await.number;
+    let mut all = Vec::new();
+    while all.len() < count {
+        let page = guest.metrics(seen, true).await.expect("samples");
+        seen = page.seen();
+        all.extend(page.samples);
+    }
+    all
+}
+
+/// Waits for a sample that is as it shall be.
+async fn until(guest: &Guest, what: &str, is_it: impl Fn(&Sample) -> bool) -> Sample {
+    let deadline = Instant::now() + PATIENCE;
+    let mut seen = newest(guest).await;
+    while !is_it(&seen) {
+        assert!(Instant::now() < deadline, "{what}: {seen:?}");
+        let page = guest.metrics(seen.number, true).await.expect("samples");
+        seen = *page.newest().expect("it was waited for");
+    }
+    seen
+}
+
+/// The share of one CPU that was used, from well after a load began.
+async fn percent(guest: &Guest) -> f64 {
+    let samples = next(guest, 4).await;
+    let (first, last) = (samples[0], samples[3]);
+    let used_us = (last.cpu_us - first.cpu_us) as f64;
+    let percent = used_us / (last.uptime_ms - first.uptime_ms) as f64 / 10.0;
+    // The samples say of each interval what they say of all together.
+    let told: f64 = samples[1..].iter().filter_map(Sample::cpu_percent).sum::<f64>() / 3.0;
+    assert!((told - percent).abs() < 15.0, "{told} and {percent}");
+    percent
+}
+
+/// Waits until the box reads what its one busy session uses: all of a CPU, or what others on this
+/// machine leave of one.
+async fn assert_busy(guest: &Guest, busy: &Start) {
+    let used_us = async || {
+        let usage = guest.usage(Consumer::Session(busy.session.clone())).await;
+        usage.expect("its usage").cpu_us as f64
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (began, before_us) = (Instant::now(), used_us().await);
+        let told = percent(guest).await;
+        let really = (used_us().await - before_us) / began.elapsed().as_secs_f64() / 10_000.0;
+        assert!(told < ONE_CPU_PERCENT, "{told} %");
+        if really > 10.0 && (0.7 * really..1.3 * really + 10.0).contains(&told) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{told} % are told of {really} %");
+    }
+}
+
+async fn begin(guest: &Guest, session: &str, argv: &[&str]) -> Start {
+    let ask = start(session, argv);
+    guest.start(&ask).await.expect("it starts");
+    ask
+}
+
+async fn kill(guest: &Guest, ask: &Start) {
+    let kill = Signal { session: ask.session.clone(), signal: 9, target: Target::Tree };
+    guest.signal(kill).await.expect("it is killed");
+    guest.wait(&ask.session).await.expect("it ends");
+}
+
+#[tokio::test]
+async fn the_cpu_is_known_within_the_first_second_and_right_under_load() {
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let page = guest.newest_metrics(true).await.expect("samples");
+    assert_eq!(page.scope, Scope::Namespace);
+    assert!(page.cpus >= 1);
+    let began = Instant::now();
+    while newest(guest).await.cpu_hundredths.is_none() {
+        assert!(began.elapsed() < Duration::from_secs(1), "still no figure of the CPU");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let idle = percent(guest).await;
+    assert!(idle < 30.0, "{idle} % of nothing");
+    let busy = begin(guest, "busy", BUSY).await;
+    assert_busy(guest, &busy).await;
+    let before = newest(guest).await.cpu_us;
+    kill(guest, &busy).await;
+    let after = next(guest, 2).await[1].cpu_us;
+    assert!(after >= before, "what it has used stays used: {before}, {after}");
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn memory_files_and_processes_show_and_go_away_again() {
+    if !have_or_skip("python3") {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let idle = newest(guest).await;
+    let hold = "import time; held = b'x' * (100 << 20); time.sleep(1000)";
+    let held = begin(guest, "held", &["python3", "-c", hold]).await;
+    let with_memory = |sample: &Sample| sample.memory_bytes >= idle.memory_bytes + 100 * MIB;
+    let full = until(guest, "100 MiB are allocated", with_memory).await;
+    assert!(full.memory_bytes < idle.memory_bytes + 150 * MIB, "{full:?}");
+    assert_eq!(full.processes, idle.processes + 1);
+    kill(guest, &held).await;
+    let gone = |sample: &Sample| sample.memory_bytes < idle.memory_bytes + 20 * MIB;
+    until(guest, "they are given back", gone).await;
+
+    let disk = |sample: &Sample| sample.disk_bytes.expect("there is a disk");
+    let script = "head -c 52428800 /dev/zero >/written";
+    begin(guest, "write", &["sh", "-c", script]).await;
+    let written = |sample: &Sample| disk(sample) >= disk(&idle) + 50 * MIB;
+    let full = until(guest, "50 MiB are written", written).await;
+    assert!(disk(&full) < disk(&idle) + 55 * MIB, "{full:?}");
+    assert!(disk(&full) <= full.disk_bytes_max.expect("it has a bound"));
+    // What is written in a process machine is in memory, and that is said.
+    assert!(full.memory_bytes >= idle.memory_bytes + 50 * MIB, "{full:?}");
+
+    let script = "for i in 1 2 3 4 5 6; do sleep 1000 & done; wait";
+    let many = begin(guest, "many", &["sh", "-c", script]).await;
+    let wanted = idle.processes + 7;
+    until(guest, "seven more processes", |sample| sample.processes == wanted).await;
+    kill(guest, &many).await;
+    until(guest, "they are gone", |sample| sample.processes == idle.processes).await;
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn two_boxes_do_not_see_each_others_load() {
+    let (one, other) = (Sandbox::start().await, Sandbox::start().await);
+    begin(&one.guest, "busy", BUSY).await;
+    let script = "head -c 52428800 /dev/zero >/written; sleep 1000";
+    begin(&one.guest, "write", &["sh", "-c", script]).await;
+    let before = newest(&other.guest).await;
+    let (used, unused) = tokio::join!(percent(&one.guest), percent(&other.guest));
+    assert!(used > 15.0, "{used} %");
+    assert!(unused < 30.0, "{unused} % of a neighbour's load");
+    let after = newest(&other.guest).await;
+    assert!(after.memory_bytes < before.memory_bytes + 20 * MIB);
+    assert_eq!(after.disk_bytes, before.disk_bytes);
+    assert_eq!(after.processes, before.processes);
+    one.end().await;
+    other.end().await;
+}
+
+#[tokio::test]
+async fn samples_are_read_on_and_what_is_of_another_guest_is_refused() {
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let samples = next(guest, 3).await;
+    let all = guest.metrics(0, false).await.expect("samples");
+    assert_eq!((all.samples[0].number, all.missing, all.oldest), (1, 0, 1));
+    assert!(all.samples.windows(2).all(|pair| pair[1].number == pair[0].number + 1));
+    assert!(all.seen() >= samples[2].number);
+    let rest = guest.metrics(2, false).await.expect("samples");
+    assert_eq!(rest.samples[0].number, 3);
+    let refused = guest.metrics(1_000_000, true).await.expect_err("it never took so many");
+    assert_eq!(refused.fault_code(), Some(FaultCode::Invalid));
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn a_session_and_a_context_say_what_they_use() {
+    if !have_or_skip("python3") {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let script = "while :; do :; done & sleep 1000";
+    let busy = begin(guest, "busy", &["sh", "-c", script]).await;
+    let idle = begin(guest, "idle", &["sleep", "1000"]).await;
+    run(guest, "python", "held = b'x' * (60 << 20)").await;
+    let usage = async |of| guest.usage(of).await.expect("its usage");
+    let deadline = Instant::now() + PATIENCE;
+    while usage(Consumer::Session(busy.session.clone())).await.cpu_us < 300_000 {
+        assert!(Instant::now() < deadline, "a busy loop shows");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(usage(Consumer::Session(busy.session.clone())).await.processes, 3);
+    let little = usage(Consumer::Session(idle.session.clone())).await;
+    assert!(little.cpu_us < 100_000 && little.memory_bytes < 20 * MIB, "{little:?}");
+    assert_eq!(little.processes, 1);
+    let name = context("python").context;
+    let held = usage(Consumer::Context(name)).await;
+    assert!((60 * MIB..150 * MIB).contains(&held.memory_bytes), "{held:?}");
+    let refused = guest.usage(Consumer::Session("none".parse().expect("an id"))).await;
+    assert_eq!(refused.expect_err("there is none").fault_code(), Some(FaultCode::NotFound));
+    sandbox.end().await;
+}
+
+#[tokio::test]
+async fn a_context_says_that_its_limits_are_not_enforced() {
+    if !have_or_skip("python3") {
+        return;
+    }
+    let sandbox = Sandbox::start().await;
+    let guest = &sandbox.guest;
+    let plain = guest.open_context(&context("plain:python")).await.expect("it opens");
+    let mut ask = context("limited:python");
+    ask.limits.memory_bytes = Some(512 * MIB);
+    let limited = guest.open_context(&ask).await.expect("it opens");
+    if guest.info().controllers.iter().any(|name| name == "memory") {
+        skip("memory can be limited here, so there is nothing to warn of");
+    } else {
+        assert_eq!(limited.warnings.len(), 1, "{:?}", limited.warnings);
+        let listed = guest.contexts().await.expect("the contexts");
+        assert!(listed.iter().any(|info| info.warnings == limited.warnings), "{listed:?}");
+    }
+    // Whoever asked for nothing lacks nothing, unless groups cannot be made at all.
+    assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
+    sandbox.end().await;
+}
+
+/// An agent that runs as an ordinary process, so that it looks at each of its descendants.
+struct Agent {
+    child: Child,
+    socket: PathBuf,
+    dir: TempDir,
+}
+
+impl Agent {
+    fn start() -> Self {
+        Self::start_by(&mut Command::new(agent_path()))
+    }
+
+    /// Through another program, which is given the agent's arguments.
+    fn start_by(command: &mut Command) -> Self {
+        let dir = TempDir::with_prefix("burrow-").expect("a directory");
+        let socket = dir.path().join("agent.sock");
+        let child = command
+            .args([Path::new("serve"), Path::new("--listen"), &socket])
+            .spawn()
+            .expect("the agent starts");
+        eventually("the agent listens", || UnixStream::connect(&socket).is_ok());
+        Self { child, socket, dir }
+    }
+
+    async fn connect(&self, by: &Path) -> Guest {
+        let address = Address::Unix { path: by.to_owned() };
+        Guest::connect(address, Options::default()).await.expect("the agent answers")
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It ends its sessions when it is asked to end.
+        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).ok();
+        // What has started it may be deaf to that, and takes it along when it is killed.
+        let deadline = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[tokio::test]
+async fn an_agent_among_others_counts_what_it_has_started() {
+    let agent = Agent::start();
+    let guest = agent.connect(&agent.socket).await;
+    assert_eq!(guest.newest_metrics(true).await.expect("samples").scope, Scope::Agent);
+    assert_eq!(newest(&guest).await.processes, 1, "the agent alone, whoever else lives here");
+    // Names are the programs' own to choose, as is how they leave: by a second fork.
+    let script = "printf ') R 1 1 (\\n' >/proc/self/comm; (while :; do :; done) & exit 0";
+    let busy = begin(&guest, "busy", &["sh", "-c", script]).await;
+    assert_busy(&guest, &busy).await;
+    assert_eq!(newest(&guest).await.processes, 2);
+    kill(&guest, &busy).await;
+    // Nobody lives long enough to be seen at work.
+    begin(&guest, "brief", &["sh", "-c", "while :; do /bin/true; done"]).await;
+    next(&guest, 2).await;
+    let used = percent(&guest).await;
+    assert!((10.0..250.0).contains(&used), "{used} %");
+    guest.close().await;
+}
+
+#[tokio::test]
+async fn an_init_without_a_group_of_its_own_counts_its_namespace_alone() {
+    if !nix::unistd::geteuid().is_root() || !have_or_skip("unshare") || !have_or_skip("python3") {
+        return skip("a PID namespace is made by root with unshare here");
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).arg(agent_path());
+    let agent = Agent::start_by(&mut command);
+    let mut neighbour = Command::new(BUSY[0]).args(&BUSY[1..]).spawn().expect("a neighbour");
+    let guest = agent.connect(&agent.socket).await;
+    assert_eq!(guest.newest_metrics(true).await.expect("samples").scope, Scope::Namespace);
+    let unused = percent(&guest).await;
+    neighbour.kill().expect("it is ours");
+    neighbour.wait().expect("it was ours");
+    assert!(unused < 30.0, "{unused} % of a neighbour's load");
+    assert_eq!(newest(&guest).await.processes, 1);
+    let busy = begin(&guest, "busy", BUSY).await;
+    assert_busy(&guest, &busy).await;
+    kill(&guest, &busy).await;
+    // More than a sample looks into are counted all the same, and nobody waits for it.
+    let script =
+        "import os, signal\nfor _ in range(1100):\n if os.fork() == 0: break\nsignal.pause()";
+    let crowd = begin(&guest, "crowd", &["python3", "-c", script]).await;
+    let full = until(&guest, "the crowd is there", |sample| sample.processes == 1102).await;
+    assert!(full.partial, "{full:?}");
+    kill(&guest, &crowd).await;
+    let gone = until(&guest, "the crowd is gone", |sample| sample.processes == 1).await;
+    assert!(!gone.partial, "{gone:?}");
+    guest.close().await;
+}
+
+#[tokio::test]
+async fn children_that_nobody_waits_for_hide_no_load() {
+    if !have_or_skip("python3") {
+        return;
+    }
+    let agent = Agent::start();
+    let guest = agent.connect(&agent.socket).await;
+    let script = "
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    if os.fork() == 0:
+        end = time.process_time() + 0.7
+        while time.process_time() < end: pass
+        os._exit(0)
+    end = time.process_time() + 1.5
+    while time.process_time() < end: pass
+";
+    begin(&guest, "careless", &["python3", "-c", script]).await;
+    let samples = next(&guest, 8).await;
+    assert!(samples.windows(2).all(|pair| pair[0].cpu_us <= pair[1].cpu_us), "{samples:?}");
+    let told = samples[2..].iter().filter_map(Sample::cpu_percent);
+    let least = told.fold(f64::INFINITY, f64::min);
+    assert!(least > 5.0, "the parent is at work all the time: {samples:?}");
+    guest.close().await;
+}
+
+#[tokio::test]
+async fn what_was_sampled_while_the_link_was_cut_comes_later() {
+    let agent = Agent::start();
+    let front = agent.dir.path().join("front.sock");
+    let listener = tokio::net::UnixListener::bind(&front).expect("a socket");
+    let back = agent.socket.clone();
+    let relay = async move |listener: &tokio::net::UnixListener| {
+        let (mut near, _) = listener.accept().await.expect("the host dials");
+        let mut far = tokio::net::UnixStream::connect(&back).await.expect("the agent listens");
+        tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
+    };
+    let (cut, mut cuts) = tokio::sync::mpsc::channel::<Duration>(1);
+    let relaying = tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = relay(&listener) => {}
+                // Dropping the relay closes both of its ends. For so long nobody is let through.
+                Some(pause) = cuts.recv() => tokio::time::sleep(pause).await,
+            }
+        }
+    });
+    let guest = agent.connect(&front).await;
+    let before = newest(&guest).await.number;
+    let waiting = guest.clone();
+    let waited = tokio::spawn(async move { waiting.metrics(before + 2, true).await });
+    cut.send(Duration::from_secs(4)).await.expect("the relay lives");
+    // The agent takes a sample each second meanwhile.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let Samples { samples, missing, .. } = guest.metrics(before, true).await.expect("samples");
+    assert_eq!((samples[0].number, missing), (before + 1, 0));
+    assert!(samples.len() >= 3, "the samples of four seconds: {samples:?}");
+    let answer = waited.await.expect("no panic").expect("samples");
+    assert_eq!(answer.samples[0].number, before + 3, "a question outlives its link");
+    guest.close().await;
+    relaying.abort();
+}

@@ -1,0 +1,10 @@
+//! MCP as agents' clients speak it: on lines with the program that they start, and over HTTP with a
+//! key.
+
+mod apps;
+mod clients;
+mod lines;
+mod notebooks;
+mod resources;
+mod tools;
+mod web;

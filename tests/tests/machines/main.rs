@@ -1,0 +1,6 @@
+//! Virtual machines: what only they have. What they have in common with the process machine is tested by
+//! `every_machine`.
+
+mod machine_extras;
+mod snapshot;
+mod vm;
