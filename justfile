@@ -120,7 +120,7 @@ simulate SEEDS="100000":
 fuzz SECONDS="60":
     for target in frames_from_host frames_from_agent events tar serial spool_model names greetings requests placeholders; do RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $target -- -max_total_time={{SECONDS}} -rss_limit_mb=512 -max_len=65536 || exit 1; done
 
-# Write docs/configuration.md and dist/burrow.toml anew, after changing an option.
+# Write docs/reference/configuration.md and dist/burrow.toml anew, after changing an option.
 configuration:
     BURROW_WRITE_CONFIGURATION=1 cargo test -p host-bridge --lib settings
 

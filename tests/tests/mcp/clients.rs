@@ -49,7 +49,7 @@ fn read(path: &str) -> String {
 
 /// The rows of the tables of clients.
 fn tabled() -> Vec<Setup> {
-    let text = read("docs/mcp.md");
+    let text = read("docs/reference/mcp.md");
     let section = text.split("## Setting it up").nth(1).expect("a section");
     let section = section.split("\n## ").next().expect("it ends");
     let rows = section.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |"));
