@@ -2,6 +2,7 @@
 # Runs a recipe of the justfile, after seeing to it that the tools for it are there.
 #   ./do try     build, then run Python and a shell command in a sandbox
 #   ./do ci      build, then all checks and tests
+#   ./do book    the documents as a book, in target/book/html
 set -euo pipefail
 cd "$(dirname "$0")"
 recipe=${1:-default}
@@ -75,5 +76,6 @@ bench) install_debian busybox=busybox-static ;;&
 images) install_debian curl ;;&
 ci | deny) install_quickly cargo-deny cargo-deny ;;&
 fuzz) install_cargo_tool cargo-fuzz cargo-fuzz ;;
+book) install_quickly mdbook mdbook@0.4.52 --no-default-features --features search ;;
 esac
 exec just "$@"

@@ -120,9 +120,25 @@ simulate SEEDS="100000":
 fuzz SECONDS="60":
     for target in frames_from_host frames_from_agent events tar serial spool_model names greetings requests placeholders; do RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $target -- -max_total_time={{SECONDS}} -rss_limit_mb=512 -max_len=65536 || exit 1; done
 
-# Write docs/configuration.md and dist/burrow.toml anew, after changing an option.
+# Write docs/reference/configuration.md and dist/burrow.toml anew, after changing an option.
 configuration:
     BURROW_WRITE_CONFIGURATION=1 cargo test -p host-bridge --lib settings
+
+# Write docs/reference/cli.md anew, after changing a verb or an option.
+cli:
+    BURROW_WRITE_CLI=1 cargo test -p host-bridge --lib cli::reference
+
+# The book of docs/, as target/book/html. mdBook gets a tree that is laid out as this one is, so that links
+# to files beside docs/ work in the book too.
+book:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    rm -rf target/book
+    mkdir -p target/book/src
+    git ls-files -z '*.md' examples dist | xargs -0 cp --parents --target-directory target/book/src
+    sed 's#](\.\./#](#; t; s#](#](docs/#' docs/SUMMARY.md >target/book/src/SUMMARY.md
+    cp docs/book.toml target/book/
+    mdbook build --dest-dir html target/book
 
 # Write the frozen message surface anew, after adding optional fields.
 schema MODE="1":

@@ -36,6 +36,8 @@ mod pool;
 mod port_forward;
 mod prompt;
 mod ps;
+#[cfg(test)]
+mod reference;
 mod repl;
 mod resume;
 mod rm;

@@ -6,7 +6,7 @@
 //!    │
 //!    ├─▶ file:   TOML with positions ─┐
 //!    ├─▶ load:   variables, flags ────┴─▶ Settings, with the origin of each value
-//!    └─▶ page:   `--print-config`, dist/burrow.toml, docs/configuration.md
+//!    └─▶ page:   `--print-config`, dist/burrow.toml, docs/reference/configuration.md
 //! ```
 //!
 //! One table knows all options, so that none can be parsed and not documented, or the reverse.

@@ -177,7 +177,7 @@ host-bridge serve --set server.runs_max=16       any option, for this time
 
 Durations are whole seconds or strings as `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"7d\"`; sizes are bytes or
 strings as `\"64MiB\"`. `\"off\"` is none. In a variable, commas divide the entries of a list. A complete
-file with all defaults is [dist/burrow.toml](../dist/burrow.toml).
+file with all defaults is [dist/burrow.toml](../../dist/burrow.toml).
 
 This page is written by the program's own table of options (`just configuration`), and a test holds
 them together.

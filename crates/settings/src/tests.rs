@@ -311,7 +311,7 @@ fn hold(path: &str, expected: &str) {
 
 #[test]
 fn the_manual_and_the_example_are_what_the_table_says() {
-    hold("docs/configuration.md", &reference());
+    hold("docs/reference/configuration.md", &reference());
     hold("dist/burrow.toml", &example());
     assert!(reference().lines().all(|line| line.starts_with('|') || line.chars().count() < 1000));
 }

@@ -1,4 +1,4 @@
-# What lives inside of a bash context and speaks with the agent. docs/drivers.md is its contract.
+# What lives inside of a bash context and speaks with the agent. docs/reference/drivers.md is its contract.
 #
 # All of it is one command, so that the shell has read this file to its end before any code runs.
 # Code runs at the top level and in no function, because `declare` in a function makes a local

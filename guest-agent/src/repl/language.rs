@@ -1,6 +1,6 @@
 //! The languages: one row each, and what a row says.
 //!
-//! To add one: a driver file, a file with its row, an entry in [`ALL`]. docs/drivers.md tells what a
+//! To add one: a driver file, a file with its row, an entry in [`ALL`]. docs/reference/drivers.md tells what a
 //! driver must do.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the agent and a driver say to each other. docs/drivers.md has the same as a table.
+//! What the agent and a driver say to each other. docs/reference/drivers.md has the same as a table.
 //!
 //! Pure: [`channel`](super::channel) carries it, [`actor`](super::actor) means it.
 

@@ -1,5 +1,5 @@
 // Burrow's driver for Node, 18 to 24. The agent sends it over descriptor 3 and speaks with it as
-// docs/drivers.md says. Two threads: the main one evaluates and writes to the control channel; the
+// docs/reference/drivers.md says. Two threads: the main one evaluates and writes to the control channel; the
 // other one reads the channel, so that an interrupt is heard while the main one is busy.
 //
 // The code of the runs shares the process with this, so whatever is needed after the first run is a

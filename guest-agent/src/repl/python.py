@@ -1,6 +1,6 @@
 # The Python driver: what lives in the interpreter of a context and speaks with the agent. The file
 # `python.boot` is the program that the interpreter is started with; it reads this one from
-# descriptor 3. docs/drivers.md says what is spoken.
+# descriptor 3. docs/reference/drivers.md says what is spoken.
 #
 # The code of a run shares this process, so all that the driver uses is held by names of its own:
 # its builtins are a copy, and nothing is looked up in a module when a run is over. What is dear to

@@ -15,7 +15,7 @@ use host_bridge::{Bridge, BridgeError};
 use protocol::Cause;
 use sandbox::{Spec, State};
 
-/// The example in the README.
+/// The example in `examples/rust`.
 const EXAMPLE: &str = "twenty_lines";
 /// What its name promises.
 const EXAMPLE_LINES_MAX: usize = 20;
@@ -125,7 +125,7 @@ async fn one_bridge_at_a_time_has_the_directories_and_the_next_finds_what_runs()
 
 #[test]
 fn the_example_does_what_it_says_in_twenty_lines() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/twenty_lines.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/rust/twenty_lines.rs");
     let text = fs::read_to_string(source).unwrap();
     let is_code = |line: &&str| {
         let line = line.trim();

@@ -1,7 +1,7 @@
 // Persistent contexts, the guest's side, for Node 18 to 24: what the variables of a living
 // interpreter are is written into a directory between runs, and read into a fresh interpreter later.
 //
-// The host's bridge has this evaluated once as code of its own (docs/drivers.md, `aside`), and then
+// The host's bridge has this evaluated once as code of its own (docs/reference/drivers.md, `aside`), and then
 // calls `save`, `restore` (a promise) and `forget` of `aside.kept.keeper`, with `stringify` for what
 // they return, as the code may have broken its own. Nothing here speaks with the agent. No getter,
 // setter or trap of the code's is called by a save, but for the `stack` of errors.

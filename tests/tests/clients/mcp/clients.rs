@@ -49,7 +49,7 @@ fn read(path: &str) -> String {
 
 /// The rows of the tables of clients.
 fn tabled() -> Vec<Setup> {
-    let text = read("docs/mcp.md");
+    let text = read("docs/howto/mcp.md");
     let section = text.split("## Setting it up").nth(1).expect("a section");
     let section = section.split("\n## ").next().expect("it ends");
     let rows = section.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |"));
@@ -61,17 +61,16 @@ fn tabled() -> Vec<Setup> {
     .collect()
 }
 
-/// What the first page says of them, which names no client for each.
-fn first_page() -> Vec<String> {
-    let text = read("README.md");
-    let section = text.split("## For agents").nth(1).expect("a section");
-    let section = section.split("\n## ").next().expect("it ends");
-    let lines = section.lines().filter(|line| line.starts_with("claude "));
-    let lines = lines.map(|line| line.split(" #").next().unwrap_or(line).trim().to_owned());
-    let spans = section.split('`').skip(1).step_by(2);
-    let is_setup =
-        |span: &&str| !span.contains('\n') && (span.starts_with('{') || span.contains(" mcp add "));
-    lines.chain(spans.filter(is_setup).map(str::to_owned)).collect()
+/// The set-ups that the first page and the tutorial have in their text and blocks.
+fn first_pages() -> Vec<String> {
+    let texts = ["README.md", "docs/tutorial/first-figure.md"].map(read);
+    let found = texts.iter().flat_map(|text| {
+        let lines = text.lines().filter(|line| line.starts_with("claude "));
+        let spans = text.split('`').skip(1).step_by(2);
+        let is_setup = |span: &&str| !span.contains('\n') && span.contains(" mcp add ");
+        lines.chain(spans.filter(is_setup))
+    });
+    found.map(str::to_owned).collect()
 }
 
 /// A directory of programs: the bridge, and stand-ins for the clients that say what they are told.
@@ -79,6 +78,10 @@ fn programs(dir: &Path) -> PathBuf {
     let place = dir.join("bin");
     fs::create_dir_all(&place).expect("a directory");
     symlink(bridge_path(), place.join("host-bridge")).expect("a link");
+    // Where a build of one's own leaves it, as the tutorial has it.
+    let built = dir.join("target/release");
+    fs::create_dir_all(&built).expect("a directory");
+    symlink(bridge_path(), built.join("host-bridge")).expect("a link");
     for client in SHELL_CLIENTS {
         let path = place.join(client);
         fs::write(&path, "#!/bin/sh\nprintf '%s\\0' \"$0\" \"$@\"\n").expect("a script");
@@ -103,7 +106,7 @@ fn surroundings(mut command: Command, burrow: &Burrow, programs: &Path) -> Comma
 /// What a shell hands to a client.
 fn told(line: &str, burrow: &Burrow, programs: &Path) -> Vec<String> {
     let mut command = Command::new("sh");
-    command.args(["-c", line]);
+    command.args(["-c", line]).current_dir(burrow.scratch());
     let output = surroundings(command, burrow, programs).output().expect("a shell");
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8(output.stdout).expect("UTF-8");
@@ -249,11 +252,11 @@ fn every_setup_that_is_written_down_works() {
 }
 
 #[test]
-fn what_the_first_page_says_works_without_a_daemon() {
+fn what_the_first_pages_say_works_without_a_daemon() {
     let burrow = Burrow::new();
     let programs = programs(burrow.scratch());
-    let setups = first_page();
-    assert_eq!(setups.len(), 6, "{setups:?}");
+    let setups = first_pages();
+    assert_eq!(setups.len(), 2, "{setups:?}");
     for written in setups {
         exercise(launch(None, &written, &burrow, &programs), &burrow, &programs);
     }

@@ -1,4 +1,5 @@
-//! A sandbox, a program in it, and an interpreter that remembers: `cargo run --example twenty_lines`.
+//! Starts a sandbox, runs a program in it, and runs Python whose variables live on, without a server:
+//! `cargo run --release -p host-bridge --example twenty_lines`. Needs the agent that `./do build` makes.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it has got")]
 
