@@ -16,8 +16,8 @@ use protocol::{AgentId, Fault, FaultCode, RequestId, Token};
 use crate::agent::Agent;
 use crate::boot::network;
 use crate::freeze;
+use crate::peer::Peer;
 use crate::process::environment::check_names;
-use crate::serve::Peer;
 use crate::sys::{clock, entropy};
 
 /// Becomes the agent of `peer`'s host, which has asked for it by request `id`.
@@ -29,7 +29,7 @@ pub fn adopt(
 ) -> Result<Reply, Fault> {
     check(agent, &ask)?;
     let random = ask.entropy.as_bytes();
-    if agent.config.machine {
+    if agent.ground.config.machine {
         entropy::mix(random).map_err(io_fault("the entropy cannot be mixed in"))?;
     }
     let drawn = "there are no random numbers";
@@ -43,22 +43,22 @@ pub fn adopt(
             warnings.push(error.to_string());
         }
     }
-    let frozen_ms = freeze::thaw(agent).unwrap_or_else(|fault| {
+    let frozen_ms = freeze::thaw(&agent.ground).unwrap_or_else(|fault| {
         warnings.push(format!("programs stand still for now: {}", fault.message));
         0
     });
     let drift_us = drift_from(ask.time_us);
-    let stepped = match agent.config.machine.then(|| clock::set_wall(ask.time_us)) {
+    let stepped = match agent.ground.config.machine.then(|| clock::set_wall(ask.time_us)) {
         Some(Err(error)) => {
             warnings.push(format!("the clock cannot be set: {error}"));
             false
         }
         step => step.is_some(),
     };
-    let has_changed = agent.extend_environment(ask.env);
+    let has_changed = agent.ground.environment.extend(ask.env);
     agent.id.set(AgentId(own));
     peer.rotate(id, token);
-    agent.peers.keep_only(agent, peer);
+    agent.peers.keep_only(peer);
     if has_changed || ask.restored {
         agent.contexts.renew();
     }
@@ -70,7 +70,7 @@ pub fn adopt(
 /// not be set, or cannot.
 pub fn step(agent: &Agent, time_us: u64) -> Option<i64> {
     let drift_us = drift_from(time_us);
-    (agent.config.machine && clock::set_wall(time_us).is_ok()).then_some(drift_us)
+    (agent.ground.config.machine && clock::set_wall(time_us).is_ok()).then_some(drift_us)
 }
 
 /// How far this clock is ahead of the host's.
@@ -80,7 +80,7 @@ fn drift_from(host_us: u64) -> i64 {
 }
 
 fn check(agent: &Agent, ask: &Adopt) -> Result<(), Fault> {
-    agent.check_not_stopping()?;
+    agent.ground.check_not_stopping()?;
     let invalid = |message: String| Err(Fault::new(FaultCode::Invalid, message));
     let bytes = ask.entropy.as_bytes().len();
     if !(ENTROPY_BYTES_MIN..=ENTROPY_BYTES_MAX).contains(&bytes) {
@@ -96,10 +96,10 @@ fn check(agent: &Agent, ask: &Adopt) -> Result<(), Fault> {
     {
         return invalid("the environment has a zero byte in it".to_owned());
     }
-    agent.check_environment(&ask.env)?;
+    agent.ground.environment.check_room(&ask.env)?;
     match &ask.hostname {
         Some(name) if !is_name(name, b"._-") => invalid(format!("{name:?} is not a host name")),
-        Some(_) if !agent.config.init => {
+        Some(_) if !agent.ground.config.init => {
             let message = "this agent shares its machine, whose name is not its own to change";
             Err(Fault::new(FaultCode::Unsupported, message))
         }

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::Pid;
 
 use crate::sys::mountinfo;
+use account::field;
 pub use account::{Account, parse_pressure};
 pub use directory::Directory;
 
@@ -371,8 +372,3 @@ impl SessionGroup {
 const CPU_PERIOD_US: u64 = 100_000;
 /// The least quota that the kernel accepts.
 const CPU_QUOTA_US_MIN: u64 = 1_000;
-
-/// The number after `name` in a file of `name number` lines.
-fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
-}

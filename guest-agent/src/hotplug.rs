@@ -16,7 +16,7 @@ use nix::sys::stat::{major, minor};
 use nix::sys::statvfs::fstatvfs;
 use tokio::io::Interest;
 
-use crate::agent::Agent;
+use crate::ground::Ground;
 use crate::sys::{grow, ready, uevent};
 use crate::task;
 
@@ -34,7 +34,7 @@ const WRITTEN: [&str; 2] = ["/", "/dev/shm"];
 const SECTOR_BYTES: u64 = 512;
 
 /// Watches for as long as the agent lives. What cannot be watched stays as it is.
-pub async fn watch(agent: Rc<Agent>) {
+pub async fn watch(ground: Rc<Ground>) {
     fs::write(MEMORY_POLICY, "online").ok();
     let disk = WRITTEN.into_iter().find_map(Disk::below).map(Arc::new);
     let listening = uevent::listen().and_then(|socket| ready::watch(socket, Interest::READABLE));
@@ -49,7 +49,7 @@ pub async fn watch(agent: Rc<Agent>) {
                     if let Some(path) = added {
                         fs::write(["/sys", path, "/online"].concat(), "1").ok();
                     }
-                    agent.count_cpus();
+                    ground.count_cpus();
                 }
                 Some(Event::Disk) => grow(disk.as_ref()).await,
                 None => {}
@@ -57,7 +57,7 @@ pub async fn watch(agent: Rc<Agent>) {
             Err(Errno::EAGAIN) => ready.clear_ready(),
             // More came than there was room for, and nobody knows what.
             Err(Errno::ENOBUFS) => {
-                agent.count_cpus();
+                ground.count_cpus();
                 grow(disk.as_ref()).await;
             }
             Err(_) => return,

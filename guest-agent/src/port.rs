@@ -35,6 +35,7 @@ mod gates;
 mod tests;
 
 pub use gates::Gates;
+use gates::is_for_later;
 
 /// How long a connection may take to come about. Within a sandbox it is at once or, when the
 /// listener's queue is full, after the kernel's first repetitions.
@@ -174,10 +175,6 @@ async fn download(connection: &TcpStream, outlet: &Outlet) -> Result<(), Broken>
             Err(error) => return Err(Broken::Connection(error)),
         }
     }
-}
-
-fn is_for_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn address(ask: &Forward) -> Result<SocketAddr, Fault> {

@@ -16,7 +16,7 @@ use protocol::{Fault, FaultCode, Request, RequestId, StreamId};
 
 use crate::agent::Agent;
 use crate::flow::{Inlet, Outlet};
-use crate::serve::Peer;
+use crate::peer::Peer;
 use crate::session::Starter;
 use crate::task::{self, Work};
 use crate::{adopt, file, freeze, metrics, port, repl};
@@ -30,10 +30,10 @@ const TRANSFER_BYTES: usize = 512 * 1024;
 /// Carries a request out, now or in the background, and answers it.
 pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Request) {
     match request {
-        Request::Info {} => peer.answer(id, Ok(Reply::Info(agent.info()))),
+        Request::Info {} => peer.answer(id, Ok(Reply::Info(agent.ground.info()))),
         Request::Start(ask) => {
             let by = Starter { client: peer.client };
-            peer.answer(id, agent.sessions.start(agent, &ask, by).map(Reply::Started));
+            peer.answer(id, agent.sessions.start(&ask, by).map(Reply::Started));
         }
         Request::Sessions { since } => {
             let shared = agent.clone();
@@ -49,7 +49,8 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         },
         Request::Signal(ask) => {
             let session = agent.sessions.get(&ask.session);
-            let sent = session.and_then(|session| session.signal(&ask, &peer.name, agent));
+            let sent =
+                session.and_then(|session| session.signal(&ask, &peer.name, &agent.ground.reaper));
             peer.answer(id, sent.map(done));
         }
         Request::Resize(ask) => {
@@ -59,7 +60,7 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
                 session.and_then(|session| session.resize(&ask, peer.client)).map(done),
             );
         }
-        Request::Release(ask) => peer.answer(id, agent.sessions.release(agent, &ask).map(done)),
+        Request::Release(ask) => peer.answer(id, agent.sessions.release(&ask).map(done)),
         Request::Subscribe(ask) => peer.answer(id, subscribe(agent, peer, id, &ask)),
         Request::Input(ask) => peer.answer(id, input(agent, peer, id, &ask)),
         Request::ReadFile(ask) => {
@@ -104,16 +105,16 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
         Request::MakeDirectory(ask) => change(agent, peer, id, boxed(file::make_directory(ask))),
         Request::Move(ask) => change(agent, peer, id, boxed(file::rename(ask))),
         Request::Remove(ask) => change(agent, peer, id, boxed(file::remove(ask))),
-        Request::OpenContext(ask) => later(peer, id, repl::open(agent, &ask)),
+        Request::OpenContext(ask) => later(peer, id, agent.contexts.open(&ask)),
         Request::Contexts {} => peer.answer(id, Ok(agent.contexts.list())),
         Request::Run(ask) => run(agent, peer, id, ask),
         Request::Interrupt(ask) => {
-            later(peer, id, repl::interrupt(agent, ask, peer.name.clone()));
+            later(peer, id, agent.contexts.interrupt(ask, peer.name.clone()));
         }
-        Request::AnswerInput(ask) => later(peer, id, repl::answer_input(agent, ask)),
-        Request::Complete(ask) => later(peer, id, repl::complete(agent, ask)),
+        Request::AnswerInput(ask) => later(peer, id, agent.contexts.answer_input(ask)),
+        Request::Complete(ask) => later(peer, id, agent.contexts.complete(ask)),
         Request::CheckCode { context, code } => {
-            later(peer, id, repl::check_code(agent, &context, code));
+            later(peer, id, agent.contexts.check_code(&context, code));
         }
         Request::WatchContext { context, stream } => {
             let opened = outlet(agent, peer, id, stream, 0);
@@ -124,22 +125,26 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
             peer.answer(id, watching);
         }
         Request::RestartContext { context } => {
-            later(peer, id, repl::restart(agent, &context, peer.name.clone()));
+            later(peer, id, agent.contexts.restart(&context, peer.name.clone()));
         }
         Request::CloseContext { context } => {
-            later(peer, id, repl::close(agent, &context, peer.name.clone()));
+            later(peer, id, agent.contexts.close(&context, peer.name.clone()));
         }
-        Request::Metrics(ask) => later(peer, id, boxed(metrics::answer(agent.clone(), ask))),
+        Request::Metrics(ask) => {
+            later(peer, id, boxed(metrics::answer(agent.metrics.clone(), ask)));
+        }
         Request::Usage(ask) => usage(agent, peer, id, ask),
         Request::Shutdown(ask) => {
             agent.stop(ask.grace_ms.map_or(STOP_GRACE_GUEST, Duration::from_millis));
             peer.answer(id, Ok(Reply::Done {}));
         }
-        Request::Freeze { watchdog_ms } => later(peer, id, freeze::freeze(agent, watchdog_ms)),
+        Request::Freeze { watchdog_ms } => {
+            later(peer, id, freeze::freeze(&agent.ground, watchdog_ms));
+        }
         Request::Thaw { time_us } => {
             // First the clock: what goes on shall not see the old time.
             let drift_us = time_us.and_then(|time_us| adopt::step(agent, time_us));
-            let thawed = freeze::thaw(agent);
+            let thawed = freeze::thaw(&agent.ground);
             peer.answer(id, thawed.map(|frozen_ms| Reply::Thawed { frozen_ms, drift_us }));
         }
         Request::Adopt(ask) => peer.answer(id, adopt::adopt(agent, peer, id, ask)),
@@ -170,7 +175,7 @@ fn later(peer: &Rc<Peer>, id: RequestId, work: Handler) {
 
 /// The same for what changes files, which stand still as the programs do.
 fn change(agent: &Agent, peer: &Rc<Peer>, id: RequestId, work: Handler) {
-    match agent.check_running() {
+    match agent.ground.check_running() {
         Ok(()) => later(peer, id, work),
         Err(fault) => peer.answer(id, Err(fault)),
     }
@@ -188,7 +193,7 @@ fn transfer(
         Ok(work) => work,
         Err(fault) => return peer.answer(id, Err(fault)),
     };
-    let running = agent.check_running();
+    let running = agent.ground.check_running();
     let peer = peer.clone();
     task::spawn(async move {
         let result = match running {
@@ -213,7 +218,7 @@ fn outlet(
         return Err(Fault::new(FaultCode::Invalid, format!("no file has a byte {at}")));
     }
     let tap = peer.open(id, stream, Direction::Out, at)?;
-    let outlet = Outlet::transfer(at, TRANSFER_BYTES, &agent.budget);
+    let outlet = Outlet::transfer(at, TRANSFER_BYTES, &agent.ground.budget);
     outlet.attach(tap, crate::flow::Pin::None, at);
     peer.bind_outlet(stream, &outlet);
     Ok(outlet)
@@ -243,7 +248,7 @@ fn streams(
 ) -> Result<(Inlet, Outlet), Fault> {
     let tap = peer.open(id, stream, Direction::Both, 0)?;
     let inlet = Inlet::new(tap.clone());
-    let outlet = Outlet::transfer(0, spool_bytes, &agent.budget);
+    let outlet = Outlet::transfer(0, spool_bytes, &agent.ground.budget);
     outlet.attach(tap, crate::flow::Pin::None, 0);
     peer.bind_inlet(stream, &inlet, None);
     peer.bind_outlet(stream, &outlet);
@@ -279,9 +284,10 @@ fn queue_run(
     let announce =
         |reply| -> repl::Announcement { Box::new(move || answering.answer(id, Ok(reply))) };
     let queued = agent
+        .ground
         .check_running()
         .and(code)
-        .and_then(|code| agent.contexts.run(agent, ask, code, outlet, announce));
+        .and_then(|code| agent.contexts.run(ask, code, outlet, announce));
     match queued {
         Ok(Some(reply)) => peer.answer(id, Ok(reply)),
         Ok(None) => {}
@@ -298,7 +304,7 @@ fn usage(agent: &Agent, peer: &Rc<Peer>, id: RequestId, ask: AskUsage) {
             Ok(session) => later(peer, id, boxed(metrics::usage(session.asked()))),
             Err(fault) => peer.answer(id, Err(fault)),
         },
-        (None, Some(context)) => later(peer, id, repl::usage(agent, &context)),
+        (None, Some(context)) => later(peer, id, agent.contexts.usage(&context)),
         _ => {
             let message = "the usage of one session or of one context can be asked for";
             peer.answer(id, Err(Fault::new(FaultCode::Invalid, message)));

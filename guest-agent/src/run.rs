@@ -1,5 +1,6 @@
 //! The life of an agent once it is what it is to be: serve, hear signals, stop in order.
 
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -59,42 +60,41 @@ async fn live(
     let reaper = Reaper::new()?;
     let ends_with_link = config.ends_with_link;
     let agent = Agent::new(config, reaper, groups)?;
-    if let Some(groups) = agent.groups.borrow_mut().as_mut() {
-        groups.refill();
-    }
-    task::spawn(hear_signals(agent.clone(), signals));
+    agent.ground.refill_groups();
+    let dismissed = Rc::new(Cell::new(false));
+    task::spawn(handle_signals(agent.clone(), signals, dismissed.clone()));
     task::spawn(keep_house(agent.clone()));
     doors.open(&agent)?;
-    if agent.config.machine {
-        task::spawn(hotplug::watch(agent.clone()));
+    if agent.ground.config.machine {
+        task::spawn(hotplug::watch(agent.ground.clone()));
     }
     // Behind the link, so that the first sample is in nobody's way.
-    task::spawn(metrics::run(agent.clone()));
+    task::spawn(metrics::run(agent.metrics.clone()));
     let grace = tokio::select! {
-        grace = agent.stop_asked() => grace,
+        grace = agent.ground.stop_requested() => grace,
         () = agent.peers.none_linked(), if ends_with_link => Duration::ZERO,
     };
     stop(&agent, grace).await;
-    Ok(if agent.is_dismissed.get() { End::Dismissed } else { End::Asked })
+    Ok(if dismissed.get() { End::Dismissed } else { End::Asked })
 }
 
 /// TERM, grace, KILL; then the clients get what they have not got, and the links end.
 async fn stop(agent: &Rc<Agent>, grace: Duration) {
     agent.stop(grace);
-    agent.stop_asked().await;
+    agent.ground.stop_requested().await;
     let mut ours = Ours(agent.clone());
-    let scope = match (agent.config.init, agent.config.machine) {
+    let scope = match (agent.ground.config.init, agent.ground.config.machine) {
         (true, true) => Scope::Machine,
         (true, false) => Scope::Namespace,
         (false, _) => Scope::Sessions(&mut ours),
     };
-    shutdown::end_processes(&agent.reaper, scope, grace).await;
+    shutdown::end_processes(&agent.ground.reaper, scope, grace).await;
     // A goodbye overtakes data, as every control frame does; so it comes last.
     let flushed = async {
         while !(agent.sessions.are_settled() && agent.contexts.are_settled()) {
             tokio::task::yield_now().await;
         }
-        agent.peers.flush(agent).await;
+        agent.peers.flush().await;
     };
     tokio::time::timeout(GOODBYE_FLUSH_MAX, flushed).await.ok();
     agent.peers.goodbye("the sandbox is stopping", GOODBYE_FLUSH_MAX).await;
@@ -117,17 +117,18 @@ impl shutdown::Sessions for Ours {
     }
 }
 
-async fn hear_signals(agent: Rc<Agent>, mut signals: Signals) {
+/// `dismissed` is set when the process that is PID 1 has told the agent to end.
+async fn handle_signals(agent: Rc<Agent>, mut signals: Signals, dismissed: Rc<Cell<bool>>) {
     // Without its signals the agent would neither reap nor stop; then it ends.
     while let Ok(notice) = signals.next().await {
         match notice {
             Notice::Child => {
-                while agent.reaper.reap() == Remaining::Dead {
+                while agent.ground.reaper.reap() == Remaining::Dead {
                     tokio::task::yield_now().await;
                 }
             }
             Notice::Stop { by_init } => {
-                agent.is_dismissed.set(by_init);
+                dismissed.set(by_init);
                 agent.stop(STOP_GRACE_GUEST);
             }
         }
@@ -140,9 +141,7 @@ async fn keep_house(agent: Rc<Agent>) {
     let mut turns = tokio::time::interval(HOUSEKEEPING);
     loop {
         turns.tick().await;
-        agent.sessions.forget_stale(&agent);
-        if let Some(groups) = agent.groups.borrow_mut().as_mut() {
-            groups.sweep();
-        }
+        agent.sessions.forget_stale();
+        agent.ground.sweep_groups();
     }
 }

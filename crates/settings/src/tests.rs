@@ -301,7 +301,7 @@ fn what_is_printed_says_the_same_and_where_it_comes_from() {
 
 /// What a page of the tree must be. `BURROW_WRITE_CONFIGURATION=1` writes it instead.
 fn hold(path: &str, expected: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if std::env::var_os("BURROW_WRITE_CONFIGURATION").is_some() {
         std::fs::write(&path, expected).unwrap();
     }

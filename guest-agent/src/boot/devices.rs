@@ -8,7 +8,8 @@ use std::path::Path;
 
 use nix::mount::MsFlags;
 
-use super::root::{SHARED_MEMORY, bind_new, make_file, mount_new};
+use super::overlay::make_file;
+use super::root::{SHARED_MEMORY, bind_new, mount_new};
 use super::{BootError, Outcome, Stage};
 use crate::sys::mount;
 

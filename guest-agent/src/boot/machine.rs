@@ -134,7 +134,7 @@ fn mount_kernels(
     flags: MsFlags,
     options: &str,
 ) -> Result<Outcome, BootError> {
-    super::root::make_directory(target, 0o755)?;
+    super::overlay::make_directory(target, 0o755)?;
     match mount::fresh(kind, target, flags, options) {
         Ok(()) => Ok(Outcome::Done),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {

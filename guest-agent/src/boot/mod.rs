@@ -11,6 +11,7 @@ mod kernel;
 pub mod launch;
 pub mod machine;
 pub mod network;
+mod overlay;
 mod patchwork;
 mod privileges;
 mod root;

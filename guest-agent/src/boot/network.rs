@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::root::make_directory;
+use super::overlay::make_directory;
 use super::{BootError, Outcome, Stage};
 use crate::sys::net;
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-use super::root::{UPPER, WORK, make_directory, make_file, overlay};
+use super::overlay::{UPPER, WORK, make_directory, make_file, overlay};
 use super::{BootError, Stage};
 use crate::sys::mount;
 

@@ -5,25 +5,22 @@
 //! on. In it the overlay is mounted and furnished, and then becomes the root in turn, and the
 //! host's tree is let go of.
 
-use std::fs::{DirBuilder, File, Permissions};
+use std::fs::Permissions;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::MsFlags;
 use nix::sys::stat::Mode;
-use nix::unistd::{chdir, fchdir};
+use nix::unistd::chdir;
 
+use super::overlay::{UPPER, WORK, make_directory, overlay};
 use super::{BootError, Outcome, Stage, patchwork};
 use crate::sys::{mount, mountinfo};
 
 /// Where the host's tree is while the scratch file system is the root.
 const HOST: &str = "/host";
-/// The layers of the overlay.
-pub(super) const UPPER: &str = "/upper";
-pub(super) const WORK: &str = "/work";
 /// Where the sandbox's root is being built.
 pub(super) const ROOT: &str = "/root";
 /// The writable places that begin empty, over the host's own root. They share the scratch file system,
@@ -150,29 +147,6 @@ fn clear_places(root: &Path) -> Result<(), BootError> {
     Ok(())
 }
 
-/// Mounts one overlay. The lower layer is given as the current directory, so that no character of
-/// its path has to be escaped.
-pub(super) fn overlay(
-    lower: &OwnedFd,
-    upper: &Path,
-    work: &Path,
-    target: &Path,
-    stage: &Stage,
-) -> io::Result<()> {
-    fchdir(lower)?;
-    let options = format!(
-        "lowerdir=.,upperdir={},workdir={}{}",
-        upper.display(),
-        work.display(),
-        // Only so may an ordinary user's overlay remember what was deleted.
-        if stage.in_user_namespace { ",userxattr" } else { "" },
-    );
-    let mounted = mount::fresh("overlay", target, MsFlags::MS_NODEV, &options);
-    // The directory must not be kept in use.
-    chdir("/")?;
-    mounted
-}
-
 /// An overlay shows one file system. What else is mounted within the root is bound into place,
 /// read-only.
 pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, BootError> {
@@ -283,20 +257,4 @@ pub(super) fn mount_new(
 pub(super) fn bind_new(source: &str, point: &Path, mode: u32) -> Result<(), BootError> {
     make_directory(point, mode)?;
     mount::bind(Path::new(source), point).map_err(BootError::path("mounting", point))
-}
-
-/// Makes a directory of exactly this mode, or finds it there.
-pub(super) fn make_directory(path: &Path, mode: u32) -> Result<(), BootError> {
-    match DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        result => result.map_err(BootError::path("making", path))?,
-    }
-    // What the caller's umask took away.
-    std::fs::set_permissions(path, Permissions::from_mode(mode))
-        .map_err(BootError::path("making", path))
-}
-
-/// Makes an empty file to mount on.
-pub(super) fn make_file(path: &Path) -> Result<(), BootError> {
-    File::create(path).map(drop).map_err(BootError::path("making", path))
 }

@@ -3,7 +3,7 @@
 //! `metrics` asks for it, of the sandbox's group and of sessions'. Each controller has files of its
 //! own, and what it would have said is absent without it; CPU time and pressure need none.
 
-use super::{Directory, field};
+use super::directory::Directory;
 
 /// See the module's description. Sums are since the group was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +52,11 @@ impl Account {
 fn sum(text: &str, name: &str) -> u64 {
     let numbers = text.split_whitespace().filter_map(|word| word.strip_prefix(name)?.parse().ok());
     numbers.fold(0, u64::saturating_add)
+}
+
+/// The number after `name` in a file of `name number` lines.
+pub(super) fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
 /// The share of the last ten seconds in which something had to wait, in hundredths of a percent:

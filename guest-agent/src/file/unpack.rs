@@ -10,13 +10,13 @@
 
 mod deferred;
 mod place;
+mod refused;
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use archive::{Decoder, Entry, Event, Kind, TarError, safe_relative};
-use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 use protocol::message::Reply;
 use protocol::requests::TarPut;
@@ -26,7 +26,7 @@ use self::deferred::Deferred;
 use self::place::Place;
 use super::attributes::Attributes;
 use super::directory::make_all;
-use super::refusal::{quoted, refused, refused_io, unfit};
+use super::refusal::{refused, refused_io, unfit};
 use super::work::{Consumer, receive};
 use super::{info, path};
 use crate::flow::Inlet;
@@ -198,16 +198,5 @@ impl Drop for Unpacker {
             open.place.remove_file().ok();
         }
         self.deferred.settle_all(&self.root).ok();
-    }
-}
-
-/// The refusal to unpack an entry.
-fn refused_entry(entry: &[u8], errno: Errno) -> Fault {
-    match errno {
-        Errno::EPERM => {
-            let message = format!("may not unpack {}: {}", quoted(entry), errno.desc());
-            Fault::io(message, errno as i32)
-        }
-        other => super::beneath::refused_beneath("unpack", entry, other),
     }
 }

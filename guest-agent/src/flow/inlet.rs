@@ -8,7 +8,7 @@ use std::rc::Rc;
 use protocol::Fault;
 use tokio::sync::Notify;
 
-use super::Tap;
+use super::tap::Tap;
 
 /// See the module's description. Clones are the same inlet.
 #[derive(Clone)]

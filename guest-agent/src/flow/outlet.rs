@@ -13,7 +13,7 @@ use protocol::sorted::SortedMap;
 use protocol::spool::{Budget, Spool};
 use tokio::sync::Notify;
 
-use super::Tap;
+use super::tap::Tap;
 
 /// Nobody will read the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

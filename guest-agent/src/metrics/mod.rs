@@ -19,8 +19,8 @@ use protocol::message::Reply;
 use protocol::metrics::{AskMetrics, MetricsPage, Scope, TreeUsage};
 use tokio::sync::watch;
 
-use crate::agent::Agent;
 use crate::cgroup::{Account, SessionGroup};
+use crate::ground::Ground;
 use crate::process::procfs::{self, Used};
 use crate::process::tree::{Tree, is_alive};
 use crate::sys::resource;
@@ -31,6 +31,7 @@ use sampler::{Sampler, TICK_US};
 
 /// The samples of an agent.
 pub struct Metrics {
+    ground: Rc<Ground>,
     ring: RefCell<Ring>,
     /// The number of the next sample.
     next: watch::Sender<u64>,
@@ -39,33 +40,31 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Of an agent that is the init of its machine or namespace, or is not.
-    pub fn new(init: bool) -> Self {
-        let scope = sampler::scope(init);
-        Self { ring: RefCell::default(), next: watch::Sender::new(1), scope }
+    pub fn new(ground: Rc<Ground>) -> Rc<Self> {
+        let scope = sampler::scope(ground.config.init || ground.config.machine);
+        Rc::new(Self { ground, ring: RefCell::default(), next: watch::Sender::new(1), scope })
     }
 }
 
 /// Takes samples for as long as the agent lives.
-pub async fn run(agent: Rc<Agent>) {
-    let mut sampler = Sampler::new(&agent);
+pub async fn run(metrics: Rc<Metrics>) {
+    let mut sampler = Sampler::new(&metrics.ground, metrics.scope);
     let mut pause = INTERVAL_FIRST;
     loop {
-        let sample = sampler.sample(&agent).await;
-        agent.metrics.ring.borrow_mut().push(&sample);
-        agent.metrics.next.send_modify(|next| *next += 1);
+        let sample = sampler.sample(&metrics.ground).await;
+        metrics.ring.borrow_mut().push(&sample);
+        metrics.next.send_modify(|next| *next += 1);
         tokio::time::sleep(pause).await;
         pause = INTERVAL;
     }
 }
 
 /// Samples behind one, or the newest, at once or as soon as there are any.
-pub async fn answer(agent: Rc<Agent>, ask: AskMetrics) -> Result<Reply, Fault> {
-    let metrics = &agent.metrics;
+pub async fn answer(metrics: Rc<Metrics>, ask: AskMetrics) -> Result<Reply, Fault> {
     let first = ask.since.unwrap_or(0);
     if ask.wait && metrics.ring.borrow().next() > first {
         let mut next = metrics.next.subscribe();
-        // The sender lives in the agent, so waiting cannot fail.
+        // The sender lives in `metrics`, so waiting cannot fail.
         while metrics.ring.borrow().next() <= first.saturating_add(1)
             && next.changed().await.is_ok()
         {}
@@ -75,7 +74,7 @@ pub async fn answer(agent: Rc<Agent>, ask: AskMetrics) -> Result<Reply, Fault> {
         samples: ring.page(ask.since)?,
         oldest: ring.oldest(),
         next: ring.next(),
-        cpus: agent.cpus(),
+        cpus: metrics.ground.cpus(),
         scope: metrics.scope,
     }))
 }

@@ -15,8 +15,8 @@ use nix::sys::statvfs::fstatvfs;
 use protocol::metrics::{Sample, Scope};
 
 use super::census::{Census, Counted, Wanted};
-use crate::agent::Agent;
 use crate::cgroup::{Account, Directory, parse_pressure};
+use crate::ground::Ground;
 use crate::process::procfs::parse_number;
 use crate::sys::{clock, resource};
 
@@ -29,6 +29,7 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What samples keep from one to the next.
 pub struct Sampler {
+    scope: Scope,
     proc: Option<Directory>,
     census: Census,
     root: Option<Directory>,
@@ -41,12 +42,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub fn new(agent: &Agent) -> Self {
+    pub fn new(ground: &Ground, scope: Scope) -> Self {
         let open = |path| Directory::open(Path::new(path)).ok();
         let proc = open("/proc");
-        let account = account(agent, proc.as_ref());
+        let account = account(ground, scope, proc.as_ref());
         Self {
-            census: Census::new((agent.metrics.scope == Scope::Agent).then(std::process::id)),
+            scope,
+            census: Census::new((scope == Scope::Agent).then(std::process::id)),
             proc,
             root: open("/"),
             wanted: Wanted {
@@ -60,10 +62,10 @@ impl Sampler {
     }
 
     /// Takes a sample, without a number.
-    pub async fn sample(&mut self, agent: &Agent) -> Sample {
+    pub async fn sample(&mut self, ground: &Ground) -> Sample {
         let now_us = clock::monotonic_us();
         let time_ms = clock::wall_ms();
-        let account = account(agent, self.proc.as_ref());
+        let account = account(ground, self.scope, self.proc.as_ref());
         let counted = match &self.proc {
             Some(proc) => self.census.take(proc, self.wanted).await,
             None => Counted { partial: true, ..Counted::default() },
@@ -75,7 +77,7 @@ impl Sampler {
             let mut grown_us = counted.grown_ticks * TICK_US;
             if let Some(elapsed_us) = elapsed_us {
                 // Whatever the walk has met with, nobody can have used more than there was.
-                let most_us = elapsed_us.saturating_mul(u64::from(agent.cpus())) + 2 * TICK_US;
+                let most_us = elapsed_us.saturating_mul(u64::from(ground.cpus())) + 2 * TICK_US;
                 grown_us = grown_us.min(most_us);
             }
             self.cpu_us += grown_us;
@@ -96,7 +98,7 @@ impl Sampler {
             used * disk.fragment_size()
         });
         let memory_bytes = if self.wanted.memory {
-            let scratch = disk_bytes.filter(|_| agent.config.scratch_in_memory).unwrap_or(0);
+            let scratch = disk_bytes.filter(|_| ground.config.scratch_in_memory).unwrap_or(0);
             counted.private_pages.saturating_mul(self.page_bytes).saturating_add(scratch)
         } else {
             account.memory_bytes.unwrap_or(0)
@@ -104,7 +106,7 @@ impl Sampler {
         Sample {
             number: 0,
             time_ms,
-            uptime_ms: (now_us - agent.config.began_us) / 1000,
+            uptime_ms: (now_us - ground.config.began_us) / 1000,
             cpu_us: self.cpu_us,
             cpu_hundredths,
             memory_bytes,
@@ -134,9 +136,9 @@ pub fn scope(init: bool) -> Scope {
 }
 
 /// What the kernel accounts to the box as a whole.
-fn account(agent: &Agent, proc: Option<&Directory>) -> Account {
-    let groups = agent.groups.borrow();
-    match (agent.metrics.scope, groups.as_ref(), proc) {
+fn account(ground: &Ground, scope: Scope, proc: Option<&Directory>) -> Account {
+    let groups = ground.groups.borrow();
+    match (scope, groups.as_ref(), proc) {
         (Scope::Machine, _, Some(proc)) => machine(proc),
         (Scope::Namespace, Some(groups), _) => groups.account(),
         _ => Account::default(),

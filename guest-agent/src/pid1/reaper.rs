@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use protocol::exit::{SpawnFailure, Usage};
+use protocol::exit::{Cause, SpawnFailure, Usage};
 use protocol::sorted::SortedMap;
 use tokio::sync::{oneshot, watch};
 
@@ -31,6 +31,15 @@ pub struct Exit {
     /// Of the process and the children that it waited for. `memory_bytes_peak` is the session's to
     /// fill in.
     pub usage: Usage,
+}
+
+impl From<Status> for Cause {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Exited { code } => Self::Exited { code },
+            Status::Signaled { signal, core_dumped } => Self::Signaled { signal, core_dumped },
+        }
+    }
 }
 
 /// A program that was started, and the promise of its end.

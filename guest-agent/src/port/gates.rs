@@ -20,7 +20,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 
-use super::is_for_later;
 use crate::sys::{net, ready};
 
 /// All that are open.
@@ -99,4 +98,9 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+/// Whether the kernel has nothing at the moment, which is no failure.
+pub(super) fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -18,16 +18,16 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::unistd::Pid;
-use protocol::Text;
 use protocol::exit::{SpawnFailure, SpawnStage};
 use protocol::fault::clip_to;
 use protocol::limits::COMMAND_BYTES_MAX;
+use protocol::{Fault, Text};
 
 use crate::cgroup::SessionGroup;
 use crate::sys;
 use environment::Environment;
 use stdio::Ends;
-pub use stdio::{Stdio, output_pipe};
+pub use stdio::{Stdio, StdioPlan, output_pipe};
 
 /// A program to start.
 pub struct Command<'a> {
@@ -47,15 +47,6 @@ pub struct Command<'a> {
     /// Becomes the program's descriptor 3: the control channel of a language driver.
     pub control: Option<OwnedFd>,
     pub group: Option<&'a SessionGroup>,
-}
-
-/// What a program's descriptors 0, 1 and 2 are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StdioPlan {
-    /// Three pipes; without `stdin` the input is empty.
-    Pipes { stdin: bool },
-    /// One terminal.
-    Pty { rows: u16, cols: u16 },
 }
 
 /// A program that runs, or has run already.
@@ -132,6 +123,23 @@ pub fn spawn(command: Command<'_>) -> Result<Child, SpawnFailure> {
             ),
         }),
     }
+}
+
+/// The fault that answers the request whose program could not be started.
+pub fn spawn_fault(failure: SpawnFailure) -> Fault {
+    let why = nix::errno::Errno::from_raw(failure.errno).desc();
+    let subject = &failure.subject;
+    let message = match failure.stage {
+        SpawnStage::User => format!("there is no user or group {subject:?}: {why}"),
+        SpawnStage::WorkingDirectory => format!("cannot enter directory {subject:?}: {why}"),
+        SpawnStage::Exec if failure.is_not_found() => format!("{subject}: command not found"),
+        SpawnStage::Exec => format!("cannot execute {subject}: {why}"),
+        SpawnStage::Identity => format!("cannot become user {subject:?}: {why}"),
+        SpawnStage::Stdio | SpawnStage::Cgroup | SpawnStage::Fork | SpawnStage::Terminal => {
+            format!("cannot start a process ({subject}): {why}")
+        }
+    };
+    Fault::spawn(message, failure)
 }
 
 /// The kernel says "not found" of a script whose interpreter is missing too, which sends people

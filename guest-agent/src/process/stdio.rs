@@ -9,9 +9,17 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 
-use super::StdioPlan;
 use crate::sys::spawn::HANDED_LAST;
 use crate::sys::{descriptor, pty};
+
+/// What a program's descriptors 0, 1 and 2 are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StdioPlan {
+    /// Three pipes; without `stdin` the input is empty.
+    Pipes { stdin: bool },
+    /// One terminal.
+    Pty { rows: u16, cols: u16 },
+}
 
 /// The agent's ends, all non-blocking and close-on-exec.
 pub enum Stdio {

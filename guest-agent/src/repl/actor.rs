@@ -23,14 +23,16 @@ use super::interpreter::{Begun, Interpreter};
 use super::language::Outputs;
 use super::late::LateOutput;
 use super::limits::{READ_BYTES, SOURCES_MAX, STARTUP_MAX};
+use super::registry::Registry;
 use super::source::{NO_RUN, Source};
-use crate::agent::Agent;
+use crate::ground::Ground;
 use crate::pid1::reaper::Exit;
 
 /// See the module's description.
 #[expect(clippy::struct_excessive_bools, reason = "each says one thing that is so or not")]
 pub struct Actor {
-    pub agent: Rc<Agent>,
+    pub ground: Rc<Ground>,
+    pub registry: Rc<Registry>,
     pub context: Rc<Context>,
     pub interpreter: Option<Interpreter>,
     pub phase: Phase,
@@ -121,9 +123,15 @@ enum Occurrence {
 }
 
 impl Actor {
-    pub fn new(agent: Rc<Agent>, context: Rc<Context>, begun: Begun) -> Self {
+    pub fn new(
+        ground: Rc<Ground>,
+        registry: Rc<Registry>,
+        context: Rc<Context>,
+        begun: Begun,
+    ) -> Self {
         let mut actor = Self {
-            agent,
+            ground,
+            registry,
             context,
             interpreter: None,
             phase: Phase::Killed,
@@ -213,8 +221,8 @@ impl Actor {
             return self.end();
         }
         let wanted = self.renewing || self.context.has_queued() || !self.warming.is_empty();
-        // Nothing is started while the workload is frozen; its thaw wakes us.
-        let may_start = self.closing.is_none() && !self.agent.freezer.is_frozen();
+        // Nothing is started while the workload is frozen. `next` waits for its thaw.
+        let may_start = self.closing.is_none() && !self.ground.freezer.is_frozen();
         if self.interpreter.is_none() && wanted && may_start {
             self.start_again();
         }
@@ -250,7 +258,7 @@ impl Actor {
         self.renewing = false;
         let generation = self.context.info().interpreters + 1;
         let (ask, language) = (&self.context.ask, self.context.language);
-        match Interpreter::start(&self.agent, language, ask, generation) {
+        match Interpreter::start(&self.ground, language, ask, generation) {
             Ok(begun) => self.take_over(begun),
             Err(fault) => self.refuse(&fault),
         }
@@ -350,8 +358,17 @@ impl Actor {
     /// Waits for the next thing that happens.
     async fn next(&mut self) -> Occurrence {
         let due = self.next_due();
-        let Self { context, interpreter, exit, sources, current, late_rests_until, phase, .. } =
-            self;
+        let Self {
+            ground,
+            context,
+            interpreter,
+            exit,
+            sources,
+            current,
+            late_rests_until,
+            phase,
+            ..
+        } = self;
         let interpreter = interpreter.as_ref();
         let current = current.as_ref();
         let may_read = current.is_none_or(Current::may_read);
@@ -411,6 +428,12 @@ impl Actor {
                 _ => pending().await,
             }
         };
+        let thawed = async {
+            if !ground.freezer.is_frozen() {
+                return pending().await;
+            }
+            ground.freezer.thawed().await;
+        };
         let time = async {
             match due {
                 Some(due) => sleep_until(due).await,
@@ -431,6 +454,7 @@ impl Actor {
                 Occurrence::Woken
             }
             () = room => Occurrence::Woken,
+            () = thawed => Occurrence::Woken,
             () = abandoned => Occurrence::Abandoned,
             () = time => Occurrence::Woken,
         }
@@ -457,7 +481,7 @@ impl Actor {
         match self.phase {
             // What stood still had no time to become ready.
             Phase::Starting(until)
-                if until <= now && self.agent.freezer.has_stood_still_within(STARTUP_MAX) =>
+                if until <= now && self.ground.freezer.was_frozen_within(STARTUP_MAX) =>
             {
                 self.phase = Phase::Starting(now + STARTUP_MAX);
             }
@@ -493,7 +517,7 @@ impl Drop for Actor {
             return;
         }
         self.context.close_to_askers();
-        self.agent.contexts.remove(&self.context);
+        self.registry.remove(&self.context);
         let fault = Fault::new(FaultCode::Gone, "the context broke off; that is the agent's bug");
         if let Some(current) = &self.current {
             current.outlet.fail(&fault);

@@ -130,7 +130,7 @@ impl Context {
     /// Whether a client that asks so means this context.
     pub fn check_same(&self, ask: &OpenContext) -> Result<(), Fault> {
         let own = &self.ask;
-        let differs = if Language::find(&ask.language).map(|language| language.name)
+        let differs = if super::languages::find(&ask.language).map(|language| language.name)
             != Some(self.language.name)
         {
             format!("language ({})", self.language.name)

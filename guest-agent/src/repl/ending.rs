@@ -37,7 +37,7 @@ impl Actor {
             stderr_bytes: current.stderr_bytes,
             cached: done.and_then(|done| done.cached),
         };
-        let is_quick = duration_us < LINGER.as_micros() as u64 && self.agent.cpus() > 1;
+        let is_quick = duration_us < LINGER.as_micros() as u64 && self.ground.cpus() > 1;
         self.pace = if is_quick { Pace::Quick } else { Pace::Slow };
         if done.is_some_and(|done| done.alone) {
             self.keep_outputs(number);
@@ -142,7 +142,7 @@ impl Actor {
         if signal == libc::SIGKILL && out_of_memory {
             return Cause::OutOfMemory { limit_bytes: self.context.ask.limits.memory_bytes };
         }
-        if self.agent.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
+        if self.ground.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
             return Cause::AgentStopping;
         }
         if signal == libc::SIGKILL && self.phase == Phase::Killed {

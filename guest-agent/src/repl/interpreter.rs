@@ -22,17 +22,17 @@ use super::directory::{self, Directory};
 use super::language::{Act, Driver, Language, Outputs, Press};
 use super::message::{Binary, ToDriver};
 use super::source::{NO_RUN, Source};
-use crate::agent::Agent;
 use crate::cgroup::SessionGroup;
+use crate::ground::Ground;
 use crate::metrics::Asked;
 use crate::pid1::reaper::{self, Exit};
 use crate::process::tree::Tree;
-use crate::process::{Command, Stdio, StdioPlan, output_pipe, user};
+use crate::process::{Command, Stdio, StdioPlan, output_pipe, spawn_fault, user};
 use crate::sys::clock;
 
 /// See the module's description.
 pub struct Interpreter {
-    agent: Rc<Agent>,
+    ground: Rc<Ground>,
     language: &'static Language,
     session: String,
     pub pid: Pid,
@@ -61,23 +61,23 @@ pub struct Begun {
 impl Interpreter {
     /// Starts the first of the language's programs that there is.
     pub fn start(
-        agent: &Rc<Agent>,
+        ground: &Rc<Ground>,
         language: &'static Language,
         ask: &OpenContext,
         generation: u64,
     ) -> Result<Begun, Fault> {
-        agent.check_running()?;
+        ground.check_running()?;
         let asked: Vec<String> = match &ask.program {
             Some(program) => vec![program.to_string()],
             None => language.programs.iter().map(|name| (*name).to_owned()).collect(),
         };
         let session = format!("repl.{}.{generation}", ask.context);
         for program in &asked {
-            match begin(agent, language, ask, &session, program) {
+            match begin(ground, language, ask, &session, program) {
                 Ok(begun) => return Ok(begun),
                 Err(Refusal::Spawn(failure)) if failure.is_not_found() => {}
                 Err(Refusal::Spawn(failure)) => {
-                    return Err(crate::session::spawn_fault(failure));
+                    return Err(spawn_fault(failure));
                 }
                 Err(Refusal::Io(error)) => {
                     let errno = error.raw_os_error().unwrap_or(libc::EIO);
@@ -85,19 +85,19 @@ impl Interpreter {
                 }
             }
         }
-        Err(missing(agent, language, ask, &asked))
+        Err(missing(ground, language, ask, &asked))
     }
 
     /// Sends a signal to the interpreter, unless it has been reaped.
     fn signal(&self, number: i32) {
-        self.agent.reaper.send(self.pid, number);
+        self.ground.reaper.send(self.pid, number);
     }
 
     /// Presses a rung of the ladder.
     pub fn press(&mut self, press: &Press, run: u64, firm: bool) {
         for act in press.acts {
             match *act {
-                Act::Group(number) => self.agent.reaper.send_group(self.pid, number),
+                Act::Group(number) => self.ground.reaper.send_group(self.pid, number),
                 Act::Interpreter(number) => self.signal(number),
                 Act::Others(number) => self.signal_others(number),
                 Act::Message => self.channel.send(&ToDriver::Interrupt { run, firm }),
@@ -227,7 +227,7 @@ impl Interpreter {
 impl Drop for Interpreter {
     fn drop(&mut self) {
         self.signal_tree(Signal::SIGKILL);
-        self.agent.retire_group(self.group.take());
+        self.ground.retire_group(self.group.take());
     }
 }
 
@@ -243,7 +243,7 @@ impl From<io::Error> for Refusal {
 }
 
 fn begin(
-    agent: &Rc<Agent>,
+    ground: &Rc<Ground>,
     language: &'static Language,
     ask: &OpenContext,
     session: &str,
@@ -256,7 +256,7 @@ fn begin(
     };
     let mut argv: Vec<Text> = vec![program.into()];
     argv.extend(language.arguments.iter().map(|word| Text::from(*word)));
-    let mut env = environment(agent, ask);
+    let mut env = ground.environment.with(&ask.env);
     if let Driver::File(driver) = language.driver
         && let Some(directory) = &directory
     {
@@ -268,7 +268,7 @@ fn begin(
         env.push(("BURROW_TOKEN".into(), token.into()));
     }
     let mut warnings = Vec::new();
-    let group = agent.take_group("the interpreter", ask.limits, &mut warnings);
+    let group = ground.take_group("the interpreter", ask.limits, &mut warnings);
     let command = Command {
         session,
         argv,
@@ -279,10 +279,10 @@ fn begin(
         control: Some(theirs),
         group: group.as_ref(),
     };
-    let started = match agent.reaper.spawn(command) {
+    let started = match ground.reaper.spawn(command) {
         Ok(started) => started,
         Err(failure) => {
-            agent.retire_group(group);
+            ground.retire_group(group);
             return Err(Refusal::Spawn(failure));
         }
     };
@@ -297,7 +297,7 @@ fn begin(
         });
     }
     let interpreter = Interpreter {
-        agent: agent.clone(),
+        ground: ground.clone(),
         language,
         session: session.to_owned(),
         pid: child.pid,
@@ -325,13 +325,9 @@ fn make_directory(ask: &OpenContext) -> Result<Directory, Refusal> {
     Ok(Directory::make(owner)?)
 }
 
-fn environment(agent: &Agent, ask: &OpenContext) -> Vec<(Text, Text)> {
-    agent.environment().chain(ask.env.iter().cloned()).collect()
-}
-
 /// No interpreter: what was looked for and where.
-fn missing(agent: &Agent, language: &Language, ask: &OpenContext, asked: &[String]) -> Fault {
-    let env = environment(agent, ask);
+fn missing(ground: &Ground, language: &Language, ask: &OpenContext, asked: &[String]) -> Fault {
+    let env = ground.environment.with(&ask.env);
     let path = env.iter().rev().find(|(name, _)| name.as_bytes() == b"PATH");
     let path = path.map_or(crate::process::environment::DEFAULT_PATH.into(), |(_, path)| {
         path.to_string_lossy().into_owned()

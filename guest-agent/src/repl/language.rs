@@ -1,16 +1,9 @@
-//! The languages: one row each, and what a row says.
-//!
-//! To add one: a driver file, a file with its row, an entry in [`ALL`]. docs/reference/drivers.md tells what a
-//! driver must do.
+//! What the agent has to know of a language. Each language has a file with its row, and
+//! [`languages`](super::languages) lists them.
 
 use std::time::Duration;
 
 use protocol::repl::Rung;
-
-use super::{bash, node, python};
-
-/// All languages.
-pub const ALL: [&Language; 3] = [&python::PYTHON, &node::NODE, &bash::BASH];
 
 /// What the agent has to know of a language.
 pub struct Language {
@@ -66,12 +59,6 @@ pub enum Act {
 }
 
 impl Language {
-    /// The language that a client calls so.
-    pub fn find(name: &str) -> Option<&'static Self> {
-        let named = |language: &&&Self| language.name == name || language.aliases.contains(&name);
-        ALL.iter().find(named).copied()
-    }
-
     /// The rung's press. The last rung is a kill, which is the same for all.
     pub fn press(&self, rung: Rung) -> Option<&Press> {
         match rung {

@@ -1,6 +1,6 @@
 //! Contexts: interpreters that run code again and again.
 //!
-//! [`Contexts`] is the registry. Each context has one task, its [`actor`], that owns the
+//! [`Contexts`] is what others use; the [`registry`] knows which are open. Each context has one task, its [`actor`], that owns the
 //! interpreter and all that happens in it; whoever asks something leaves an order or a run with the
 //! [`context`] and is answered by the actor. The life of a context:
 //!
@@ -25,28 +25,29 @@ mod hearing;
 mod interpreter;
 mod ladder;
 mod language;
+mod languages;
 mod late;
 mod limits;
 mod message;
 mod node;
 mod orders;
 mod python;
+mod registry;
 mod source;
 mod telling;
 mod watch;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use nix::sys::signal::Signal;
-use protocol::limits::{ARGUMENTS_BYTES_MAX, CODE_BYTES_MAX, CONTEXTS_MAX};
+use protocol::limits::{ARGUMENTS_BYTES_MAX, CODE_BYTES_MAX};
 use protocol::message::Reply;
 use protocol::repl::{AnswerInput, Complete, Interrupt, OpenContext, Run};
 use protocol::{ContextName, Fault, FaultCode};
 use tokio::sync::oneshot;
 
-use crate::agent::Agent;
 use crate::flow::{Inlet, Outlet};
+use crate::ground::Ground;
 use crate::process::environment::check_names;
 use crate::task::{self, Work};
 
@@ -54,64 +55,52 @@ use actor::Actor;
 pub use context::Announcement;
 use context::{Answer, Context, Order, QueuedRun};
 use interpreter::Interpreter;
-use language::{Driver, Language};
+use language::Driver;
+use registry::Registry;
 
 /// The spool of a run's events.
 pub const RUN_SPOOL_BYTES: usize = limits::RUN_SPOOL_BYTES;
 
-/// The registry.
-#[derive(Default)]
+/// The contexts of an agent, and all that clients can ask of them.
 pub struct Contexts {
-    all: RefCell<Vec<Rc<Context>>>,
+    ground: Rc<Ground>,
+    registry: Rc<Registry>,
 }
 
-impl Contexts {
-    fn get(&self, name: &ContextName) -> Result<Rc<Context>, Fault> {
-        let all = self.all.borrow();
-        let found = all.iter().find(|context| context.ask.context == *name).cloned();
-        found.ok_or_else(|| Fault::new(FaultCode::NotFound, format!("there is no context {name}")))
-    }
+/// An answer that a context's actor gives later.
+pub type Pending = Work<Result<Reply, Fault>>;
 
-    /// The same, unless it is being closed.
-    fn get_open(&self, name: &ContextName) -> Result<Rc<Context>, Fault> {
-        let context = self.get(name)?;
-        context.check_open()?;
-        Ok(context)
+impl Contexts {
+    pub fn new(ground: Rc<Ground>) -> Self {
+        Self { ground, registry: Rc::default() }
     }
 
     /// Finds the context or makes it, which starts its interpreter.
-    fn open(&self, agent: &Rc<Agent>, ask: &OpenContext) -> Result<Rc<Context>, Fault> {
-        if let Ok(context) = self.get(&ask.context) {
+    fn find_or_open(&self, ask: &OpenContext) -> Result<Rc<Context>, Fault> {
+        if let Ok(context) = self.registry.get(&ask.context) {
             context.check_same(ask)?;
             context.check_open()?;
             return Ok(context);
         }
         check(ask)?;
-        let language = Language::find(&ask.language).ok_or_else(|| unknown(&ask.language))?;
-        if self.all.borrow().len() >= CONTEXTS_MAX {
-            let message = format!("{CONTEXTS_MAX} contexts are open, which is the limit");
-            return Err(Fault::new(FaultCode::Limit, message));
-        }
-        let begun = Interpreter::start(agent, language, ask, 1)?;
+        let language = languages::find(&ask.language).ok_or_else(|| unknown(&ask.language))?;
+        self.registry.check_room()?;
+        let begun = Interpreter::start(&self.ground, language, ask, 1)?;
         let context = Context::new(ask.clone(), language);
-        self.all.borrow_mut().push(context.clone());
-        task::spawn(Actor::new(agent.clone(), context.clone(), begun).run());
+        self.registry.insert(context.clone());
+        let (ground, registry) = (self.ground.clone(), self.registry.clone());
+        task::spawn(Actor::new(ground, registry, context.clone(), begun).run());
         Ok(context)
     }
 
-    fn remove(&self, context: &Context) {
-        self.all.borrow_mut().retain(|other| other.ask.context != context.ask.context);
-    }
-
     pub fn list(&self) -> Reply {
-        let contexts = self.all.borrow().iter().map(|context| context.info()).collect();
+        let contexts = self.registry.all().iter().map(|context| context.info()).collect();
         Reply::Contexts { contexts }
     }
 
     /// Queues a run whose code is here. Without a reply, `announce` is told it in time.
     pub fn run(
         &self,
-        agent: &Rc<Agent>,
         ask: Run,
         code: Vec<u8>,
         outlet: Outlet,
@@ -120,7 +109,7 @@ impl Contexts {
         if code.len() > CODE_BYTES_MAX {
             return Err(too_long());
         }
-        let context = self.open(agent, &ask.context)?;
+        let context = self.find_or_open(&ask.context)?;
         if ask.aside && matches!(context.language.driver, Driver::File(_)) {
             let message =
                 format!("a context of {} has no place beside its code", ask.context.language);
@@ -142,46 +131,76 @@ impl Contexts {
     }
 
     pub fn watch(&self, name: &ContextName, outlet: Outlet) -> Result<Reply, Fault> {
-        self.get(name)?.watch(outlet)?;
+        self.registry.get(name)?.watch(outlet)?;
         Ok(Reply::Done {})
     }
 
     /// The environment, or the machine's identity, is another: interpreters that have run nothing yet
     /// are exchanged.
     pub fn renew(&self) {
-        for context in &*self.all.borrow() {
+        for context in self.registry.all() {
             context.order(Order::Renew);
-        }
-    }
-
-    /// What had to wait for a thaw goes on.
-    pub fn wake(&self) {
-        for context in &*self.all.borrow() {
-            context.woken.notify_one();
         }
     }
 
     /// For the stop of an agent that is not PID 1.
     pub fn signal(&self, signal: Signal) {
-        for context in &*self.all.borrow() {
+        for context in self.registry.all() {
             context.order(Order::Signal(signal));
         }
     }
 
     /// Whether no interpreter lives.
     pub fn are_gone(&self) -> bool {
-        self.all.borrow().iter().all(|context| context.is_cold())
+        self.registry.all().iter().all(|context| context.is_cold())
     }
 
     /// Whether no run is on.
     pub fn are_settled(&self) -> bool {
-        self.all.borrow().iter().all(|context| context.is_settled())
+        self.registry.all().iter().all(|context| context.is_settled())
     }
-}
 
-/// Makes a context, or finds it, and answers when its interpreter is ready.
-pub fn open(agent: &Rc<Agent>, ask: &OpenContext) -> Pending {
-    answered(agent.contexts.open(agent, ask), Order::Warm)
+    /// Makes a context, or finds it, and answers when its interpreter is ready.
+    pub fn open(&self, ask: &OpenContext) -> Pending {
+        answered(self.find_or_open(ask), Order::Warm)
+    }
+
+    pub fn interrupt(&self, ask: Interrupt, by: String) -> Pending {
+        let context = self.registry.get(&ask.context);
+        answered(context, |answer| Order::Interrupt { ask, by, answer })
+    }
+
+    pub fn answer_input(&self, ask: AnswerInput) -> Pending {
+        let context = self.registry.get(&ask.context);
+        answered(context, |answer| Order::Input(ask, answer))
+    }
+
+    pub fn complete(&self, ask: Complete) -> Pending {
+        let is_place = |cursor| ask.code.is_char_boundary(cursor);
+        let context = if usize::try_from(ask.cursor).is_ok_and(is_place) {
+            self.registry.get(&ask.context)
+        } else {
+            let message = format!("{} is not a place in the code", ask.cursor);
+            Err(Fault::new(FaultCode::Invalid, message))
+        };
+        answered(context, |answer| Order::Complete(ask, answer))
+    }
+
+    pub fn check_code(&self, name: &ContextName, code: String) -> Pending {
+        answered(self.registry.get(name), |answer| Order::Check(code, answer))
+    }
+
+    pub fn usage(&self, name: &ContextName) -> Pending {
+        answered(self.registry.get(name), Order::Usage)
+    }
+
+    pub fn restart(&self, name: &ContextName, by: String) -> Pending {
+        answered(self.registry.get_open(name), |answer| Order::Restart { by, answer })
+    }
+
+    pub fn close(&self, name: &ContextName, by: String) -> Pending {
+        answered(self.registry.get_open(name), |answer| Order::Close { by, answer })
+    }
 }
 
 /// The code of a run that comes over its stream.
@@ -196,46 +215,6 @@ pub async fn streamed_code(inlet: Inlet) -> Result<Vec<u8>, Fault> {
     }
     Ok(code)
 }
-
-pub fn interrupt(agent: &Agent, ask: Interrupt, by: String) -> Pending {
-    let context = agent.contexts.get(&ask.context);
-    answered(context, |answer| Order::Interrupt { ask, by, answer })
-}
-
-pub fn answer_input(agent: &Agent, ask: AnswerInput) -> Pending {
-    let context = agent.contexts.get(&ask.context);
-    answered(context, |answer| Order::Input(ask, answer))
-}
-
-pub fn complete(agent: &Agent, ask: Complete) -> Pending {
-    let is_place = |cursor| ask.code.is_char_boundary(cursor);
-    let context = if usize::try_from(ask.cursor).is_ok_and(is_place) {
-        agent.contexts.get(&ask.context)
-    } else {
-        let message = format!("{} is not a place in the code", ask.cursor);
-        Err(Fault::new(FaultCode::Invalid, message))
-    };
-    answered(context, |answer| Order::Complete(ask, answer))
-}
-
-pub fn check_code(agent: &Agent, name: &ContextName, code: String) -> Pending {
-    answered(agent.contexts.get(name), |answer| Order::Check(code, answer))
-}
-
-pub fn usage(agent: &Agent, name: &ContextName) -> Pending {
-    answered(agent.contexts.get(name), Order::Usage)
-}
-
-pub fn restart(agent: &Agent, name: &ContextName, by: String) -> Pending {
-    answered(agent.contexts.get_open(name), |answer| Order::Restart { by, answer })
-}
-
-pub fn close(agent: &Agent, name: &ContextName, by: String) -> Pending {
-    answered(agent.contexts.get_open(name), |answer| Order::Close { by, answer })
-}
-
-/// An answer that an actor will give.
-pub type Pending = Work<Result<Reply, Fault>>;
 
 /// Leaves an order; the work is to wait for its answer.
 fn answered(context: Result<Rc<Context>, Fault>, make: impl FnOnce(Answer) -> Order) -> Pending {
@@ -266,7 +245,7 @@ fn check(ask: &OpenContext) -> Result<(), Fault> {
 }
 
 fn unknown(name: &str) -> Fault {
-    let known: Vec<_> = language::ALL.iter().map(|language| language.name).collect();
+    let known: Vec<_> = languages::ALL.iter().map(|language| language.name).collect();
     let message = format!("{name:?} is not a language here; there are {}", known.join(", "));
     Fault::new(FaultCode::Unsupported, message)
 }

@@ -95,7 +95,7 @@ impl Actor {
     pub fn end(&mut self) {
         self.over = true;
         self.drain(|_| true);
-        self.agent.contexts.remove(&self.context);
+        self.registry.remove(&self.context);
         self.refuse(&Fault::new(FaultCode::Gone, "the context was closed"));
         self.context.end_watches();
         if let Some(closing) = self.closing.take() {

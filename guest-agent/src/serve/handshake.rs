@@ -12,9 +12,9 @@ use protocol::limits::{NAME_BYTES_MAX, RESUME_WINDOW};
 use protocol::mux::ProtocolError;
 use protocol::{Token, fault};
 
-use super::Peer;
 use crate::agent::Agent;
 use crate::limits::PEERS_MAX;
+use crate::peer::Peer;
 use crate::sys::entropy;
 
 /// Answers a hello: the client and the welcome to send, or the goodbye.
@@ -42,7 +42,7 @@ pub fn greet(agent: &Rc<Agent>, frame: Frame<'_>) -> Result<(Rc<Peer>, Welcome),
         Some((peer, resume)) if peer.accepts(resume) => (peer.clone(), Some(peer.resume(resume))),
         _ => {
             if let Some(stale) = &known {
-                agent.peers.remove(agent, stale);
+                agent.peers.remove(stale);
             }
             (new_peer(agent, &hello)?, None)
         }
@@ -57,7 +57,7 @@ pub fn greet(agent: &Rc<Agent>, frame: Frame<'_>) -> Result<(Rc<Peer>, Welcome),
         resumed: resumed.is_some(),
         streams,
         taken,
-        info: agent.info(),
+        info: agent.ground.info(),
     };
     Ok((peer, welcome))
 }

@@ -20,9 +20,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{Peer, handshake};
+use super::handshake;
 use crate::agent::Agent;
 use crate::limits::{GOODBYE_FLUSH_MAX, TRANSMIT_BYTES, WRITES_PER_TURN};
+use crate::peer::Peer;
 use crate::router;
 use crate::sys::ready;
 use crate::task;
@@ -35,7 +36,6 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
     let Ok(socket) = ready::watch(socket, all) else { return };
     let mut link = Link { socket, input: FrameBuffer::new(), output: Output::default() };
     let Ok(Some(peer)) = timeout(HELLO_DEADLINE, link.greet(agent)).await else { return };
-    agent.peers.greeted.set(true);
     let generation = peer.generation();
     // Looked at first: not one byte of the new link may go out on this one.
     let end = tokio::select! {
@@ -60,15 +60,15 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
     match end {
         End::Left => {
             // What a machine has said last is lost with it, unless the host has taken it.
-            if agent.config.machine && peer.is_leaving() {
+            if agent.ground.config.machine && peer.is_leaving() {
                 timeout(GOODBYE_FLUSH_MAX, link.await_end()).await.ok();
             }
-            agent.peers.remove(agent, &peer);
+            agent.peers.remove(&peer);
         }
         End::Cut => keep(agent, peer, generation),
         End::Broke(error) => {
             // What it has open is of no use to one that cannot speak.
-            agent.peers.remove(agent, &peer);
+            agent.peers.remove(&peer);
             let Goodbye { reason, message } = error.goodbye();
             link.part(reason, &message).await;
         }
@@ -81,7 +81,7 @@ fn keep(agent: &Rc<Agent>, peer: Rc<Peer>, generation: u64) {
     let agent = agent.clone();
     task::spawn(async move {
         tokio::select! {
-            () = sleep(peer.resume_window()) => agent.peers.remove(&agent, &peer),
+            () = sleep(peer.resume_window()) => agent.peers.remove(&peer),
             () = peer.replaced(generation) => {}
         }
     });

@@ -12,10 +12,11 @@ use protocol::message::Channel;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::Session;
+use super::program::Session;
 use super::pump::Gauge;
-use crate::agent::Agent;
+use super::registry::Sessions;
 use crate::cgroup::SessionGroup;
+use crate::ground::Ground;
 use crate::pid1::reaper::{Exit, Status};
 use crate::sys::clock;
 
@@ -31,7 +32,7 @@ pub struct Ending {
 }
 
 /// Waits for the end of the leader, enforces the deadline, and sets the record.
-pub async fn run(agent: Rc<Agent>, session: Rc<Session>, mut ending: Ending) {
+pub async fn run(sessions: Rc<Sessions>, session: Rc<Session>, mut ending: Ending) {
     let exit = match ending.deadline_ms {
         None => (&mut ending.exit).await,
         Some(limit_ms) => tokio::select! {
@@ -51,7 +52,7 @@ pub async fn run(agent: Rc<Agent>, session: Rc<Session>, mut ending: Ending) {
         // What was started between the kill and the leader's death must not survive it, and what
         // is only still being buried is not left behind.
         session.kill_tree();
-        timeout(BURIAL_MAX, until_gone(&agent, &session)).await.ok();
+        timeout(BURIAL_MAX, until_gone(&sessions.ground, &session)).await.ok();
     }
     session.keyboard.close("the program has ended");
     if session.terminal.is_some() {
@@ -59,15 +60,15 @@ pub async fn run(agent: Rc<Agent>, session: Rc<Session>, mut ending: Ending) {
             gauge.clone().settle_terminal().await;
         }
     }
-    let record = record(&agent, &session, &ending, exit, ended_us);
+    let record = record(&sessions.ground, &session, &ending, exit, ended_us);
     session.exit.send_replace(Some(Rc::new(record)));
-    agent.sessions.changed();
-    agent.sessions.forget_if_let_go(&agent, &session);
-    agent.sessions.forget_stale(&agent);
+    sessions.changed();
+    sessions.forget_if_let_go(&session);
+    sessions.forget_stale();
 }
 
-async fn until_gone(agent: &Agent, session: &Session) {
-    let mut deaths = agent.reaper.watch();
+async fn until_gone(ground: &Ground, session: &Session) {
+    let mut deaths = ground.reaper.watch();
     while !session.is_gone() {
         // Grandchildren need not be ours to reap, so there may be nothing that wakes us.
         timeout(BURIAL_POLL, deaths.changed()).await.ok();
@@ -75,7 +76,7 @@ async fn until_gone(agent: &Agent, session: &Session) {
 }
 
 fn record(
-    agent: &Agent,
+    ground: &Ground,
     session: &Session,
     ending: &Ending,
     exit: Exit,
@@ -89,7 +90,7 @@ fn record(
     });
     let peak = session.group.borrow().as_ref().and_then(SessionGroup::memory_bytes_peak);
     ExitRecord {
-        cause: cause(agent, session, exit.status),
+        cause: cause(ground, session, exit.status),
         started_at_ms: session.started_at_ms,
         ended_at_ms: clock::wall_ms(),
         duration_us: ended_us - session.started_us,
@@ -101,7 +102,7 @@ fn record(
 }
 
 /// Tells the cause from what is known, never from the number alone.
-fn cause(agent: &Agent, session: &Session, status: Status) -> Cause {
+fn cause(ground: &Ground, session: &Session, status: Status) -> Cause {
     if let Some(limit_ms) = session.timed_out.get() {
         return Cause::TimedOut { limit_ms };
     }
@@ -114,7 +115,7 @@ fn cause(agent: &Agent, session: &Session, status: Status) -> Cause {
         return Cause::Killed { signal, by: by.clone() };
     }
     // These are what a stop sends; a program that dies of another has done so by itself.
-    if agent.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
+    if ground.is_stopping() && matches!(signal, libc::SIGTERM | libc::SIGKILL) {
         return Cause::AgentStopping;
     }
     status.into()

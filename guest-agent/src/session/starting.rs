@@ -15,14 +15,15 @@ use tokio::io::Interest;
 use tokio::sync::watch;
 
 use super::ending::{self, Ending};
-use super::input::{self, Keyboard};
+use super::input;
+use super::keyboard::Keyboard;
+use super::program::Session;
 use super::pump::{self, Gauge, Pump, Terminal};
-use super::{Session, Sessions};
-use crate::agent::Agent;
+use super::registry::Sessions;
 use crate::cgroup::SessionGroup;
 use crate::flow::Outlet;
-use crate::pid1::reaper;
-use crate::process::{Command, Stdio as ProcessStdio, StdioPlan, environment, user};
+use crate::ground::Ground;
+use crate::process::{Command, Stdio as ProcessStdio, StdioPlan, environment, spawn_fault, user};
 use crate::sys::clock;
 use crate::task;
 
@@ -49,35 +50,36 @@ struct Streams {
 
 impl Sessions {
     /// Starts a program, or finds the session that the same request has started before.
-    pub fn start(&self, agent: &Rc<Agent>, ask: &Start, by: Starter) -> Result<Started, Fault> {
+    pub fn start(self: &Rc<Self>, ask: &Start, by: Starter) -> Result<Started, Fault> {
         let digest = digest(ask);
         if let Ok(session) = self.get(&ask.session) {
             return session.started_again(digest);
         }
-        agent.check_running()?;
+        let ground = &self.ground;
+        ground.check_running()?;
         check(ask)?;
-        self.make_room(agent)?;
+        self.make_room()?;
 
         let mut warnings = Vec::new();
-        let group = agent.take_group("the session", ask.limits, &mut warnings);
-        let command = command(agent, ask, group.as_ref())?;
+        let group = ground.take_group("the session", ask.limits, &mut warnings);
+        let command = command(ground, ask, group.as_ref())?;
         let line = command_line(&command.argv);
         let (started_at_ms, started_us) = (clock::wall_ms(), clock::monotonic_us());
-        let started = match agent.reaper.spawn(command) {
+        let started = match ground.reaper.spawn(command) {
             Ok(started) => started,
             Err(failure) => {
-                agent.retire_group(group);
+                ground.retire_group(group);
                 return Err(self.record_failure(ask, digest, line, failure));
             }
         };
 
         let pid = started.child.pid;
-        let streams = match open_streams(agent, ask, started.child.stdio) {
+        let streams = match open_streams(ground, ask, started.child.stdio) {
             Ok(streams) => streams,
             Err(error) => {
                 // It runs, and nobody could hear it: that is no start.
-                agent.reaper.signal(pid, nix::sys::signal::Signal::SIGKILL);
-                agent.retire_group(group);
+                ground.reaper.signal(pid, nix::sys::signal::Signal::SIGKILL);
+                ground.retire_group(group);
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 let subject = "event loop".to_owned();
                 let failure = SpawnFailure { stage: SpawnStage::Stdio, errno, subject };
@@ -115,9 +117,14 @@ impl Sessions {
         }
         let ending =
             Ending { exit: started.exit, gauges: streams.gauges, deadline_ms: ask.deadline_ms };
-        task::spawn(ending::run(agent.clone(), session.clone(), ending));
+        task::spawn(ending::run(self.clone(), session.clone(), ending));
         self.insert(session);
-        refill_groups(agent);
+        // Once this start has been answered.
+        let ground = ground.clone();
+        task::spawn(async move {
+            tokio::task::yield_now().await;
+            ground.refill_groups();
+        });
         Ok(Started { pid: pid.as_raw() as u32, repeated: false, warnings })
     }
 
@@ -187,22 +194,6 @@ impl Session {
     }
 }
 
-pub fn spawn_fault(failure: SpawnFailure) -> Fault {
-    let why = nix::errno::Errno::from_raw(failure.errno).desc();
-    let subject = &failure.subject;
-    let message = match failure.stage {
-        SpawnStage::User => format!("there is no user or group {subject:?}: {why}"),
-        SpawnStage::WorkingDirectory => format!("cannot enter directory {subject:?}: {why}"),
-        SpawnStage::Exec if failure.is_not_found() => format!("{subject}: command not found"),
-        SpawnStage::Exec => format!("cannot execute {subject}: {why}"),
-        SpawnStage::Identity => format!("cannot become user {subject:?}: {why}"),
-        SpawnStage::Stdio | SpawnStage::Cgroup | SpawnStage::Fork | SpawnStage::Terminal => {
-            format!("cannot start a process ({subject}): {why}")
-        }
-    };
-    Fault::spawn(message, failure)
-}
-
 /// The content of a start, in one number.
 fn digest(ask: &Start) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -251,7 +242,7 @@ fn check(ask: &Start) -> Result<(), Fault> {
 }
 
 fn command<'a>(
-    agent: &Agent,
+    ground: &Ground,
     ask: &'a Start,
     group: Option<&'a SessionGroup>,
 ) -> Result<Command<'a>, Fault> {
@@ -263,7 +254,7 @@ fn command<'a>(
         }
         Program::LoginShell {} => vec![login_shell(ask.user.as_deref()).into(), "-l".into()],
     };
-    let mut env: Vec<(Text, Text)> = agent.environment().chain(ask.env.iter().cloned()).collect();
+    let mut env = ground.environment.with(&ask.env);
     let terminal_unnamed = !env.iter().any(|(name, _)| name.as_bytes() == b"TERM");
     let stdio = match ask.stdio {
         Stdio::Pipes { stdin } => StdioPlan::Pipes { stdin },
@@ -306,7 +297,7 @@ fn command_line(argv: &[Text]) -> String {
     protocol::fault::clip_to(words.join(" "), limits::COMMAND_BYTES_MAX)
 }
 
-fn open_streams(agent: &Agent, ask: &Start, stdio: ProcessStdio) -> std::io::Result<Streams> {
+fn open_streams(ground: &Ground, ask: &Start, stdio: ProcessStdio) -> std::io::Result<Streams> {
     let bytes = ask.spool.bytes.map_or(limits::SPOOL_BYTES_DEFAULT, |bytes| bytes as usize);
     let mut streams = Streams {
         outputs: Vec::new(),
@@ -316,7 +307,7 @@ fn open_streams(agent: &Agent, ask: &Start, stdio: ProcessStdio) -> std::io::Res
         input: None,
     };
     let mut add = |channel, source| {
-        let outlet = Outlet::output(bytes, ask.spool.policy, &agent.budget, &ask.holders);
+        let outlet = Outlet::output(bytes, ask.spool.policy, &ground.budget, &ask.holders);
         let (pump, gauge) = Pump::new(source, outlet.clone());
         streams.outputs.push((channel, outlet));
         streams.gauges.push((channel, gauge));
@@ -338,26 +329,4 @@ fn open_streams(agent: &Agent, ask: &Start, stdio: ProcessStdio) -> std::io::Res
         }
     }
     Ok(streams)
-}
-
-/// Makes the next start's group once this start has been answered.
-fn refill_groups(agent: &Rc<Agent>) {
-    let agent = agent.clone();
-    task::spawn(async move {
-        tokio::task::yield_now().await;
-        if let Some(groups) = agent.groups.borrow_mut().as_mut() {
-            groups.refill();
-        }
-    });
-}
-
-impl From<reaper::Status> for Cause {
-    fn from(status: reaper::Status) -> Self {
-        match status {
-            reaper::Status::Exited { code } => Self::Exited { code },
-            reaper::Status::Signaled { signal, core_dumped } => {
-                Self::Signaled { signal, core_dumped }
-            }
-        }
-    }
 }

@@ -27,7 +27,7 @@ use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio as Sessio
 use protocol::{Cause, ContextName, Text};
 use sandbox::pool::{Entry, Options, PoolEvent, ShelfStatus};
 use sandbox::record::RECORD_FILE;
-use sandbox::{Event, EventSink, Means, Record, Registry, SandboxRef, Spec, State};
+use sandbox::{Event, EventSink, Means, Record, Registry, Spec, State};
 use serde_json::Value;
 use tokio::task::JoinSet;
 

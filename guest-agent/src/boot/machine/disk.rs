@@ -15,9 +15,9 @@ use nix::mount::MsFlags;
 use nix::sys::stat::Mode;
 use nix::unistd::{chdir, chroot};
 
+use super::super::overlay::make_directory;
 use super::super::root::{
-    self, DIRECTORIES, MOMENTARY_MOUNT_POINTS, RUN, SCRATCH_FLAGS, SHARED_MEMORY, TMP,
-    make_directory, relative,
+    self, DIRECTORIES, MOMENTARY_MOUNT_POINTS, RUN, SCRATCH_FLAGS, SHARED_MEMORY, TMP, relative,
 };
 use super::super::{BootError, Outcome, Stage};
 use super::modules;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use nix::mount::MsFlags;
 
-use super::super::root::{SHARED_MEMORY, make_directory};
+use super::super::overlay::make_directory;
+use super::super::root::SHARED_MEMORY;
 use super::super::{BootError, Outcome, Stage, StepReport, devices};
 use super::mount_kernels;
 use crate::cgroup::{self, AGENT_LEAF, Directory};

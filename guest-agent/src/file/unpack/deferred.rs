@@ -13,7 +13,7 @@ use super::super::attributes::Attributes;
 use super::super::beneath;
 use super::super::limits::DEFERRED_BYTES_MAX;
 use super::place::set_time;
-use super::refused_entry;
+use super::refused::refused_entry;
 
 /// What one directory costs besides its path, which it has twice.
 const DIRECTORY_BYTES: usize = 256;

@@ -19,8 +19,8 @@ use super::super::attributes::{Attributes, mode};
 use super::super::beneath;
 use super::super::directory::PERMISSIONS_NEW;
 use super::super::info;
-use super::super::refusal::unfit;
-use super::refused_entry;
+use super::super::refusal::{quoted, unfit};
+use super::refused::refused_entry;
 
 /// Enough to put entries into a directory, and to open it later.
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
@@ -93,7 +93,7 @@ impl Place {
         }
         let refuse = |errno| {
             let target = target.join(&b'/');
-            let shown = super::quoted(target.as_slice());
+            let shown = quoted(target.as_slice());
             let Fault { code, message, errno, spawn } = refused_entry(&self.path, errno);
             Fault { code, message: format!("{message} (a hard link to {shown})"), errno, spawn }
         };

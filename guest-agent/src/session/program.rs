@@ -1,0 +1,324 @@
+//! One session: a program that a client started, and what became of it.
+//!
+//! `starting` makes it, `ending` sets its record, and `router` asks it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use nix::sys::signal::Signal as UnixSignal;
+use nix::unistd::Pid;
+use protocol::exit::ExitRecord;
+use protocol::message::{Channel, SessionInfo, Subscribed};
+use protocol::requests::{Input, Origin, Resize, Role, Signal, Subscribe, Target, TerminalSize};
+use protocol::sorted::{SortedMap, SortedSet};
+use protocol::{ClientId, Fault, FaultCode, SessionId};
+use tokio::sync::watch;
+
+use super::keyboard::Keyboard;
+use super::pump::Terminal;
+use crate::cgroup::SessionGroup;
+use crate::flow::{Inlet, Outlet, Pin, Tap};
+use crate::metrics::Asked;
+use crate::pid1::reaper::Reaper;
+use crate::process::tree::{Members, Tree};
+
+/// One program and what became of it.
+pub struct Session {
+    pub id: SessionId,
+    /// Of the start's content, to tell a repeated start from a conflicting one.
+    pub(super) digest: u64,
+    pub(super) command: String,
+    /// `None` if it never ran. (Number 0 would mean the agent's own group to the kernel.)
+    pub(super) leader: Option<Pid>,
+    pub(super) started_at_ms: u64,
+    pub(super) started_us: u64,
+    pub(super) outputs: Vec<(Channel, Outlet)>,
+    pub(super) keyboard: Keyboard,
+    pub(super) terminal: Option<Terminal>,
+    pub(super) group: RefCell<Option<SessionGroup>>,
+    pub(super) memory_limit: Option<u64>,
+    /// The client that the session dies with.
+    pub(super) tied_to: Cell<Option<ClientId>>,
+    /// Holders that have not released it.
+    pub(super) holders: RefCell<SortedSet<String>>,
+    /// Which client has last subscribed as which holder.
+    pub(super) claims: RefCell<SortedMap<String, ClientId>>,
+    /// It had holders, and all have released it, perhaps before its end.
+    pub(super) let_go: Cell<bool>,
+    /// How large each client that may type sees the terminal.
+    pub(super) views: RefCell<SortedMap<ClientId, TerminalSize>>,
+    /// Signals that clients have sent to the leader, and which client did last.
+    pub(super) killed_by: RefCell<SortedMap<i32, String>>,
+    pub(super) timed_out: Cell<Option<u64>>,
+    pub(super) leader_reaped: Cell<bool>,
+    /// All of it was killed, by a deadline or a client.
+    pub(super) tree_killed: Cell<bool>,
+    pub(super) exit: watch::Sender<Option<Rc<ExitRecord>>>,
+}
+
+impl Session {
+    pub fn record(&self) -> Option<Rc<ExitRecord>> {
+        self.exit.borrow().clone()
+    }
+
+    /// When the leader ended, by the monotonic clock.
+    pub(super) fn ended_us(&self) -> Option<u64> {
+        self.record().map(|record| self.started_us + record.duration_us)
+    }
+
+    /// Whether it has ended and no holder keeps it.
+    pub(super) fn is_unheld(&self) -> bool {
+        self.record().is_some() && self.holders.borrow().is_empty()
+    }
+
+    /// The record, as soon as there is one.
+    pub async fn wait(&self) -> Rc<ExitRecord> {
+        let mut exit = self.exit.subscribe();
+        loop {
+            if let Some(record) = exit.borrow_and_update().clone() {
+                return record;
+            }
+            if exit.changed().await.is_err() {
+                unreachable!("the sender lives in the session that is borrowed");
+            }
+        }
+    }
+
+    pub fn outlet(&self, channel: Channel) -> Result<&Outlet, Fault> {
+        let found = self.outputs.iter().find(|(name, _)| *name == channel);
+        found.map(|(_, outlet)| outlet).ok_or_else(|| {
+            let (id, name) = (&self.id, channel.name());
+            Fault::new(FaultCode::Invalid, format!("session {id} has no output {name}"))
+        })
+    }
+
+    /// Where a subscription begins.
+    pub fn subscription_start(&self, ask: &Subscribe) -> Result<Subscribed, Fault> {
+        let outlet = self.outlet(ask.channel)?;
+        let (oldest, end) = (outlet.start(), outlet.end());
+        let from = match ask.from {
+            Origin::Oldest {} => oldest,
+            Origin::Tail { bytes } => end.saturating_sub(bytes).max(oldest),
+            Origin::Offset { offset } if offset > end => {
+                let message = format!("offset {offset} is beyond the end of the output at {end}");
+                return Err(Fault::new(FaultCode::Invalid, message));
+            }
+            Origin::Offset { offset } => offset,
+        };
+        Ok(Subscribed { from, oldest, end })
+    }
+
+    /// Attaches a tap to an output.
+    pub fn subscribe(
+        &self,
+        ask: &Subscribe,
+        tap: Tap,
+        from: u64,
+        client: ClientId,
+    ) -> Result<Outlet, Fault> {
+        let outlet = self.outlet(ask.channel)?;
+        let pin = match &ask.role {
+            Role::Observer {} => Pin::None,
+            Role::Holder { name } if self.holders.borrow().contains(name) => {
+                self.claims.borrow_mut().insert(name.clone(), client);
+                Pin::Holder(name.clone())
+            }
+            Role::Holder { .. } => Pin::Tap,
+        };
+        outlet.attach(tap, pin, from);
+        Ok(outlet.clone())
+    }
+
+    /// The holders that a client was the last to subscribe as.
+    pub(super) fn claimed_by(&self, client: ClientId) -> Vec<String> {
+        let claims = self.claims.borrow();
+        let own = claims.iter().filter(|(_, claimant)| **claimant == client);
+        own.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Gives up these holders.
+    pub(super) fn release(&self, names: Vec<String>) {
+        for name in names {
+            if self.holders.borrow_mut().remove(&name) && self.holders.borrow().is_empty() {
+                self.let_go.set(true);
+            }
+            self.outputs.iter().for_each(|(_, outlet)| outlet.release(&name));
+        }
+    }
+
+    /// Sends a signal on behalf of `by`.
+    pub fn signal(&self, ask: &Signal, by: &str, reaper: &Reaper) -> Result<(), Fault> {
+        let signal = UnixSignal::try_from(ask.signal).map_err(|_| {
+            Fault::new(FaultCode::Invalid, format!("{} is not a signal number", ask.signal))
+        })?;
+        let ended = self.record().is_some();
+        let Some(leader) = self.leader else {
+            return Err(Fault::new(FaultCode::Gone, format!("session {} never ran", self.id)));
+        };
+        let reached = match ask.target {
+            Target::Leader => {
+                self.note_kill(ask.signal, by);
+                reaper.signal(leader, signal)
+            }
+            // A group without members may be a stranger's by now.
+            Target::Group if self.leader_reaped.get() && self.is_gone() => false,
+            Target::Group => {
+                self.note_kill(ask.signal, by);
+                let group = self.terminal.as_ref().and_then(Terminal::foreground_group);
+                let group = group.unwrap_or(leader);
+                nix::sys::signal::killpg(group, signal).is_ok()
+            }
+            Target::Tree => {
+                self.note_kill(ask.signal, by);
+                self.signal_tree(signal) > 0
+            }
+        };
+        if reached || !ended {
+            return Ok(());
+        }
+        Err(Fault::new(FaultCode::Gone, format!("session {} has ended", self.id)))
+    }
+
+    /// Remembers who sent a signal that may end the leader, so that the record can say so.
+    pub(super) fn note_kill(&self, signal: i32, by: &str) {
+        if !self.leader_reaped.get() && !HARMLESS.contains(&signal) {
+            self.killed_by.borrow_mut().insert(signal, by.to_owned());
+        }
+    }
+
+    /// Notes how large a client sees the terminal, and sizes it to the smallest view.
+    pub fn resize(&self, ask: &Resize, client: ClientId) -> Result<(), Fault> {
+        let Some(terminal) = &self.terminal else {
+            let message = format!("session {} has no terminal", self.id);
+            return Err(Fault::new(FaultCode::Invalid, message));
+        };
+        if ask.size.rows == 0 || ask.size.columns == 0 {
+            return Err(Fault::new(
+                FaultCode::Invalid,
+                "a terminal has at least one row and column",
+            ));
+        }
+        self.views.borrow_mut().insert(client, ask.size);
+        let changed = self.apply_size();
+        if ask.redraw && !changed {
+            terminal.redraw();
+        }
+        Ok(())
+    }
+
+    pub(super) fn drop_view(&self, client: ClientId) {
+        if self.views.borrow_mut().remove(&client).is_some() {
+            self.apply_size();
+        }
+        self.keyboard.client_gone(client);
+    }
+
+    /// Whether the terminal's size changed.
+    fn apply_size(&self) -> bool {
+        let views = self.views.borrow();
+        let rows = views.values().map(|size| size.rows).min();
+        let columns = views.values().map(|size| size.columns).min();
+        match (&self.terminal, rows, columns) {
+            (Some(terminal), Some(rows), Some(columns)) => {
+                terminal.resize(TerminalSize { rows, columns })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a client can have the keyboard, and at which offset it would go on.
+    pub fn check_keyboard(&self, ask: &Input, client: ClientId) -> Result<u64, Fault> {
+        self.keyboard.check(ask, client)
+    }
+
+    /// Gives a client the keyboard, after [`Session::check_keyboard`] has said that it can.
+    pub fn open_keyboard(&self, tap: Tap, client: ClientId, name: &str) -> Inlet {
+        self.keyboard.open(tap, client, name)
+    }
+
+    /// The client's input stream is closed.
+    pub fn leave_keyboard(&self, tap: &Tap) {
+        self.keyboard.leave(tap);
+    }
+
+    /// Runs `act` on the session's processes, if there ever were any.
+    fn tree_with<T>(&self, act: impl FnOnce(&Tree<'_>) -> T) -> Option<T> {
+        let group = self.group.borrow();
+        self.leader.map(|leader| {
+            act(&Tree {
+                session: self.id.as_str(),
+                leader,
+                leader_reaped: self.leader_reaped.get(),
+                group: group.as_ref(),
+            })
+        })
+    }
+
+    /// Sends a signal to every process of the session, and says how many that were.
+    pub fn signal_tree(&self, signal: UnixSignal) -> usize {
+        match signal {
+            UnixSignal::SIGKILL => self.kill_tree(),
+            other => self.tree_with(|tree| tree.signal(other)).unwrap_or(0),
+        }
+    }
+
+    /// Whether no process of the session lives.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method's path is bound to one lifetime of the tree"
+    )]
+    pub fn is_gone(&self) -> bool {
+        self.tree_with(|tree| tree.is_gone()).unwrap_or(true)
+    }
+
+    /// Kills every process of the session, and says how many that were.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method's path is bound to one lifetime of the tree"
+    )]
+    pub(super) fn kill_tree(&self) -> usize {
+        self.tree_killed.set(true);
+        self.tree_with(|tree| tree.kill()).unwrap_or(0)
+    }
+
+    /// The processes of the session that live.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a method's path is bound to one lifetime of the tree"
+    )]
+    pub(super) fn members(&self) -> Members {
+        self.tree_with(|tree| tree.members()).unwrap_or_default()
+    }
+
+    /// Its processes, to be asked for what they use at the moment; none if it never ran.
+    pub fn asked(&self) -> Asked {
+        self.tree_with(Asked::of).unwrap_or_default()
+    }
+
+    pub(super) fn info(&self) -> SessionInfo {
+        SessionInfo {
+            session: self.id.clone(),
+            pid: self.leader.map_or(0, |leader| leader.as_raw() as u32),
+            command: self.command.clone(),
+            terminal: self.terminal.is_some(),
+            started_at_ms: self.started_at_ms,
+            exit: self.record().as_deref().cloned(),
+            holders: self.holders.borrow().iter().cloned().collect(),
+            viewers: self.outputs.iter().map(|(_, outlet)| outlet.reader_count()).max().unwrap_or(0)
+                as u32,
+            keyboard: self.keyboard.owner(),
+        }
+    }
+}
+
+/// Signals that end nothing by themselves.
+const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGWINCH,
+];
