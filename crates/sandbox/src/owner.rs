@@ -44,7 +44,7 @@ use machine::limits::{KILL_DEADLINE, SET_RIGHT_MAX};
 use machine::{BoxFuture, Directories, Machine, MachineExit, Running};
 
 use ::workspace::limits::LAST_SYNC_DEADLINE;
-use ::workspace::{Mirror, Said, Workspaces};
+use ::workspace::{Mirror, Outcome, Workspaces};
 
 pub(super) use order::{Order, Reply};
 use suspend::Errand;
@@ -88,7 +88,7 @@ enum Happening {
     /// What takes its time is done.
     Returned(Errand),
     /// Something of the workspace has come back.
-    Said(Said),
+    Said(Outcome),
 }
 
 /// The time that programs get to end by themselves.
@@ -573,7 +573,7 @@ async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>
 }
 
 /// The same for what is said of a workspace.
-async fn heard(mirror: Option<&mut Mirror>) -> Said {
+async fn heard(mirror: Option<&mut Mirror>) -> Outcome {
     match mirror {
         Some(mirror) => mirror.said().await,
         None => pending().await,
