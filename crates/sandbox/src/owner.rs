@@ -31,7 +31,6 @@ use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::Kept;
 use super::recorder::SharedLog;
-use super::registry::Occupied;
 use super::snapshot::bytes_of;
 use super::stored::Held;
 use super::{Event, EventSink, Record, SandboxError, State, Why};
@@ -67,7 +66,8 @@ pub(super) struct Place {
     pub presence: Arc<Presence>,
     pub workspaces: Workspaces,
     /// Dropped with the owner: then the name is free.
-    pub _occupied: Occupied,
+    /// Dropping it frees the name.
+    pub _occupied: Box<dyn Send + Sync>,
 }
 
 /// Everything that the loop can see.
