@@ -66,7 +66,6 @@ pub(super) struct Place {
     pub presence: Arc<Presence>,
     pub workspaces: Workspaces,
     /// Dropped with the owner: then the name is free.
-    /// Dropping it frees the name.
     pub _occupied: Box<dyn Send + Sync>,
 }
 
