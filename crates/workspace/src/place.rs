@@ -1,6 +1,8 @@
 //! A change gets its place on the host, unless the host has changed the same. What the host has that is
 //! not from here is never written over, and never removed.
 
+use std::io;
+
 use rustix::io::Errno;
 
 use super::explain::{explain, may_pass};
