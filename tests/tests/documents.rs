@@ -55,12 +55,17 @@ fn files() -> Vec<PathBuf> {
     found.iter().map(|path| path.strip_prefix(root()).expect("below").to_owned()).collect()
 }
 
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "md")
+}
+
 fn pages() -> Vec<PathBuf> {
-    files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
+    files().into_iter().filter(|path| is_page(path)).collect()
 }
 
 fn read(path: &Path) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+    fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The text without fenced blocks; with what is in backticks, because headings have that in them.
@@ -204,7 +209,7 @@ fn every_document_that_a_source_names_exists() {
             let path = path.trim_end_matches('.');
             let is_start =
                 !text[..at].ends_with(|c: char| c.is_alphanumeric() || "./-_".contains(c));
-            if is_start && path.ends_with(".md") {
+            if is_start && is_page(Path::new(path)) {
                 named += 1;
                 assert!(root().join(path).exists(), "{} names {path}", file.display());
             }
@@ -273,7 +278,7 @@ fn script(blocks: &[&Block], port: u16) -> String {
         "set -eo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n".to_owned();
     for block in blocks {
         let commands = block.commands.replace(WRITTEN_PORT, &port.to_string());
-        script += &format!("echo '{MARK}{}'\n{commands}\n", block.line);
+        script.extend([&*format!("echo '{MARK}{}'\n", block.line), &commands, "\n"]);
     }
     script + "exit 0\n"
 }
@@ -285,6 +290,10 @@ fn have_all() -> bool {
 
 /// Runs the blocks of a page in a directory that looks like a clone after `./do build`. Returns how many
 /// that were; nothing when the test is skipped.
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever reads the test's output sees what is not run, and why"
+)]
 fn run_page(page: &str) -> Option<usize> {
     if !have_all() {
         return None;
@@ -328,7 +337,8 @@ fn run_page(page: &str) -> Option<usize> {
         .output()
         .expect("bash runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{page}: {}\n{said}", output.status);
+    let log = fs::read_to_string(clone.join("serve.log")).unwrap_or_default();
+    assert!(output.status.success(), "{page}: {}\n{said}\n{log}", output.status);
     for block in &run {
         let mark = format!("{MARK}{}\n", block.line);
         let own = said.split(&mark).nth(1).expect("the block began");
