@@ -322,11 +322,19 @@ fn run_page(page: &str) -> Option<usize> {
     for part in ["examples", "clients"] {
         symlink(root().join(part), clone.join(part)).expect("a link");
     }
+    // The first pages say how the program comes onto the path; the others assume it.
+    let search = std::env::var("PATH").expect("a path");
+    let search = if page.starts_with(HOWTO) {
+        format!("{}:{search}", clone.join("target/release").display())
+    } else {
+        search
+    };
     let output = Command::new("timeout")
         .args(["--kill-after=10", PAGE_SECONDS_MAX, "bash", "-c", "exec 2>&1; eval \"$SCRIPT\""])
         .env("SCRIPT", script(&run, port.number()))
         .current_dir(&clone)
         .env("HOME", &home)
+        .env("PATH", search)
         .env("BURROW_RUNTIME_DIR", burrow.runtime())
         .env("BURROW_STATE_DIR", burrow.state())
         .env("BURROW_AGENT", agent_path())
