@@ -12,10 +12,10 @@ use tests::{Burrow, bridge_path, have_or_skip};
 
 /// Every example, and what runs it.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("curl/sandbox.sh", "tests/tests/examples.rs"),
-    ("mcp/agent.py", "tests/tests/examples.rs"),
-    ("mcp/figure.py", "tests/tests/examples.rs"),
-    ("python/sandbox.py", "tests/tests/examples.rs"),
+    ("curl/sandbox.sh", "tests/tests/tree/examples.rs"),
+    ("mcp/agent.py", "tests/tests/tree/examples.rs"),
+    ("mcp/figure.py", "tests/tests/tree/examples.rs"),
+    ("python/sandbox.py", "tests/tests/tree/examples.rs"),
     ("rust/twenty_lines.rs", "host-bridge/tests/library.rs"),
 ];
 

@@ -1,7 +1,6 @@
 //! The rules of the tree that no compiler holds: who imports whom, where `unsafe` may be, how files
 //! begin.
 
-#[path = "tidy/circles.rs"]
 mod circles;
 
 use std::fs;

@@ -1,0 +1,5 @@
+//! The tree itself: its rules, its documents with their commands, and its examples.
+
+mod documents;
+mod examples;
+mod tidy;
