@@ -15,41 +15,20 @@ default:
 build: _agent
     cargo build --release -p host-bridge -p rootfs
 
-# The agent, as small as the toolchain makes it: docs/decisions/0007-a-small-agent.md.
+# The agent, as small as a stable toolchain makes it: docs/decisions/0018-the-agents-size.md.
 _agent: _target
     #!/usr/bin/env bash
     set -euo pipefail
-    library=$(rustc --print sysroot)/lib/rustlib/src/rust/library
-    std=(-Z build-std=std,panic_unwind -Z build-std-features=optimize_for_size)
-    if [ ! -d "$library" ] && ! rustup component add rust-src >/dev/null 2>&1; then
-        echo "build: rust-src is missing, so the agent takes the standard library as it comes and is larger" >&2
-        std=()
-    fi
-    flags=(
-        # Functions that cannot unwind need no tables, and frame pointers make the others' short.
-        -C force-unwind-tables=no -C force-frame-pointers=yes
-        # The toolchain's own linker, which folds equal functions.
-        -Z unstable-options -C linker-features=+lld -C link-self-contained=+linker
-        -C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs
-        # Nobody looks the build up by a number, and strings that end alike are there once.
-        -C link-arg=-Wl,--build-id=none -C link-arg=-Wl,-O2
-        # A call is inlined when that costs no more than this; 5 is what "z" takes, and larger.
-        -C llvm-args=-inline-threshold=10
-        # Panics say where they come from, not where this machine keeps its sources.
-        --remap-path-prefix="$library=library"
-    )
-    if [ ${#std[@]} -gt 0 ]; then
-        # The agent's own unwinder (sys/unwind) searches the table of functions without an index.
-        flags+=(--cfg own_unwinder -C link-arg=-Wl,--no-eh-frame-hdr)
-    fi
+    # Frame pointers make the unwind tables short, and functions that cannot unwind need none.
+    flags=(-C force-frame-pointers=yes -C force-unwind-tables=no)
     cargo fetch --quiet --target {{musl}}
+    # Panics say where they come from, not where this machine keeps its sources.
     for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
         flags+=(--remap-path-prefix="$registry/=")
     done
-    # What is unstable here concerns the build alone; the code is what any stable toolchain compiles.
-    RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=z \
+    RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=z \
         CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
-        cargo build --release -p guest-agent --bins --example panics --target {{musl}} ${std[@]+"${std[@]}"}
+        cargo build --release -p guest-agent --bins --example panics --target {{musl}}
 
 # Build, then run Python and a shell command, each in a sandbox of its own.
 try: build

@@ -8,8 +8,6 @@ use std::{env, fs};
 const LEVEL: u8 = 10;
 
 fn main() {
-    // The small build sets it: docs/decisions/0007-a-small-agent.md.
-    println!("cargo::rustc-check-cfg=cfg(own_unwinder)");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names it"));
     // A shell has nothing to unpack with.
     for (name, comment, indent, target, is_packed) in [

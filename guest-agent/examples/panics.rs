@@ -1,5 +1,6 @@
-//! Panics in every way that matters to the agent, with the agent's own unwinder and the agent's
-//! build flags, and says `survived` if each ends where it is caught and drops what it passes.
+//! Panics in every way that matters to the agent, with the agent's build flags and the functions
+//! that it has in the place of the unwinder's, and prints `survived` if each panic ends where it is
+//! caught and drops what it passes.
 //!
 //! `just build` builds it beside the agent, and the test `agent_panics` runs it. It stands for the
 //! promise that a fault in one task does not end PID 1.
@@ -12,15 +13,16 @@ use std::hint::black_box;
 use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-#[cfg(own_unwinder)]
+#[cfg(all(target_env = "musl", not(debug_assertions)))]
 #[allow(unsafe_code)]
-#[path = "../src/sys/unwind/mod.rs"]
-mod unwind;
+#[path = "../src/sys/backtrace.rs"]
+mod backtrace;
 
 /// Deeper than any stack of the agent's.
 const DEPTH: u64 = 1000;
 
 fn main() {
+    a_panic_prints_its_message();
     panic::set_hook(Box::new(|_| {}));
     the_payload_arrives();
     what_is_passed_is_dropped_from_the_innermost_outwards();
@@ -30,6 +32,11 @@ fn main() {
     a_panic_that_is_thrown_again_goes_on();
     a_thread_ends_alone();
     println!("survived");
+}
+
+/// With the standard library's own hook, which also prints a backtrace if the environment asks for one.
+fn a_panic_prints_its_message() {
+    assert!(catch_unwind(|| panic!("the first one")).is_err());
 }
 
 fn the_payload_arrives() {

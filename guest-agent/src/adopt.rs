@@ -1,8 +1,8 @@
-//! A new host: the machine was restored from a snapshot, or taken from a pool.
+//! Adoption by a new host: the machine was restored from a snapshot, or taken from a pool.
 //!
-//! `router` calls it once for each `adopt`, and it does everything before it returns, so that nothing
-//! of the client's comes in between. What can fail comes first: a refused adoption has changed nothing
-//! that the agent is known by.
+//! `router` calls it once for each `adopt`. It does everything before it returns, so that no other
+//! request comes in between. Steps that can fail come first: a refused adoption has not changed the
+//! agent's identity.
 
 use std::io;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::peer::Peer;
 use crate::process::environment::check_names;
 use crate::sys::{clock, entropy};
 
-/// Becomes the agent of `peer`'s host, which has asked for it by request `id`.
+/// Takes on a new identity for `peer`, which has requested it by request `id`.
 pub fn adopt(
     agent: &Rc<Agent>,
     peer: &Rc<Peer>,
@@ -44,7 +44,7 @@ pub fn adopt(
         }
     }
     let frozen_ms = freeze::thaw(&agent.ground).unwrap_or_else(|fault| {
-        warnings.push(format!("programs stand still for now: {}", fault.message));
+        warnings.push(format!("programs are still frozen: {}", fault.message));
         0
     });
     let drift_us = drift_from(ask.time_us);
@@ -66,8 +66,8 @@ pub fn adopt(
     Ok(Reply::Adopted(adopted))
 }
 
-/// Steps the clock of a machine that stood still, and says how far it was ahead. `None` where it may
-/// not be set, or cannot.
+/// Sets the clock of a machine that was paused. Returns how far the clock was ahead, or `None` if it
+/// cannot be set.
 pub fn step(agent: &Agent, time_us: u64) -> Option<i64> {
     let drift_us = drift_from(time_us);
     (agent.ground.config.machine && clock::set_wall(time_us).is_ok()).then_some(drift_us)
@@ -88,7 +88,7 @@ fn check(agent: &Agent, ask: &Adopt) -> Result<(), Fault> {
         return invalid(format!("{bytes} bytes of entropy are not within {min} and {max}"));
     }
     check_names(&ask.env)?;
-    // It would be in the way of every start from now on.
+    // It would make every later start fail.
     if ask
         .env
         .iter()
@@ -100,15 +100,15 @@ fn check(agent: &Agent, ask: &Adopt) -> Result<(), Fault> {
     match &ask.hostname {
         Some(name) if !is_name(name, b"._-") => invalid(format!("{name:?} is not a host name")),
         Some(_) if !agent.ground.config.init => {
-            let message = "this agent shares its machine, whose name is not its own to change";
+            let message = "this agent shares its machine, so it cannot change the host name";
             Err(Fault::new(FaultCode::Unsupported, message))
         }
         _ => Ok(()),
     }
 }
 
-/// Draws 16 bytes that no clone has: from the kernel, whose generator may be the same as in a clone,
-/// and from what the host has given to this one alone, which other clients may not know.
+/// Makes 16 random bytes that no clone of this machine has. The kernel's generator may have the same
+/// state in a clone, so its bytes are combined with those that the host has given to this one alone.
 fn draw(given: &[u8]) -> io::Result<[u8; 16]> {
     let mut drawn = [0; 16];
     entropy::fill(&mut drawn)?;

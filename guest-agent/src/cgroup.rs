@@ -1,9 +1,8 @@
-//! Control groups (version 2), one for each session: the kernel then knows what belongs to it,
-//! ends all of it at once, limits it and says what it used.
+//! Control groups (version 2), one for each session and interpreter: with them the kernel knows its
+//! processes, kills them at once, limits them and accounts for them.
 //!
-//! `session` takes a group for each start and gives it back; `metrics` reads its files. A group is
-//! made ahead of need, so that making one is on no start's way. Where there is no usable hierarchy
-//! the agent works without, and says why.
+//! `ground` hands them out and `metrics` reads their files. The next group is made ahead, so that no start
+//! waits for it. Without a usable hierarchy the agent works without groups, and reports why.
 //!
 //! Everything goes through descriptors of the group's directory, never through a path: in a sandbox
 //! the agent alone has a writable view of the hierarchy, opened before the sandbox was closed.
@@ -42,7 +41,7 @@ pub enum CgroupSupport {
     Unavailable { reason: String },
 }
 
-/// Why there is no hierarchy, or no group.
+/// Why there is no group.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     #[error("no cgroup2 file system is mounted")]
@@ -69,7 +68,7 @@ pub struct Groups {
     retired: Vec<SessionGroup>,
 }
 
-/// What a session may use. Limits without a controller cannot be held and fail the start.
+/// What a session may use. A limit without its controller fails the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupLimits {
     pub memory_bytes: Option<u64>,
@@ -180,10 +179,10 @@ impl Groups {
         }
     }
 
-    /// Makes the next spare. To be called when nobody waits.
+    /// Makes the next spare. Called while no start waits.
     pub fn refill(&mut self) {
         if self.spare.is_none() {
-            // A failure shows at the next take, where it has somebody to be told to.
+            // A failure shows at the next `take`, which can report it.
             self.spare = self.create().ok();
         }
     }
@@ -204,8 +203,8 @@ impl Groups {
         self.retired.len()
     }
 
-    /// Stops every process of every group, those that live on in forgotten ones included, or lets them
-    /// go on. Says how many groups that were. One that fails keeps no other from its turn.
+    /// Freezes or thaws every process of every group, groups of forgotten sessions included. Returns how many
+    /// groups there are. If one fails, the others are still frozen or thawed.
     pub fn freeze(&self, frozen: bool) -> io::Result<u32> {
         let value = if frozen { "1" } else { "0" };
         let mut result = Ok(0);
@@ -221,7 +220,7 @@ impl Groups {
         result
     }
 
-    /// Whether every process of every group stands still. What cannot be read counts as moving.
+    /// Whether every process of every group is frozen. A group that cannot be read counts as not frozen.
     pub fn are_frozen(&self) -> bool {
         let stands = |name: &String| {
             let events = self.root.open_below(name).and_then(|group| group.read("cgroup.events"));
@@ -323,8 +322,8 @@ impl SessionGroup {
             .map_or(true, |text| field(&text, "populated") != Some(0))
     }
 
-    /// How many of its processes the kernel has killed for want of memory; `None` without the
-    /// memory controller.
+    /// How many of its processes the kernel has killed because memory ran out; `None` without the memory
+    /// controller.
     pub fn oom_kills(&self) -> Option<u64> {
         field(&self.read("memory.events").ok()?, "oom_kill")
     }

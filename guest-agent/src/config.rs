@@ -1,5 +1,4 @@
-//! What the agent is to be: from its arguments and from the host's boot frame to a [`Config`].
-//! Pure.
+//! The agent's command line and its configuration. Pure.
 
 pub mod line;
 pub mod network;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::hello::BootStep;
 
-/// The help text, and the whole list of what can be asked of the program itself.
+/// The help text. It lists everything that the command line accepts.
 pub const HELP: &str = "\
 The agent inside a Burrow sandbox. Usually started by host-bridge, not by hand.
 
@@ -26,7 +25,7 @@ Usage:
   guest-agent --help | --version
 ";
 
-/// What the arguments ask for.
+/// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Invocation {
     Launch,
@@ -43,26 +42,26 @@ pub enum Listen {
     Vsock(u32),
 }
 
-/// Arguments that ask for nothing that we know.
+/// Why the command line is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
-    #[error("what shall it do? Say `launch`, `init` or `serve --listen PATH`; `--help` explains")]
+    #[error("no command: use `launch`, `init` or `serve --listen PATH` (see `--help`)")]
     Nothing,
-    #[error("{0:?} is not known; `--help` lists what is")]
+    #[error("unknown argument {0:?} (see `--help`)")]
     Unknown(OsString),
-    #[error("`serve` wants `--listen PATH`, the Unix socket to listen on, or `--vsock PORT`")]
+    #[error("`serve` needs `--listen PATH`, a Unix socket to listen on, or `--vsock PORT`")]
     NoSocket,
-    #[error("{0:?} is not the number of a port")]
+    #[error("{0:?} is not a port number")]
     NoPort(OsString),
 }
 
-/// Reads the arguments, the program's name first.
+/// Parses the command line, which begins with the program's name.
 pub fn parse_arguments(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Invocation, UsageError> {
     let mut arguments = arguments.into_iter();
     let name = arguments.next().unwrap_or_default();
-    // What the kernel does not know of its command line it gives to its init.
+    // The kernel passes the words that it does not know to its init.
     if Path::new(&name).file_name().is_some_and(|name| name == "init") {
         return Ok(Invocation::Init);
     }
@@ -101,17 +100,18 @@ pub fn parse_arguments(
 pub struct Config {
     /// Whether the agent is the init of its machine or namespace.
     pub init: bool,
-    /// Whether it is the init of a whole machine: clock and kernel are then the sandbox's alone.
+    /// Whether the agent is the init of a whole machine, whose clock and kernel belong to the sandbox
+    /// alone.
     pub machine: bool,
-    /// The environment of every program, under what a start adds.
+    /// The environment of every program, below the variables of its own start.
     pub env: Vec<(String, String)>,
     /// Whether what is written at `/` is kept in memory.
     pub scratch_in_memory: bool,
-    /// What was done to get here.
+    /// The steps of the boot.
     pub boot: Vec<BootStep>,
     /// When `main` began, by the monotonic clock.
     pub began_us: u64,
-    /// Whether the agent ends when its last link does: nobody could reach it again.
+    /// Whether the agent ends with its last link, because nobody could reach it again.
     pub ends_with_link: bool,
 }
 

@@ -1,7 +1,7 @@
-//! How hosts reach the agent: a connection that is there from the beginning, a socket to come back
-//! to, and, in a machine, a call to a host that has none.
+//! How hosts connect to the agent: an inherited connection, a listening socket, and, in a machine, a
+//! connection that the agent dials while no host has one.
 //!
-//! `run` opens them. Whoever comes in is `serve`'s.
+//! `run` opens them and `serve` takes over each connection.
 
 mod serial;
 
@@ -24,29 +24,29 @@ use crate::{serve, task};
 /// See the module's description.
 #[derive(Default)]
 pub struct Doors {
-    /// A connection that is there from the beginning.
+    /// An inherited connection.
     pub link: Option<OwnedFd>,
     pub listener: Option<UnixListener>,
-    /// The port on which the machine's host is listened for.
+    /// The vsock port to listen on for the machine's host.
     pub vsock: Option<u32>,
-    /// The port on which the host is called while nobody has a link.
+    /// The vsock port of the host, which is dialled while nobody has a link.
     pub dial: Option<u32>,
-    /// The port at which the host is where there is no vsock.
+    /// The serial port to the host, in a machine without vsock.
     pub serial: Option<Port>,
 }
 
-/// How long accepting rests after it failed.
+/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a call to the host may take. One that has nobody to take it waits for two seconds.
+/// The deadline for dialling the host. Without a listener the kernel gives up after two seconds.
 const DIAL_MAX: Duration = Duration::from_secs(5);
 
-/// The pauses between calls, doubling: a host that restores a machine answers the first.
+/// The pauses between dials, which double. A host that restores a machine answers the first.
 const DIAL_PAUSE_MIN: Duration = Duration::from_millis(100);
 const DIAL_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 impl Doors {
-    /// Opens all of them. One that cannot be opened is an error, because nobody would come.
+    /// Opens all of them. It is an error if one cannot be opened, because no host could connect.
     pub fn open(self, agent: &Rc<Agent>) -> io::Result<()> {
         if let Some(link) = self.link {
             serve::accept(agent, link);
@@ -61,13 +61,13 @@ impl Doors {
             task::spawn(serial::answer(agent.clone(), port));
         }
         if let Some(port) = self.dial {
-            task::spawn(call_host(agent.clone(), port));
+            task::spawn(dial_host(agent.clone(), port));
         }
         Ok(())
     }
 }
 
-/// Accepts connections for as long as the agent lives. Only our own user and root may come in.
+/// Accepts connections for as long as the agent lives, from the agent's own user and root only.
 fn answer_unix(
     agent: Rc<Agent>,
     listener: UnixListener,
@@ -78,22 +78,22 @@ fn answer_unix(
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    if may_enter(&stream)
+                    if may_connect(&stream)
                         && let Ok(stream) = stream.into_std()
                     {
                         serve::accept(&agent, stream.into());
                     }
                 }
-                // Out of descriptors, most likely: others may close some.
+                // Most likely out of descriptors; others may be closed soon.
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }
     })
 }
 
-fn may_enter(stream: &tokio::net::UnixStream) -> bool {
-    // Seen from a user namespace, an unmapped user outside shows as the overflow id; the door's
-    // directory is what keeps strangers out there.
+fn may_connect(stream: &tokio::net::UnixStream) -> bool {
+    // In a user namespace, an unmapped user outside appears as the overflow id. There the permissions of
+    // the socket's directory keep strangers out.
     const OVERFLOW: u32 = 65534;
     getsockopt(stream, PeerCredentials).is_ok_and(|peer| {
         let own = nix::unistd::geteuid().as_raw();
@@ -101,7 +101,7 @@ fn may_enter(stream: &tokio::net::UnixStream) -> bool {
     })
 }
 
-/// The same for a machine's host, and for it alone: neighbours may have ways to this machine too.
+/// Accepts connections from the machine's host alone: neighbours may reach this machine too.
 fn answer_host(
     agent: Rc<Agent>,
     listener: OwnedFd,
@@ -118,9 +118,9 @@ fn answer_host(
     })
 }
 
-/// Calls the host whenever nobody has a link: after a restore, or a bridge that has ended, the agent
-/// need not be found.
-async fn call_host(agent: Rc<Agent>, port: u32) {
+/// Dials the host whenever nobody has a link, so that after a restore, or under a new bridge, the host
+/// need not find the agent.
+async fn dial_host(agent: Rc<Agent>, port: u32) {
     let mut pause = DIAL_PAUSE_MIN;
     loop {
         if agent.peers.are_linked() {

@@ -1,19 +1,19 @@
-//! Standing still while the host takes a snapshot: the kernel stops every process that sessions and
-//! contexts have, and what they have written goes to the disk.
+//! Freezing the workload while the host takes a snapshot: the kernel stops every process of sessions
+//! and contexts, and everything that they have written goes to the disk.
 //!
-//! `router` calls it, and so do an adoption and the stop of the agent, which both let everything go on.
-//! A watchdog does so by itself, so that a host that dies leaves nothing frozen. It counts the
-//! monotonic clock, which stands still with the machine.
+//! `router` calls it. An adoption and the stop of the agent thaw the workload, and so does a watchdog,
+//! so that a host that dies leaves nothing frozen. The watchdog uses the monotonic clock, which stops
+//! with the machine.
 //!
 //! ```text
-//!             freeze                all stand still, file systems flushed
+//!             freeze                   all frozen, file systems flushed
 //! running ─────────────▶ freezing ─────────────────────────────────────────▶ frozen
 //!    ▲                       │ a process does not stop                          │
 //!    └───────────────────────┴──── thaw, adopt, the watchdog, the agent's stop ─┘
 //! ```
 //!
-//! The agent itself goes on: it answers, and hands out what had been written. Only new work is
-//! refused, by [`Ground::check_running`].
+//! The agent itself keeps running: it answers, and it sends the output that was written before. Only
+//! new work is refused, by [`Ground::check_running`].
 
 use std::io;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use crate::limits::{FREEZE_MAX, FREEZE_POLL, THAW_PAUSE};
 use crate::sys::clock;
 use crate::task::{self, Work};
 
-/// Stops everything. It begins at once; the work is to wait until all stand still.
+/// Freezes the workload. It begins at once; the returned work waits until every process is frozen.
 pub fn freeze(ground: &Rc<Ground>, watchdog_ms: u64) -> Work<Result<Reply, Fault>> {
     let began_us = clock::monotonic_us();
     let begun = begin(ground, Duration::from_millis(watchdog_ms));
@@ -39,7 +39,7 @@ pub fn freeze(ground: &Rc<Ground>, watchdog_ms: u64) -> Work<Result<Reply, Fault
         let (turn, groups) = begun?;
         let settled = settle(&ground, turn).await;
         if ground.freezer.turn() != turn {
-            let message = "the workload went on before it was frozen and on disk";
+            let message = "the workload was thawed before the freeze was complete";
             return Err(Fault::new(FaultCode::Gone, message));
         }
         if let Err(fault) = settled {
@@ -53,18 +53,18 @@ pub fn freeze(ground: &Rc<Ground>, watchdog_ms: u64) -> Work<Result<Reply, Fault
 fn begin(ground: &Rc<Ground>, watchdog: Duration) -> Result<(u64, u32), Fault> {
     if !(FREEZE_WATCHDOG_MIN..=FREEZE_WATCHDOG_MAX).contains(&watchdog) {
         let (min, max) = (FREEZE_WATCHDOG_MIN.as_millis(), FREEZE_WATCHDOG_MAX.as_millis());
-        let message = format!("a watchdog waits for {min} to {max} ms");
+        let message = format!("watchdog_ms must be within {min} and {max}");
         return Err(Fault::new(FaultCode::Invalid, message));
     }
     ground.check_running()?;
     let groups = ground.groups.borrow();
     let Some(groups) = groups.as_ref() else { return Err(unsupported(ground)) };
     let turn = ground.freezer.begin(clock::monotonic_us());
-    // Before anything stands still: whatever goes wrong from here on, it goes on again.
+    // Started first: whatever goes wrong from here on, the workload is thawed again.
     let watched = ground.clone();
     task::spawn(async move {
         timeout(watchdog, watched.freezer.turned(turn)).await.ok();
-        // What fails now, for want of descriptors maybe, may do so no more the next time.
+        // A thaw that fails now, perhaps without a free descriptor, may succeed later.
         while watched.freezer.turn() == turn && thaw(&watched).is_err() {
             sleep(THAW_PAUSE).await;
         }
@@ -83,7 +83,7 @@ fn begin(ground: &Rc<Ground>, watchdog: Duration) -> Result<(u64, u32), Fault> {
 
 fn refused(what: &str, error: &io::Error) -> Fault {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
-    Fault::io(format!("the kernel does not {what}: {error}"), errno)
+    Fault::io(format!("the kernel refused to {what}: {error}"), errno)
 }
 
 fn unsupported(ground: &Ground) -> Fault {
@@ -92,7 +92,7 @@ fn unsupported(ground: &Ground) -> Fault {
     Fault::new(FaultCode::Unsupported, message)
 }
 
-/// Waits until every process stands still, and until the disks have what was written.
+/// Waits until every process is frozen and everything written is on the disks.
 async fn settle(ground: &Ground, turn: u64) -> Result<(), Fault> {
     let deadline = Instant::now() + FREEZE_MAX;
     while !ground.groups.borrow().as_ref().is_none_or(Groups::are_frozen) {
@@ -101,7 +101,7 @@ async fn settle(ground: &Ground, turn: u64) -> Result<(), Fault> {
         }
         if Instant::now() >= deadline {
             let seconds = FREEZE_MAX.as_secs();
-            let message = format!("a process has not stopped within {seconds} s");
+            let message = format!("a process did not freeze within {seconds} s");
             return Err(Fault::new(FaultCode::Limit, message));
         }
         sleep(FREEZE_POLL).await;
@@ -109,7 +109,7 @@ async fn settle(ground: &Ground, turn: u64) -> Result<(), Fault> {
     if ground.config.scratch_in_memory {
         return Ok(());
     }
-    // A disk that takes longer than the watchdog waits is noticed by the turn.
+    // If the disk takes longer than the watchdog waits, the turn is over.
     task::blocking(|| {
         nix::unistd::sync();
         Ok(())
@@ -117,8 +117,8 @@ async fn settle(ground: &Ground, turn: u64) -> Result<(), Fault> {
     .await
 }
 
-/// Lets everything go on, and says for how many milliseconds it had stood still. Where that fails it
-/// counts as frozen on, and is tried again.
+/// Thaws the workload. Returns for how many milliseconds it was frozen. If the thaw fails, the workload
+/// still counts as frozen, and the watchdog tries again.
 pub fn thaw(ground: &Ground) -> Result<u64, Fault> {
     let Some(since_us) = ground.freezer.since_us() else { return Ok(0) };
     if let Some(groups) = ground.groups.borrow().as_ref() {

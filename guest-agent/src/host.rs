@@ -1,5 +1,5 @@
-//! The way to the host before there is an event loop: the boot frame in, and a goodbye out when
-//! the sandbox cannot be set up.
+//! Talking to the host before there is an event loop: it reads the boot frame, and it sends a goodbye
+//! when the sandbox cannot be set up.
 //!
 //! `main` uses it on descriptor 0, which it only borrows: the supervisor must not keep the link
 //! open, so only the sandbox's first process takes the descriptors ([`take`]). In a machine
@@ -23,20 +23,20 @@ use protocol::limits::{FRAME_BYTES_MAX, HELLO_DEADLINE};
 use crate::limits::GOODBYE_FLUSH_MAX;
 use crate::sys::descriptor::{Standard, duplicate_above, replace_standard};
 
-/// Why there is no configuration.
+/// Why no configuration was received.
 #[derive(Debug, thiserror::Error)]
 pub enum BootFrameError {
-    #[error("no boot frame came: {0}; is this started by host-bridge?")]
+    #[error("no boot frame received: {0} (only host-bridge should start this)")]
     Read(#[from] io::Error),
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error(transparent)]
     Body(#[from] BodyError),
-    #[error("a {0} frame came instead of the boot frame")]
+    #[error("expected a boot frame, received a {0} frame")]
     Other(&'static str),
 }
 
-/// Reads the boot frame and not one byte more: what follows is for the event loop.
+/// Reads the boot frame and not one byte more: the event loop reads what follows.
 pub fn read_boot_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameError> {
     let deadline = TimeVal::seconds(HELLO_DEADLINE.as_secs() as i64);
     setsockopt(&host, ReceiveTimeout, &deadline).map_err(io::Error::from)?;
@@ -45,7 +45,7 @@ pub fn read_boot_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameErro
     Ok(config)
 }
 
-/// The same from what is no socket.
+/// The same from a file that is not a socket.
 pub fn read_frame(host: BorrowedFd<'_>) -> Result<BootConfig, BootFrameError> {
     let mut frame = vec![0; 4];
     read_exact(host, &mut frame)?;
@@ -71,17 +71,17 @@ fn parse_boot_frame(bytes: &[u8]) -> Result<Option<(BootConfig, usize)>, BootFra
     }
 }
 
-/// Tells the host why there will be no sandbox.
+/// Tells the host why the sandbox cannot be started.
 pub fn say_boot_failed(host: BorrowedFd<'_>, message: &str) {
     let message = protocol::fault::clip(message.to_owned());
     let mut frame = Vec::new();
     let goodbye = Goodbye { reason: GoodbyeReason::BootFailed, message };
     encode_message(Kind::Goodbye, 0, &goodbye, &mut frame);
-    // A host that is gone cannot be told, and a fresh socket takes so little in one piece.
+    // The host may be gone. A new socket accepts a message of this size at once.
     nix::unistd::write(host, &frame).ok();
 }
 
-/// Waits until the host has closed its end, so that what was said last is not lost with the machine.
+/// Waits until the host has closed its end, so that the last message is not lost with the machine.
 pub fn await_end(host: BorrowedFd<'_>) {
     let deadline = TimeVal::seconds(GOODBYE_FLUSH_MAX.as_secs() as i64);
     if setsockopt(&host, ReceiveTimeout, &deadline).is_ok() {

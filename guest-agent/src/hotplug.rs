@@ -1,8 +1,8 @@
-//! What is added to a machine while it runs: processors, memory, and room on its disk.
+//! Processors, memory and disk space that are added to a machine while it runs.
 //!
-//! `run` starts [`watch`] in a machine of our own. The kernel says what comes; a processor is switched
-//! on, and the file system of the writable layer grows with its disk. Memory the kernel switches on by
-//! itself, once it has been told so; what it holds is read anew by whoever reports it.
+//! `run` starts [`watch`] in a machine. The kernel reports each change: the agent switches processors on
+//! and grows the file system of the writable layer with its disk. The kernel switches memory on by
+//! itself, once it was told to. Whoever reports the amount reads it again.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -20,25 +20,24 @@ use crate::ground::Ground;
 use crate::sys::{grow, ready, uevent};
 use crate::task;
 
-/// One event of the kernel; those that concern us are a line with little behind it.
+/// The longest event that is read.
 const EVENT_BYTES_MAX: usize = 2048;
 
-/// What tells the kernel to use memory as soon as it is there.
+/// The file that tells the kernel to use new memory at once.
 const MEMORY_POLICY: &str = "/sys/devices/system/memory/auto_online_blocks";
 
-/// Where the file system of the writable layer shows: in place of everything, or in what is mounted from
-/// it.
+/// Where the file system of the writable layer is mounted: as the root, or at a directory of its own.
 const WRITTEN: [&str; 2] = ["/", "/dev/shm"];
 
-/// What the kernel counts a disk's size in.
+/// The unit in which the kernel reports a disk's size.
 const SECTOR_BYTES: u64 = 512;
 
-/// Watches for as long as the agent lives. What cannot be watched stays as it is.
+/// Watches for as long as the agent lives, if the kernel allows it.
 pub async fn watch(ground: Rc<Ground>) {
     fs::write(MEMORY_POLICY, "online").ok();
     let disk = WRITTEN.into_iter().find_map(Disk::below).map(Arc::new);
     let listening = uevent::listen().and_then(|socket| ready::watch(socket, Interest::READABLE));
-    // Begun to listen first, so that nothing comes between this look and the next.
+    // Listening began before, so that no change is missed.
     grow(disk.as_ref()).await;
     let Ok(socket) = listening else { return };
     let mut buffer = [0; EVENT_BYTES_MAX];
@@ -55,7 +54,7 @@ pub async fn watch(ground: Rc<Ground>) {
                 None => {}
             },
             Err(Errno::EAGAIN) => ready.clear_ready(),
-            // More came than there was room for, and nobody knows what.
+            // Events were lost, so everything is checked.
             Err(Errno::ENOBUFS) => {
                 ground.count_cpus();
                 grow(disk.as_ref()).await;
@@ -65,10 +64,10 @@ pub async fn watch(ground: Rc<Ground>) {
     }
 }
 
-/// What concerns us.
+/// A change that the agent acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event<'a> {
-    /// A processor has come, at this path, or has changed.
+    /// A processor was added, at this path, or has changed.
     Processor { added: Option<&'a str> },
     /// A disk has changed.
     Disk,
@@ -88,7 +87,7 @@ fn parse_event(event: &[u8]) -> Option<Event<'_>> {
 /// A file system that is on a disk.
 struct Disk {
     directory: File,
-    /// The file in which the kernel tells the disk's size.
+    /// The file in which the kernel reports the disk's size.
     size: PathBuf,
 }
 
@@ -98,7 +97,7 @@ impl Disk {
         let device = directory.metadata().ok()?.dev();
         let size = format!("/sys/dev/block/{}:{}/size", major(device), minor(device));
         let size = PathBuf::from(size);
-        // What is on no disk has a number of its own too.
+        // A file system without a disk has a device number too.
         size.exists().then_some(Self { directory, size })
     }
 
@@ -107,7 +106,7 @@ impl Disk {
         let Some(sectors) = told.and_then(|told| told.trim().parse::<u64>().ok()) else { return };
         let Ok(found) = fstatvfs(&self.directory) else { return };
         let blocks = sectors.saturating_mul(SECTOR_BYTES) / found.block_size().max(1);
-        // A disk that has shrunk, or a file system that cannot grow, stays as it is.
+        // Fails for a disk that has shrunk or a file system that cannot grow; both stay as they are.
         grow::resize(self.directory.as_fd(), blocks).ok();
     }
 }

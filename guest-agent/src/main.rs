@@ -1,6 +1,6 @@
-//! The agent inside each sandbox: starts programs, streams what they say, and is PID 1 if need be.
+//! The agent inside each sandbox: it starts programs, streams their output, and can be PID 1.
 //!
-//! This file is the table of contents; ARCHITECTURE.md says what may call what.
+//! This file is the table of contents; ARCHITECTURE.md says what may use what.
 
 mod adopt;
 mod agent;
@@ -50,7 +50,7 @@ use crate::run::End;
 use crate::sys::clock;
 use crate::sys::descriptor::Standard;
 
-/// The arguments make no sense.
+/// The command line is not valid.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -59,18 +59,18 @@ fn main() -> ExitCode {
         Ok(Invocation::Launch) => launch_sandbox(began_us),
         Ok(Invocation::Init) => run_machine(began_us),
         Ok(Invocation::Serve { listen }) => serve(&listen, began_us),
-        Ok(Invocation::Help) => say(io::stdout(), config::HELP, 0),
+        Ok(Invocation::Help) => print(io::stdout(), config::HELP, 0),
         Ok(Invocation::Version) => {
-            say(io::stdout(), concat!("guest-agent ", env!("CARGO_PKG_VERSION"), "\n"), 0)
+            print(io::stdout(), concat!("guest-agent ", env!("CARGO_PKG_VERSION"), "\n"), 0)
         }
-        // A kernel gives its init what it does not know itself of its command line.
+        // The kernel passes the words that it does not know to its init.
         Err(_) if is_started_by_kernel() => run_machine(began_us),
-        Err(error) => say(io::stderr(), &format!("guest-agent: {error}\n"), EXIT_USAGE),
+        Err(error) => print(io::stderr(), &format!("guest-agent: {error}\n"), EXIT_USAGE),
     }
 }
 
-/// Whether this is the first process of a machine, and not of a namespace: there the second is the
-/// kernel's own.
+/// Whether this is the first process of a machine, where process 2 is the kernel's own, and not of a
+/// namespace.
 fn is_started_by_kernel() -> bool {
     is_first() && kill(Pid::from_raw(2), None).is_ok()
 }
@@ -79,7 +79,7 @@ fn is_first() -> bool {
     Pid::this() == Pid::from_raw(1)
 }
 
-/// Becomes a sandbox on the host's word.
+/// Becomes the sandbox that the host's boot frame describes.
 fn launch_sandbox(began_us: u64) -> ExitCode {
     let stdin = io::stdin();
     let host = stdin.as_fd();
@@ -110,7 +110,7 @@ fn launch_sandbox(began_us: u64) -> ExitCode {
     exit_of(live(settings, groups, Doors { link: Some(link), listener, ..Doors::default() }))
 }
 
-/// What an agent that has booted goes by.
+/// The configuration of an agent that has booted.
 fn settings(
     booted: &mut Booted,
     began_us: u64,
@@ -140,54 +140,53 @@ fn settings(
 /// Boots a machine, serves, and switches it off, whatever happens.
 fn run_machine(began_us: u64) -> ExitCode {
     if !is_first() {
-        return say(
+        return print(
             io::stderr(),
             "guest-agent: only PID 1 can be the init of a machine\n",
             EXIT_USAGE,
         );
     }
-    // Ctrl-Alt-Del then asks for an orderly end, which is what the signal means that comes instead.
+    // Ctrl-Alt-Del then sends a signal, which asks for an orderly end.
     nix::sys::reboot::set_cad_enabled(false).ok();
-    let mut off = Off::default();
-    // A panic that nothing has caught has been told on the console; the disks are to be in order all
-    // the same.
-    let ended = catch_unwind(AssertUnwindSafe(|| be_machine(began_us, &mut off)));
+    let mut off = PowerOff::default();
+    // An uncaught panic has been printed on the console. The disks must be in order all the same.
+    let ended = catch_unwind(AssertUnwindSafe(|| boot_and_serve(began_us, &mut off)));
     if off.has_own_init {
         if matches!(ended, Ok(End::Dismissed)) {
             return ExitCode::SUCCESS;
         }
-        hand_over::ask_for_the_end();
+        hand_over::request_power_off();
     }
     power::switch_off(off.halt, off.written.as_ref());
     fail("the machine cannot be switched off")
 }
 
-/// How a machine is switched off, as far as that is known.
+/// How the machine is switched off, as far as that is known.
 #[derive(Default)]
-struct Off {
+struct PowerOff {
     halt: Halt,
     written: Option<OwnedFd>,
     /// PID 1 is another program.
     has_own_init: bool,
 }
 
-/// Boots and serves, or says why nothing comes of the machine.
-fn be_machine(began_us: u64, off: &mut Off) -> End {
+/// Boots and serves, or reports why the machine cannot.
+fn boot_and_serve(began_us: u64, off: &mut PowerOff) -> End {
     let (mut booted, line, link, serial) = match machine::enter() {
         Ok(Machine { booted, line, link, serial, written }) => {
-            *off = Off { halt: line.halt, written, has_own_init: false };
+            *off = PowerOff { halt: line.halt, written, has_own_init: false };
             (booted, line, link, serial)
         }
         Err(machine::Failure { error, line, link, written }) => {
-            *off = Off { halt: line.halt, written, has_own_init: false };
+            *off = PowerOff { halt: line.halt, written, has_own_init: false };
             return refuse_machine(&error.to_string(), link);
         }
     };
     if line.probe {
-        return End::Asked;
+        return End::UsageSnapshot;
     }
     for word in &line.unknown {
-        say(io::stderr(), &format!("guest-agent: {word} is not known\n"), 0);
+        print(io::stderr(), &format!("guest-agent: unknown kernel parameter {word}\n"), 0);
     }
     let is_asked_for = link.is_some() || serial.is_some() && line.ask;
     let ends_with_link = is_asked_for && !booted.config.door;
@@ -211,17 +210,17 @@ fn be_machine(began_us: u64, off: &mut Off) -> End {
         dial: (line.dial && serial.is_none()).then_some(line.port),
         serial,
     };
-    live(settings, groups, doors).unwrap_or(End::Asked)
+    live(settings, groups, doors).unwrap_or(End::UsageSnapshot)
 }
 
-/// Says why nothing comes of the machine.
+/// Reports why the machine cannot serve.
 fn refuse_machine(message: &str, link: Option<OwnedFd>) -> End {
     fail(message);
     if let Some(link) = link {
         host::say_boot_failed(link.as_fd(), message);
         host::await_end(link.as_fd());
     }
-    End::Asked
+    End::UsageSnapshot
 }
 
 /// Serves as an ordinary process.
@@ -244,7 +243,7 @@ fn serve(listen: &Listen, began_us: u64) -> ExitCode {
     };
     let exit = exit_of(live(settings, CgroupSupport::discover(None), doors));
     if let Listen::Unix(path) = listen {
-        // The socket is ours; leaving it would tell others that somebody still listens.
+        // A socket that is left behind would suggest that somebody still listens.
         std::fs::remove_file(path).ok();
     }
     exit
@@ -262,11 +261,11 @@ fn exit_of(ended: Result<End, ExitCode>) -> ExitCode {
 }
 
 fn fail(message: &str) -> ExitCode {
-    say(io::stderr(), &format!("guest-agent: {message}\n"), 1)
+    print(io::stderr(), &format!("guest-agent: {message}\n"), 1)
 }
 
-/// Says something before there is anybody else to say it to. A reader that is gone is no error.
-fn say(mut to: impl Write, text: &str, code: u8) -> ExitCode {
+/// Prints a message. A reader that is gone is no error.
+fn print(mut to: impl Write, text: &str, code: u8) -> ExitCode {
     to.write_all(text.as_bytes()).ok();
     ExitCode::from(code)
 }

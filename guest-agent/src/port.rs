@@ -1,7 +1,7 @@
 //! TCP connections to ports inside the sandbox, each carried by one two-way stream.
 //!
-//! `router` calls it. It never resolves names: whoever wants a port knows the address. The other way
-//! round it takes what programs send to addresses that stand for the host: see [`gates`].
+//! `router` calls it. It never resolves names: the client knows the address. Connections in the other
+//! direction, from programs to addresses that stand for the host, are in [`gates`].
 //!
 //! ```text
 //!             ┌── Fin ─────► shut down for writing ──┐
@@ -10,8 +10,8 @@
 //!  connected ──── either end fails ──► the other is reset
 //! ```
 //!
-//! An end that breaks off is never passed on as an orderly one: a server that were shown a clean
-//! end of an upload that was cut would take half of it for all.
+//! A connection that breaks is never passed on as a clean end: a server would otherwise take half of
+//! an upload for all of it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -37,15 +37,15 @@ mod tests;
 pub use gates::Gates;
 use gates::is_for_later;
 
-/// How long a connection may take to come about. Within a sandbox it is at once or, when the
-/// listener's queue is full, after the kernel's first repetitions.
+/// The deadline for a connection. Within a sandbox it is made at once or, when the listener's queue is
+/// full, after the kernel's first retries.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a client that keeps sending to a server that is gone is given to take what the server
-/// had said, before the stream is reset.
+/// How long a client that keeps sending to a server that is gone may take to read the server's last
+/// bytes, before the stream is reset.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Answers when the connection stands, or has arrived; its bytes then flow until both directions have
+/// Answers once the connection is made or has arrived, then carries bytes until both directions have
 /// ended.
 pub async fn forward(
     gates: Rc<Gates>,
@@ -76,12 +76,12 @@ pub async fn forward(
         let carried = tokio::select! {
             biased;
             carried = carry(&connection, &inlet, &outlet) => carried,
-            () = inlet.failed() => Err(Broken::Client),
+            () = inlet.failed() => Err(CarryError::Client),
         };
         if let Err(broken) = carried {
             // Makes the close a reset. If it cannot be, the connection is gone already.
             connection.set_zero_linger().ok();
-            if let Broken::Connection(error) = broken {
+            if let CarryError::Connection(error) = broken {
                 outlet.fail(&refused(&format!("the connection to {address} broke off"), &error));
             }
         }
@@ -89,15 +89,15 @@ pub async fn forward(
     Ok(Reply::Done {})
 }
 
-/// Why a connection ended before both sides had said all.
-enum Broken {
-    /// The client has given the stream up.
+/// Why a connection ended before both sides had finished.
+enum CarryError {
+    /// The client has reset the stream.
     Client,
     Connection(io::Error),
 }
 
 /// Carries both directions to their ends.
-async fn carry(connection: &TcpStream, inlet: &Inlet, outlet: &Outlet) -> Result<(), Broken> {
+async fn carry(connection: &TcpStream, inlet: &Inlet, outlet: &Outlet) -> Result<(), CarryError> {
     let mut upload = pin!(upload(connection, inlet));
     let mut download = pin!(download(connection, outlet));
     tokio::select! {
@@ -107,31 +107,31 @@ async fn carry(connection: &TcpStream, inlet: &Inlet, outlet: &Outlet) -> Result
         }
         downloaded = &mut download => {
             downloaded?;
-            // A server that says no more may still listen.
+            // A server that has finished sending may still receive.
             upload.await
         }
     }
 }
 
-/// Ends when the client has said all and the server was told.
-async fn upload(connection: &TcpStream, inlet: &Inlet) -> Result<(), Broken> {
+/// Ends when the client has finished and the server has seen the end.
+async fn upload(connection: &TcpStream, inlet: &Inlet) -> Result<(), CarryError> {
     let mut taken = 0;
     while let Some(bytes) = next(inlet).await? {
         if let Err(error) = write_all(connection, &bytes).await {
             // The server is gone, but its last words may still be on their way to the client: the
             // stream is not reset before the client has had time to take them and end it.
             let rest = drop_rest(inlet, taken + bytes.len() as u64);
-            return timeout(LINGER, rest).await.unwrap_or(Err(Broken::Connection(error)));
+            return timeout(LINGER, rest).await.unwrap_or(Err(CarryError::Connection(error)));
         }
         taken += bytes.len() as u64;
         inlet.consumed(taken);
     }
-    // A connection that is gone needs no end.
+    // A connection that is gone needs no shutdown.
     shutdown(connection.as_raw_fd(), Shutdown::Write).ok();
     Ok(())
 }
 
-async fn drop_rest(inlet: &Inlet, mut taken: u64) -> Result<(), Broken> {
+async fn drop_rest(inlet: &Inlet, mut taken: u64) -> Result<(), CarryError> {
     inlet.consumed(taken);
     while let Some(bytes) = next(inlet).await? {
         taken += bytes.len() as u64;
@@ -140,8 +140,8 @@ async fn drop_rest(inlet: &Inlet, mut taken: u64) -> Result<(), Broken> {
     Ok(())
 }
 
-async fn next(inlet: &Inlet) -> Result<Option<Vec<u8>>, Broken> {
-    inlet.next().await.map_err(|_| Broken::Client)
+async fn next(inlet: &Inlet) -> Result<Option<Vec<u8>>, CarryError> {
+    inlet.next().await.map_err(|_| CarryError::Client)
 }
 
 async fn write_all(connection: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
@@ -156,10 +156,10 @@ async fn write_all(connection: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-async fn download(connection: &TcpStream, outlet: &Outlet) -> Result<(), Broken> {
+async fn download(connection: &TcpStream, outlet: &Outlet) -> Result<(), CarryError> {
     loop {
-        outlet.room().await.map_err(|_| Broken::Client)?;
-        connection.readable().await.map_err(Broken::Connection)?;
+        outlet.room().await.map_err(|_| CarryError::Client)?;
+        connection.readable().await.map_err(CarryError::Connection)?;
         let mut has_room = true;
         let read = outlet.fill_with(|space| {
             has_room = !space.is_empty();
@@ -172,7 +172,7 @@ async fn download(connection: &TcpStream, outlet: &Outlet) -> Result<(), Broken>
             }
             Ok(_) => {}
             Err(error) if is_for_later(&error) => {}
-            Err(error) => return Err(Broken::Connection(error)),
+            Err(error) => return Err(CarryError::Connection(error)),
         }
     }
 }
@@ -187,7 +187,7 @@ fn address(ask: &Forward) -> Result<SocketAddr, Fault> {
         })?,
     };
     if ask.port == 0 {
-        return Err(Fault::new(FaultCode::Invalid, "port 0 is nobody's"));
+        return Err(Fault::new(FaultCode::Invalid, "port 0 is not a port to connect to"));
     }
     Ok(SocketAddr::new(host, ask.port))
 }

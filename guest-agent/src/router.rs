@@ -1,7 +1,7 @@
-//! From a request to the part that does it: one exhaustive match.
+//! Hands each request to the part that carries it out, in one exhaustive match.
 //!
-//! Streams are opened before anything is awaited, so that data which a client sends right behind
-//! its request finds them.
+//! Streams are opened before anything is awaited, because a client may send data directly after its
+//! request.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::session::Starter;
 use crate::task::{self, Work};
 use crate::{adopt, file, freeze, metrics, port, repl};
 
-/// The kernel's largest file offset; nothing above it can be added to without care.
+/// The kernel's largest file offset.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// What a transfer's spool holds: a few chunks, so that the disk and the link overlap.
+/// The size of a transfer's spool: a few chunks, so that disk and link work at the same time.
 const TRANSFER_BYTES: usize = 512 * 1024;
 
 /// Carries a request out, now or in the background, and answers it.
@@ -142,15 +142,15 @@ pub fn handle(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, request: Reques
             later(peer, id, freeze::freeze(&agent.ground, watchdog_ms));
         }
         Request::Thaw { time_us } => {
-            // First the clock: what goes on shall not see the old time.
+            // The clock first, so that no thawed program sees the old time.
             let drift_us = time_us.and_then(|time_us| adopt::step(agent, time_us));
             let thawed = freeze::thaw(&agent.ground);
             peer.answer(id, thawed.map(|frozen_ms| Reply::Thawed { frozen_ms, drift_us }));
         }
         Request::Adopt(ask) => peer.answer(id, adopt::adopt(agent, peer, id, ask)),
-        // No stream opens: what the host sends on one that it has opened means nothing.
+        // No stream is opened, so data that the host sends on one is ignored.
         Request::Unknown { name } => {
-            let message = format!("this agent knows no request {name:?}");
+            let message = format!("this agent does not know the request {name:?}");
             peer.answer(id, Err(Fault::new(FaultCode::Unsupported, message)));
         }
     }
@@ -160,20 +160,20 @@ fn done((): ()) -> Reply {
     Reply::Done {}
 }
 
-/// The work of a request, whatever it is: one type, so that the code around it is there once.
+/// The work of any request. It is boxed, so that the code around it exists once.
 type Handler = Work<Result<Reply, Fault>>;
 
 fn boxed(work: impl Future<Output = Result<Reply, Fault>> + 'static) -> Handler {
     Box::pin(work)
 }
 
-/// Answers when `work` is done, without keeping anybody waiting meanwhile.
+/// Does `work` in the background and answers when it is done.
 fn later(peer: &Rc<Peer>, id: RequestId, work: Handler) {
     let peer = peer.clone();
     task::spawn(async move { peer.answer(id, work.await) });
 }
 
-/// The same for what changes files, which stand still as the programs do.
+/// The same for changes of files, which are refused while the workload is frozen.
 fn change(agent: &Agent, peer: &Rc<Peer>, id: RequestId, work: Handler) {
     match agent.ground.check_running() {
         Ok(()) => later(peer, id, work),
@@ -181,7 +181,7 @@ fn change(agent: &Agent, peer: &Rc<Peer>, id: RequestId, work: Handler) {
     }
 }
 
-/// Does the work on an opened stream. A stream whose work was refused is closed again.
+/// Does the work of a request with a stream. If the work fails, the stream is closed.
 fn transfer(
     agent: &Agent,
     peer: &Rc<Peer>,
@@ -215,7 +215,10 @@ fn outlet(
     at: u64,
 ) -> Result<Outlet, Fault> {
     if at > OFFSET_MAX {
-        return Err(Fault::new(FaultCode::Invalid, format!("no file has a byte {at}")));
+        return Err(Fault::new(
+            FaultCode::Invalid,
+            format!("offset {at} is beyond the largest file"),
+        ));
     }
     let tap = peer.open(id, stream, Direction::Out, at)?;
     let outlet = Outlet::transfer(at, TRANSFER_BYTES, &agent.ground.budget);
@@ -255,7 +258,7 @@ fn streams(
     Ok((inlet, outlet))
 }
 
-/// Queues a run: at once when its code has come with it, so that runs keep their order.
+/// Queues a run. If the request carries the code, it is queued at once, so that runs keep their order.
 fn run(agent: &Rc<Agent>, peer: &Rc<Peer>, id: RequestId, mut ask: Run) {
     let (inlet, outlet) = match streams(agent, peer, id, ask.stream, repl::RUN_SPOOL_BYTES) {
         Ok(opened) => opened,
@@ -301,12 +304,12 @@ fn queue_run(
 fn usage(agent: &Agent, peer: &Rc<Peer>, id: RequestId, ask: AskUsage) {
     match (ask.session, ask.context) {
         (Some(session), None) => match agent.sessions.get(&session) {
-            Ok(session) => later(peer, id, boxed(metrics::usage(session.asked()))),
+            Ok(session) => later(peer, id, boxed(metrics::usage(session.usage_snapshot()))),
             Err(fault) => peer.answer(id, Err(fault)),
         },
         (None, Some(context)) => later(peer, id, agent.contexts.usage(&context)),
         _ => {
-            let message = "the usage of one session or of one context can be asked for";
+            let message = "name one session or one context";
             peer.answer(id, Err(Fault::new(FaultCode::Invalid, message)));
         }
     }

@@ -1,4 +1,4 @@
-//! The life of an agent once it is what it is to be: serve, hear signals, stop in order.
+//! The life of an agent that is set up: it serves, handles signals, and stops in order.
 
 use std::cell::Cell;
 use std::io;
@@ -24,9 +24,9 @@ use crate::{hotplug, metrics};
 /// What has ended an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// An order, or the loss of the only link.
-    Asked,
-    /// Another process that is PID 1, which ends everything on its way.
+    /// A request, a signal, or the loss of the only link.
+    UsageSnapshot,
+    /// The process that is PID 1, which ends everything else too.
     Dismissed,
 }
 
@@ -68,28 +68,29 @@ async fn live(
     if agent.ground.config.machine {
         task::spawn(hotplug::watch(agent.ground.clone()));
     }
-    // Behind the link, so that the first sample is in nobody's way.
+    // After the link, so that the first sample delays nobody.
     task::spawn(metrics::run(agent.metrics.clone()));
     let grace = tokio::select! {
         grace = agent.ground.stop_requested() => grace,
         () = agent.peers.none_linked(), if ends_with_link => Duration::ZERO,
     };
     stop(&agent, grace).await;
-    Ok(if dismissed.get() { End::Dismissed } else { End::Asked })
+    Ok(if dismissed.get() { End::Dismissed } else { End::UsageSnapshot })
 }
 
-/// TERM, grace, KILL; then the clients get what they have not got, and the links end.
+/// Ends every process (TERM, grace, KILL), sends the clients everything that they do not have yet, and
+/// ends the links.
 async fn stop(agent: &Rc<Agent>, grace: Duration) {
     agent.stop(grace);
     agent.ground.stop_requested().await;
-    let mut ours = Ours(agent.clone());
+    let mut own = OwnSessions(agent.clone());
     let scope = match (agent.ground.config.init, agent.ground.config.machine) {
         (true, true) => Scope::Machine,
         (true, false) => Scope::Namespace,
-        (false, _) => Scope::Sessions(&mut ours),
+        (false, _) => Scope::Sessions(&mut own),
     };
     shutdown::end_processes(&agent.ground.reaper, scope, grace).await;
-    // A goodbye overtakes data, as every control frame does; so it comes last.
+    // A goodbye overtakes data, as every control frame does, so it is queued last.
     let flushed = async {
         while !(agent.sessions.are_settled() && agent.contexts.are_settled()) {
             tokio::task::yield_now().await;
@@ -101,9 +102,9 @@ async fn stop(agent: &Rc<Agent>, grace: Duration) {
 }
 
 /// The sessions of an agent that shares its machine.
-struct Ours(Rc<Agent>);
+struct OwnSessions(Rc<Agent>);
 
-impl shutdown::Sessions for Ours {
+impl shutdown::Sessions for OwnSessions {
     fn signal(&mut self, signal: Signal) {
         for session in self.0.sessions.all() {
             session.signal_tree(signal);
@@ -119,7 +120,7 @@ impl shutdown::Sessions for Ours {
 
 /// `dismissed` is set when the process that is PID 1 has told the agent to end.
 async fn handle_signals(agent: Rc<Agent>, mut signals: Signals, dismissed: Rc<Cell<bool>>) {
-    // Without its signals the agent would neither reap nor stop; then it ends.
+    // Without its signals the agent could neither reap nor stop, so it ends.
     while let Ok(notice) = signals.next().await {
         match notice {
             Notice::Child => {
@@ -136,7 +137,7 @@ async fn handle_signals(agent: Rc<Agent>, mut signals: Signals, dismissed: Rc<Ce
     agent.stop(Duration::ZERO);
 }
 
-/// What is due every now and then: stale records, control groups that were busy.
+/// Removes stale records, and control groups that were busy before, once a minute.
 async fn keep_house(agent: Rc<Agent>) {
     let mut turns = tokio::time::interval(HOUSEKEEPING);
     loop {

@@ -1,14 +1,14 @@
-//! What a host tells an agent before it is an agent: the body of the `boot` frame.
+//! The body of the `boot` frame: the configuration of a sandbox.
 //!
 //! It is the first frame on the first link: the socket pair that the agent of a process machine
-//! inherits, or the connection by which a virtual machine asks. Everything that a sandbox is made of
-//! is in here, so that nothing of it shows in an argument vector or on a kernel command line.
+//! inherits, or the connection on which a virtual machine asks for it. The whole configuration is in
+//! it, so that nothing shows in an argument vector or on a kernel command line.
 
 use serde::{Deserialize, Serialize};
 
 use crate::decode_struct;
 
-/// The sandbox to become.
+/// The sandbox that the agent sets up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootConfig {
     /// Names the control group and the host name; unique on the host.
@@ -23,7 +23,7 @@ pub struct BootConfig {
     /// Paths of the lower layer that programs must not see.
     #[serde(default)]
     pub hide: Vec<String>,
-    /// Whether descriptor 1 is a listening socket on which the host comes back.
+    /// Whether descriptor 1 is a listening socket, on which the host can connect again.
     #[serde(default)]
     pub door: bool,
     /// The host's wall clock, microseconds since 1970; 0 where the machine has a clock of its own

@@ -1,5 +1,5 @@
-//! Requests and answers that survive a cut: each request is carried out once and answered once,
-//! however often the link breaks in between.
+//! Requests and answers that survive a lost link: each request is carried out once and answered once,
+//! however often the link is lost in between.
 //!
 //! The host keeps a request until its answer has arrived. The agent keeps an answer until the host
 //! says that it has arrived: in the next request (`done`), or when a new link begins
@@ -102,14 +102,14 @@ impl Calls {
         }
     }
 
-    /// Gives up all requests: the agent that they went to is no more.
+    /// Drops all requests, because their agent is gone.
     pub fn abandon(&mut self) -> Vec<RequestId> {
         self.done.clear();
         std::mem::take(&mut self.pending).into_keys().collect()
     }
 }
 
-/// What the agent makes of an arrived request id.
+/// What the agent does with a request that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Carry it out.
@@ -186,7 +186,7 @@ impl Answers {
         self.taken.values().filter_map(|taken| taken.opened).collect()
     }
 
-    /// Queues all answers again that the host has not got. Control frames go before data, so that
+    /// Queues all answers again that the host does not have. Control frames go before data, so that
     /// the host knows of a stream before it receives bytes of it.
     pub fn resend(&self, mux: &mut Mux) {
         for (id, taken) in self.taken.iter() {

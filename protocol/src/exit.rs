@@ -1,4 +1,4 @@
-//! How a process ended, told honestly: the cause is known, never guessed from a number like 137.
+//! How a process ended. The cause is known, and never guessed from a number such as 137.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,19 +28,20 @@ decode_struct! {
     cause, started_at_ms, ended_at_ms, duration_us, usage, outputs, left_behind, left_behind_count
 }
 
-/// Why a session's leader is no more.
+/// Why a session's leader has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// It returned or called `exit`.
     Exited { code: i32 },
-    /// A signal that no client of ours sent.
+    /// A signal that no client sent.
     Signaled { signal: i32, core_dumped: bool },
-    /// A signal that a client asked for.
+    /// A signal that a client sent.
     Killed { signal: i32, by: String },
     /// It overran the deadline of its start.
     TimedOut { limit_ms: u64 },
-    /// The kernel's out-of-memory killer took it, or it died of a kill in a group that ran out.
+    /// The kernel's out-of-memory killer ended it, or it was killed in a control group that ran out of
+    /// memory.
     OutOfMemory { limit_bytes: Option<u64> },
     /// The agent was told to stop, or its machine was.
     AgentStopping,
@@ -131,9 +132,9 @@ pub struct Survivor {
 decode_struct!(Survivor: pid, command);
 
 impl ExitRecord {
-    /// Where a reader of `channel` has all that the program itself has said. `None`: at the end of
-    /// the stream, which is sure to come. That is so for a terminal that nobody was left on: what
-    /// its kernel buffer held when the program ended cannot be counted.
+    /// The offset at which a reader of `channel` has all output of the program itself. `None` means the
+    /// end of the stream, which is sure to come. That is the case for a terminal with no process left:
+    /// the bytes in its kernel buffer cannot be counted.
     pub fn complete_at(&self, channel: Channel) -> Option<u64> {
         if channel == Channel::Terminal && self.left_behind_count == 0 {
             return None;

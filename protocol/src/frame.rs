@@ -1,4 +1,4 @@
-//! The frame: the unit that travels, and all that a relay has to understand.
+//! The frame: the unit that is sent, and all that a relay has to understand.
 //!
 //! ```text
 //! 0        4      5              13

@@ -1,4 +1,4 @@
-//! The handshake: which version is spoken, who the ends are, and what they take up again.
+//! The handshake: the version, the identity of both ends, and the streams that are resumed.
 //!
 //! ```text
 //! host                          agent
@@ -24,7 +24,7 @@ pub struct Hello {
     pub version_min: u32,
     pub version_max: u32,
     pub client: ClientId,
-    /// For logs and for the one whose keyboard is taken over: `burrow 0.1.0 attach`.
+    /// For logs, and for a client whose keyboard is taken over: `burrow 0.1.0 attach`.
     pub name: String,
     /// Counts this client's links. A hello may be read after that of a newer link, because nothing
     /// orders two connections; the agent knows by this number that the host has given its link up,
@@ -42,7 +42,7 @@ pub struct Hello {
 
 decode_struct!(Hello: version_min, version_max, client, name; dial, resume, resume_window_ms);
 
-/// What a client has of an earlier link.
+/// What a client still has from an earlier link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
     pub token: Token,
@@ -90,7 +90,7 @@ pub struct Welcome {
 
 decode_struct!(Welcome: version, agent, token, resumed, streams, info; taken);
 
-/// What an agent says of itself.
+/// An agent's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
     /// The agent's release, for people.

@@ -91,11 +91,11 @@ pub const METRICS_PAGE_MAX: usize = 256;
 /// misses none.
 pub const METRICS_KEPT: usize = 900;
 
-/// The shortest time after which a frozen workload may go on by itself: a host that is told `frozen`
-/// must be able to act on it.
+/// The shortest time after which the watchdog may thaw a frozen workload: a host that reads `frozen` must
+/// be able to act on it.
 pub const FREEZE_WATCHDOG_MIN: Duration = Duration::from_secs(1);
-/// The longest. It counts time in which the machine runs, so that the longest snapshot of one that
-/// stands still takes none of it.
+/// The longest such time. Only time in which the machine runs counts, so that the snapshot of a paused
+/// machine takes none of it.
 pub const FREEZE_WATCHDOG_MAX: Duration = Duration::from_secs(300);
 /// Random bytes of an adoption: what a generator of 256 bits is seeded with.
 pub const ENTROPY_BYTES_MIN: usize = 32;

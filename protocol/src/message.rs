@@ -62,12 +62,12 @@ pub enum Request {
     Interrupt(repl::Interrupt),
     AnswerInput(repl::AnswerInput),
     Complete(repl::Complete),
-    /// Whether some code is all there, or more lines are wanted.
+    /// Whether some code is complete or needs more lines.
     CheckCode {
         context: ContextName,
         code: String,
     },
-    /// Opens a stream of all that happens in a context. It never holds anybody up.
+    /// Opens a stream of everything that happens in a context. It never delays anybody.
     WatchContext {
         context: ContextName,
         stream: StreamId,
@@ -83,19 +83,19 @@ pub enum Request {
     Metrics(metrics::AskMetrics),
     Usage(metrics::AskUsage),
     Shutdown(ask::Shutdown),
-    /// Stops every process that sessions and contexts have, and answers when they stand still and
-    /// what they have written is on disk. After `watchdog_ms` the agent lets them go on by itself.
+    /// Freezes every process of sessions and contexts, and answers when all are frozen and everything
+    /// that they have written is on disk. After `watchdog_ms` the agent thaws them by itself.
     Freeze {
         watchdog_ms: u64,
     },
-    /// Lets them go on. A machine that stood still itself is told the time, to step its clock to.
+    /// Thaws them. A machine that was paused is given the time, to which it sets its clock.
     Thaw {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time_us: Option<u64>,
     },
     Adopt(ask::Adopt),
-    /// What a newer host asks and this code does not know. Only ever read: it is answered with the
-    /// fault `unsupported`.
+    /// A request that this version does not know. It is only ever read, and is answered with the fault
+    /// `unsupported`.
     #[serde(skip)]
     Unknown {
         name: String,
@@ -162,12 +162,12 @@ pub enum Reply {
     Completeness(repl::Completeness),
     Metrics(metrics::MetricsPage),
     Usage(metrics::TreeUsage),
-    /// So many control groups stand still, after so long.
+    /// How many control groups are frozen, and how long that took.
     Frozen {
         groups: u32,
         took_us: u64,
     },
-    /// They had stood still for so long; 0 when they did not.
+    /// For how long they were frozen; 0 if they were not.
     Thawed {
         frozen_ms: u64,
         /// How far the wall clock was ahead of the host's before it was stepped; absent where it was

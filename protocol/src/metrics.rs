@@ -1,4 +1,4 @@
-//! What a box uses: samples that the agent takes of all of it, and what one session or context uses.
+//! What a sandbox uses: samples of all of it, and the usage of one session or context.
 //!
 //! The agent's `metrics` module makes them, the bridge reads them from a hostile guest. Pure.
 //!
@@ -35,7 +35,7 @@ pub struct MetricsPage {
     pub oldest: u64,
     /// The number that the next sample will have.
     pub next: u64,
-    /// CPUs that the box may use at once.
+    /// CPUs that the sandbox may use at once.
     pub cpus: u32,
     pub scope: Scope,
 }
@@ -46,7 +46,7 @@ decode_struct!(MetricsPage: samples, oldest, next, cpus, scope);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// A machine with a kernel of its own, all of which is the box.
+    /// A machine with a kernel of its own, all of which is the sandbox.
     Machine,
     /// The processes of one PID namespace on a kernel that has others too.
     Namespace,
@@ -56,7 +56,7 @@ pub enum Scope {
 
 decode_enum!(Scope: Machine, Namespace, Agent);
 
-/// What the box used at one moment.
+/// What the sandbox used at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// From 1, without a hole.
@@ -72,7 +72,7 @@ pub struct Sample {
     pub cpu_hundredths: Option<u32>,
     /// What programs and files in memory take, without what the kernel can drop at once.
     pub memory_bytes: u64,
-    /// What they may take, where the box has a bound of its own.
+    /// What they may take, where the sandbox has a bound of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
     /// Taken in the file system that is written to at `/`.

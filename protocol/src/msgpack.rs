@@ -1,9 +1,9 @@
 //! MessagePack bodies ↔ our types, made for little code. Reading is in [`decode`](mod@decode),
 //! writing in [`encode`](mod@encode).
 //!
-//! The agent must stay below 1 MB, and the decoder of rmp-serde expands its whole match over
-//! MessagePack's markers once for each type that is read: half a megabyte. Here plain functions parse
-//! a value ([`parse`]), and a type only lists what it consists of. Three rules keep it so:
+//! The agent's size is bounded, and the decoder of rmp-serde expands its whole match over MessagePack's
+//! markers once for each type that is read: half a megabyte. Here plain functions parse a value
+//! ([`parse`]), and a type only lists its fields. Three rules keep it so:
 //!
 //! - each function takes what its type may be on the wire and nothing else;
 //! - errors are one pointer, and tell what was expected in a few fixed words;

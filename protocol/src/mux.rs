@@ -18,7 +18,7 @@ use crate::frame::{self, Frame, HEADER_BYTES, Kind};
 use crate::hello::{Goodbye, StreamPosition};
 use crate::ids::{RequestId, StreamId};
 use crate::limits::{CHUNK_BYTES_MAX, CONTROL_BYTES_MAX, STREAMS_MAX};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::sorted::{SortedMap, SortedSet, sort_by};
 use crate::stream::{Ack, Fin, Gap, Receiver, Sender, StreamError};
 
 pub use entry::Ended;
@@ -321,7 +321,7 @@ impl Mux {
             finished: false,
             gone: Some(fault.clone()),
         }));
-        positions.sort_unstable_by_key(|position| position.stream);
+        sort_by(&mut positions, |one, other| one.stream < other.stream);
         positions
     }
 
@@ -364,7 +364,7 @@ impl Mux {
         }
         let mut ended = Vec::new();
         let mut ids: Vec<StreamId> = self.streams.keys().copied().collect();
-        ids.sort_unstable();
+        sort_by(&mut ids, |one, other| one < other);
         for id in ids {
             let stream = self.streams.get_mut(&id).expect("the key was just read");
             let end = match theirs.get(&id) {

@@ -1,7 +1,7 @@
-//! What can go wrong before the agent serves, each as one sentence that a newcomer can act on.
+//! Errors of the boot, each as one sentence that a newcomer can act on.
 //!
-//! The texts travel to the host in a `goodbye` and are what a person sees of a sandbox that did not
-//! start, so each names the operation, the kernel's reason, and, where there is one, the remedy.
+//! The host receives the text in a `goodbye` and shows it to the person whose sandbox did not start.
+//! Each text names the operation, the kernel's reason, and the remedy if there is one.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use nix::errno::Errno;
 
 use crate::host::BootFrameError;
 
-/// Why there is no sandbox.
+/// Why the sandbox could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("{what} failed: {source}{}", namespace_hint(.source))]
@@ -36,12 +36,12 @@ pub enum BootError {
     Path { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{what} failed: {source}")]
     Call { what: &'static str, source: io::Error },
-    #[error("the host did not say what to become: {error}")]
+    #[error("the host sent no configuration: {error}")]
     Told { error: BootFrameError },
 }
 
 impl BootError {
-    /// Turns the error of an operation on a path into ours.
+    /// Wraps the error of an operation on a path.
     pub fn path<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -50,7 +50,7 @@ impl BootError {
         move |source| Self::Path { action, path, source: source.into() }
     }
 
-    /// Turns the error of an operation without a path into ours.
+    /// Wraps the error of an operation without a path.
     pub fn call<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Call { what, source: source.into() }
     }

@@ -2,8 +2,8 @@
 //!
 //! `main` calls [`launch::enter`] on a host and [`machine::enter`] in a machine of its own, before
 //! there is a thread or a runtime. The steps are listed in [`steps`] and in `machine::steps`, each
-//! fatal or best-effort, each timed; what became of them is reported, so that a sandbox that lacks
-//! something can say so. Nothing here runs after the agent has begun to serve.
+//! fatal or best-effort, and each timed. The result of each is reported, so that a sandbox can tell what
+//! it lacks. Nothing here runs after the agent has begun to serve.
 
 mod devices;
 pub mod error;
@@ -27,13 +27,13 @@ use protocol::boot::BootConfig;
 
 use crate::sys::clock;
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
     /// There was nothing to do, for this reason.
     Skipped(&'static str),
-    /// It failed, and the sandbox does without.
+    /// It failed, and the sandbox works without it.
     Failed(String),
 }
 
@@ -45,14 +45,14 @@ pub struct StepReport {
     pub micros: u64,
 }
 
-/// Whether a sandbox can be without a step.
+/// Whether a sandbox can do without a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
     Fatal,
     BestEffort,
 }
 
-/// One step. What it learns for later steps it leaves in the [`Stage`].
+/// One step. It leaves what later steps need in the [`Stage`].
 struct Step {
     name: &'static str,
     need: Need,
@@ -62,9 +62,9 @@ struct Step {
 /// What the steps share.
 struct Stage {
     config: BootConfig,
-    /// What a machine of our own knows besides.
+    /// What only the boot of a machine needs.
     machine: Option<machine::Facts>,
-    /// Whether we are root only within a user namespace of our own.
+    /// Whether the agent is root only in a user namespace of its own.
     in_user_namespace: bool,
     /// The directory that becomes the root, while it is not yet.
     root: PathBuf,
@@ -72,8 +72,8 @@ struct Stage {
     lower: Option<OwnedFd>,
     /// Where that is now.
     lower_path: PathBuf,
-    /// Whether the root had to be sewn together from its parts.
-    sewn: bool,
+    /// Whether the root is a patchwork of several mounts.
+    is_patchwork: bool,
     /// The sandbox's control group, by its path while the host's tree is still there.
     group_path: Option<PathBuf>,
 }
@@ -87,7 +87,7 @@ impl Stage {
             root: "/".into(),
             lower: None,
             lower_path: "/".into(),
-            sewn: false,
+            is_patchwork: false,
             group_path: None,
         }
     }

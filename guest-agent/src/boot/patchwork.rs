@@ -1,9 +1,8 @@
-//! A root file system sewn together from parts, for a user namespace in which the whole cannot be
-//! one overlay.
+//! A root file system made of several mounts, for a user namespace in which it cannot be one overlay.
 //!
 //! Only `root` calls it. Each directory at the top of the lower layer becomes an overlay of its
-//! own; one that the kernel refuses for the same reason as the whole is bound read-only with all
-//! that is mounted in it. What programs make at the top itself is kept in the scratch file system.
+//! own. If the kernel refuses it, the directory is bound read-only with everything that is mounted in it.
+//! Files that programs make at the top itself are kept in the scratch file system.
 
 use std::fs::{DirEntry, FileType};
 use std::io;
@@ -31,12 +30,12 @@ pub(super) fn mount(stage: &Stage) -> Result<(), BootError> {
     for entry in entries.take(ENTRIES_MAX) {
         let entry = entry.map_err(BootError::path("listing", &stage.lower_path))?;
         let kind = entry.file_type().map_err(BootError::path("looking at", entry.path()))?;
-        sew(stage, &entry, kind)?;
+        mount_entry(stage, &entry, kind)?;
     }
     Ok(())
 }
 
-fn sew(stage: &Stage, entry: &DirEntry, kind: FileType) -> Result<(), BootError> {
+fn mount_entry(stage: &Stage, entry: &DirEntry, kind: FileType) -> Result<(), BootError> {
     let (source, name) = (entry.path(), entry.file_name());
     let target = stage.root.join(&name);
     if kind.is_symlink() {
@@ -50,7 +49,7 @@ fn sew(stage: &Stage, entry: &DirEntry, kind: FileType) -> Result<(), BootError>
         if FURNISHED_LATER.iter().any(|later| name == *later) {
             return Ok(());
         }
-        // Such as root's home, which this user could not enter: it begins empty, as ours.
+        // A directory that this user cannot read, such as root's home, begins empty.
         if source.read_dir().is_err() {
             return Ok(());
         }
@@ -58,12 +57,12 @@ fn sew(stage: &Stage, entry: &DirEntry, kind: FileType) -> Result<(), BootError>
         make_directory(&upper, 0o755)?;
         make_directory(&work, 0o755)?;
         match overlay_of(stage, &source, &upper, &work, &target) {
-            // Something is mounted within, and comes with it.
+            // Something is mounted inside, so the directory is bound with it.
             Err(_) => bind_sealed(&source, &target),
             Ok(()) => Ok(()),
         }
     } else {
-        // A socket or device at the top of a root is nothing that a program looks for.
+        // No program needs a socket or device at the top of a root.
         Ok(())
     }
 }

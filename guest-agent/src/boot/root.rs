@@ -2,8 +2,8 @@
 //!
 //! A tmpfs of the size that the sandbox was granted holds everything writable. It becomes the root
 //! first, with the host's tree below it, so that no directory of the host has to be found to mount
-//! on. In it the overlay is mounted and furnished, and then becomes the root in turn, and the
-//! host's tree is let go of.
+//! on. The overlay is mounted in it and completed, becomes the root in turn, and the host's tree is
+//! detached.
 
 use std::fs::Permissions;
 use std::io;
@@ -97,7 +97,8 @@ pub(super) fn mount_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
     enter_scratch(stage)
 }
 
-/// Furnishes the scratch file system, which is the current directory, and makes it the root.
+/// Makes the directories of the scratch file system, which is the current directory, and makes it the
+/// root.
 pub(super) fn enter_scratch(stage: &mut Stage) -> Result<Outcome, BootError> {
     for (directory, mode) in DIRECTORIES {
         make_directory(relative(directory), mode)?;
@@ -119,7 +120,7 @@ pub(super) fn mount_overlay(stage: &mut Stage) -> Result<Outcome, BootError> {
         // the layer would show what those mounts cover. Its parts can.
         Err(error) if stage.in_user_namespace && error.raw_os_error() == Some(libc::EINVAL) => {
             patchwork::mount(stage)?;
-            stage.sewn = true;
+            stage.is_patchwork = true;
         }
         Err(source) => {
             return Err(BootError::Overlay { root: stage.config.root.clone().into(), source });
@@ -132,8 +133,8 @@ pub(super) fn mount_overlay(stage: &mut Stage) -> Result<Outcome, BootError> {
     Ok(Outcome::Done)
 }
 
-/// Takes away what is in the place of a directory to mount on. A link of an image's would lead out
-/// of the root, for the host's tree is still there.
+/// Removes files from places that must be directories to mount on. A symlink of an image could lead out
+/// of the root, because the host's tree is still there.
 fn clear_places(root: &Path) -> Result<(), BootError> {
     for name in ["dev", "proc", "sys"] {
         let place = root.join(name);
@@ -150,8 +151,8 @@ fn clear_places(root: &Path) -> Result<(), BootError> {
 /// An overlay shows one file system. What else is mounted within the root is bound into place,
 /// read-only.
 pub(super) fn bind_other_file_systems(stage: &mut Stage) -> Result<Outcome, BootError> {
-    if stage.sewn {
-        return Ok(Outcome::Skipped("the root is sewn together and has them"));
+    if stage.is_patchwork {
+        return Ok(Outcome::Skipped("the root is made of several mounts and has them"));
     }
     let table = Path::new(HOST).join("proc/self/mountinfo");
     let mounts = std::fs::read(&table).map_err(BootError::path("reading", &table))?;
@@ -186,9 +187,8 @@ pub(super) fn relative(directory: &str) -> &Path {
     Path::new(directory.trim_start_matches('/'))
 }
 
-/// An image's `/run` and `/tmp` are as it has them, and programs may count on that; a link in their
-/// place leads nowhere but within the root, once that is one. Those of the host that we are on are
-/// not for a sandbox to see: there they begin empty.
+/// Provides `/run` and `/tmp`. Those of an image stay as they are, because programs may rely on them. Over
+/// the host's own root they begin empty, because a sandbox must not see the host's.
 pub(super) fn mount_run_and_tmp(stage: &mut Stage) -> Result<Outcome, BootError> {
     let (run, tmp) = (stage.root.join("run"), stage.root.join("tmp"));
     if stage.machine.is_none() && stage.config.root == "/" {
@@ -203,7 +203,7 @@ pub(super) fn mount_run_and_tmp(stage: &mut Stage) -> Result<Outcome, BootError>
     Ok(Outcome::Done)
 }
 
-/// Makes the overlay the root and lets go of everything else.
+/// Makes the overlay the root and detaches everything else.
 pub(super) fn pivot(stage: &mut Stage) -> Result<Outcome, BootError> {
     stage.lower = None;
     chdir(&stage.root).map_err(BootError::path("entering", &stage.root))?;
@@ -216,8 +216,8 @@ pub(super) fn pivot(stage: &mut Stage) -> Result<Outcome, BootError> {
     Ok(Outcome::Done)
 }
 
-/// Covers what programs must not see: a file by the empty device, a directory by an empty one. A
-/// path that does not exist hides itself.
+/// Hides paths from programs: a file behind the empty device, a directory behind an empty one. A path that
+/// does not exist needs no hiding.
 pub(super) fn hide(stage: &mut Stage) -> Result<Outcome, BootError> {
     if stage.config.hide.is_empty() {
         return Ok(Outcome::Skipped("nothing is to be hidden"));

@@ -21,7 +21,7 @@ use crate::sys::wait::{self, Next, Status};
 /// INT and HUP are a terminal's, and go to the bridge as well, which knows what to do.
 const HEARD: [Signal; 4] = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
-/// Before the fork, so that no child's end and no request goes unheard.
+/// Called before the fork, so that no signal is missed.
 pub(super) fn block_signals() -> Result<(), LaunchError> {
     SigSet::from_iter(HEARD).thread_block().map_err(|errno| LaunchError::Supervision {
         what: "blocking signals",
@@ -29,8 +29,7 @@ pub(super) fn block_signals() -> Result<(), LaunchError> {
     })
 }
 
-/// Waits for the sandbox's first process and returns what to exit with: its own exit code, or 128
-/// and the signal that ended it.
+/// Waits for the sandbox's first process. Returns its exit code, or 128 plus the signal that ended it.
 pub(super) fn watch(child: Pid, group: Option<SandboxGroup>) -> Result<u8, LaunchError> {
     // The host's ends must close when the sandbox closes them.
     let let_go = || -> io::Result<()> {
@@ -38,8 +37,10 @@ pub(super) fn watch(child: Pid, group: Option<SandboxGroup>) -> Result<u8, Launc
         replace_standard(null.as_fd(), Standard::Input)?;
         replace_standard(null.as_fd(), Standard::Output)
     };
-    let_go()
-        .map_err(|source| LaunchError::Supervision { what: "letting go of the host", source })?;
+    let_go().map_err(|source| LaunchError::Supervision {
+        what: "closing the host's descriptors",
+        source,
+    })?;
     let heard = SigSet::from_iter(HEARD);
     let status = loop {
         match heard.wait() {
@@ -111,7 +112,7 @@ impl SandboxGroup {
         (self.path, self.top)
     }
 
-    /// Ends whatever is left in it. What cannot be removed is the next launch's of the same name.
+    /// Kills every process in it and removes it. If that fails, the next launch of the same name does it.
     fn remove(self) {
         self.parent.kill_and_remove(&self.name).ok();
     }

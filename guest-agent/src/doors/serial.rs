@@ -1,8 +1,8 @@
-//! Links over a virtio-serial port, which has no connections: each that a host begins becomes a pair of
-//! sockets, and `serve` has the other end.
+//! Links over a virtio-serial port, which has no connections of its own. Each link that a host begins
+//! becomes a pair of sockets, of which `serve` has the other end.
 //!
-//! `doors` starts it. There is one link at a time; the next one cuts the one before, whose client may
-//! take it up again as after any cut.
+//! `doors` starts it. There is one link at a time: a new one cuts the one before, whose client may resume
+//! as after any lost link.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,11 +21,11 @@ use crate::host::serial::Port;
 use crate::serve;
 use crate::sys::ready;
 
-/// What is carried at once in either direction; the port takes no more.
+/// The most bytes that are carried at once in either direction; the port accepts no more.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// How often it is looked whether a host has come, while there is none: the kernel's event for its
-/// absence stays, and hides the one for its coming.
+/// How often to check for a host while there is none: the kernel keeps reporting its absence, which
+/// hides its arrival.
 const ABSENCE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Carries links for as long as the agent lives. One that has begun is served at once.
@@ -44,7 +44,7 @@ pub fn answer(agent: Rc<Agent>, port: Port) -> impl Future<Output = ()> + 'stati
         carrier.inbound = received;
     }
     async move {
-        // What cannot be watched is a port that has gone.
+        // A port that cannot be watched is gone.
         while let Ok(port) = ready::watch(file, Interest::READABLE | Interest::WRITABLE) {
             while carrier.carry(&port) {
                 carrier.wait(&port).await;
@@ -61,7 +61,7 @@ struct Carrier {
     intake: Intake,
     /// Our end of the pair; `serve` has the other.
     link: Option<AsyncFd<OwnedFd>>,
-    /// What has come from the host and the link has not taken; nothing more is read before it has.
+    /// Bytes from the host that the link has not accepted. Nothing more is read before it has.
     inbound: Vec<u8>,
     /// The same the other way.
     outbound: Vec<u8>,
@@ -73,7 +73,7 @@ impl Carrier {
     fn begin(&mut self) {
         (self.inbound, self.outbound, self.link) = (Vec::new(), Vec::new(), None);
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        // Without descriptors for it the host gets no answer to its hello, and comes again.
+        // Without free descriptors the host gets no answer to its hello and tries again.
         let pair = socketpair(AddressFamily::Unix, SockType::Stream, None, flags);
         if let Ok((ours, theirs)) = pair
             && let Ok(ours) = ready::watch(ours, Interest::READABLE | Interest::WRITABLE)
@@ -99,7 +99,7 @@ impl Carrier {
             let bytes = &self.inbound;
             match attempt(link, Interest::WRITABLE, &mut |link| write(link, bytes)) {
                 Some(count @ 1..) => drop(self.inbound.drain(..count)),
-                // Nobody takes it any more. What the agent has said last is still to be read.
+                // Nobody reads it any more. The agent's last bytes are still to be read.
                 Some(_) => self.inbound.clear(),
                 None => {}
             }
@@ -125,7 +125,7 @@ impl Carrier {
         true
     }
 
-    /// Takes what the host has said, which is in the buffer.
+    /// Handles the bytes from the host, which are in the buffer.
     fn hear(&mut self, count: usize) {
         let mut at = 0;
         while let (taken, begun) = self.intake.take(&self.buffer[at..count], &mut self.inbound)
@@ -140,7 +140,7 @@ impl Carrier {
         }
     }
 
-    /// The agent has ended the link. What it has said last is still to go out.
+    /// The agent has ended the link. Its last bytes are still to be sent.
     fn hang_up(&mut self) {
         self.link = None;
         self.inbound.clear();
@@ -170,7 +170,7 @@ async fn ready(descriptor: Option<&AsyncFd<OwnedFd>>, reads: bool, writes: bool)
     }
 }
 
-/// Does what the kernel lets us do at once: nothing, so many bytes, or 0 when the other end is gone.
+/// Reads or writes without blocking. Returns how many bytes, or 0 when the other end is gone.
 fn attempt(
     descriptor: &AsyncFd<OwnedFd>,
     interest: Interest,

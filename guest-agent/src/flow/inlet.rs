@@ -1,5 +1,4 @@
-//! Bytes on their way in: what a client has sent and its consumer has not taken. Bounded by the
-//! credit that the client was given.
+//! Bytes from a client that their consumer has not read yet. The client's credit bounds them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,7 +16,7 @@ pub struct Inlet(Rc<Inner>);
 struct Inner {
     tap: Tap,
     state: RefCell<State>,
-    /// Told when something arrived or the stream ended.
+    /// Notified when bytes arrive or the stream ends.
     arrived: Notify,
     failed: Notify,
 }
@@ -52,13 +51,13 @@ impl Inlet {
         }
     }
 
-    /// The client has said all.
+    /// The client has sent everything.
     pub fn finish(&self) {
         self.0.state.borrow_mut().end.get_or_insert(End::Fin);
         self.0.arrived.notify_one();
     }
 
-    /// The stream is gone; what was not taken is dropped.
+    /// The stream is gone. Bytes that were not read are dropped.
     pub fn fail(&self, fault: Fault) {
         let mut state = self.0.state.borrow_mut();
         state.chunks.clear();
@@ -68,8 +67,8 @@ impl Inlet {
         self.0.failed.notify_waiters();
     }
 
-    /// The next bytes, `None` at the end. Has one waiting caller at a time, and takes nothing when
-    /// it is cancelled.
+    /// The next bytes, or `None` at the end. There may be one waiting caller at a time. Cancelling it
+    /// loses nothing.
     pub async fn next(&self) -> Result<Option<Vec<u8>>, Fault> {
         loop {
             {
@@ -87,19 +86,19 @@ impl Inlet {
         }
     }
 
-    /// Resolves when the stream is given up.
+    /// Resolves when the stream has failed.
     pub async fn failed(&self) {
         while !matches!(self.0.state.borrow().end, Some(End::Failed(_))) {
             self.0.failed.notified().await;
         }
     }
 
-    /// Everything below `to` has reached its destination: the client may send more.
+    /// Everything below `to` has reached its destination, so the client may send more.
     pub fn consumed(&self, to: u64) {
         self.0.tap.wire.consumed(self.0.tap.stream, to);
     }
 
-    /// Gives the stream up.
+    /// Resets the stream.
     pub fn reset(&self, fault: &Fault) {
         self.fail(fault.clone());
         self.0.tap.wire.reset(self.0.tap.stream, fault.clone());

@@ -1,7 +1,7 @@
-//! Bytes on their way out: a spool, and the taps that read it.
+//! Bytes to clients: a spool, and the taps that read it.
 //!
-//! A session's output has many taps and keeps history; a transfer has one tap and forgets what was
-//! acknowledged.
+//! A session's output has many taps and keeps history. A transfer has one tap and drops bytes once they
+//! are acknowledged.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,14 +19,14 @@ use super::tap::Tap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned;
 
-/// What a tap's acknowledgements keep in the spool.
+/// Which unacknowledged bytes a tap keeps in the spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// Nothing: an observer.
+    /// None: the tap is an observer.
     None,
-    /// What this tap has not acknowledged, as long as it is there.
+    /// Those of this tap, for as long as it is attached.
     Tap,
-    /// What the named holder has not acknowledged, whether a tap is there or not.
+    /// Those of the named holder, whether a tap is attached or not.
     Holder(String),
 }
 
@@ -36,7 +36,7 @@ pub struct Outlet(Rc<Inner>);
 
 struct Inner {
     state: RefCell<State>,
-    /// Told when room was made or the last tap went.
+    /// Notified when there is room or the last tap has gone.
     room: Notify,
 }
 
@@ -50,10 +50,10 @@ struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// History is kept for those who come late.
+    /// History is kept for readers that come late.
     Output,
-    /// The session was released: who reads may go on, nobody new will come. Without readers the
-    /// bytes are read and dropped, so that their writers do not die of it.
+    /// The session was released. Its readers may continue, and there will be no new ones. Without readers
+    /// the bytes are dropped, so that the program can still write.
     Released,
     /// One reader, no history.
     Transfer { abandoned: bool },
@@ -100,7 +100,7 @@ impl Outlet {
         Ok(count)
     }
 
-    /// Waits until there is room, or until nobody will ever make some.
+    /// Waits until there is room, or until there never will be.
     pub async fn room(&self) -> Result<(), Abandoned> {
         loop {
             {
@@ -130,8 +130,8 @@ impl Outlet {
         Ok(())
     }
 
-    /// Writes as much of `bytes` as there is room for, and says how much. All of it, when nobody
-    /// will read it.
+    /// Writes as much of `bytes` as there is room for and returns how much. If nobody will read them,
+    /// they all count as written.
     pub fn push(&self, bytes: &[u8]) -> usize {
         if self.is_abandoned() {
             return bytes.len();
@@ -158,7 +158,7 @@ impl Outlet {
         }
     }
 
-    /// No byte will follow.
+    /// The output ends here.
     pub fn close(&self) {
         let mut state = self.0.state.borrow_mut();
         state.closed = true;
@@ -183,7 +183,7 @@ impl Outlet {
         state.readers.push(Reader { tap, pin, acked: from });
     }
 
-    /// Removes a reader; what only it had kept may go.
+    /// Removes a reader. Bytes that only it has kept may be dropped.
     pub fn detach(&self, tap: &Tap) {
         let mut state = self.0.state.borrow_mut();
         state.readers.retain(|reader| !reader.tap.is(tap));
@@ -195,7 +195,7 @@ impl Outlet {
         self.0.room.notify_waiters();
     }
 
-    /// A reader has everything below `offset`.
+    /// A reader has acknowledged everything below `offset`.
     pub fn acked(&self, tap: &Tap, offset: u64) {
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;
@@ -215,13 +215,13 @@ impl Outlet {
         self.0.room.notify_waiters();
     }
 
-    /// Gives up a holder, so that its bytes may go.
+    /// Releases a holder. Bytes that only it has kept may be dropped.
     pub fn release(&self, holder: &str) {
         self.0.state.borrow_mut().holders.remove(holder);
         self.0.room.notify_waiters();
     }
 
-    /// The session is forgotten: only those who read already will have what comes.
+    /// The session is forgotten. Only its present readers receive what follows.
     pub fn release_all(&self) {
         let mut state = self.0.state.borrow_mut();
         state.kind = Kind::Released;
@@ -231,7 +231,7 @@ impl Outlet {
         self.0.room.notify_waiters();
     }
 
-    /// What a reader at `from` can have now. See [`protocol::mux::Source::fetch`].
+    /// The next bytes for a reader at `from`. See [`protocol::mux::Source::fetch`].
     pub fn fetch(&self, from: u64, max: usize, out: &mut Vec<u8>) -> Fetched {
         let state = self.0.state.borrow();
         if state.closed && from >= state.spool.end() {
@@ -248,7 +248,7 @@ impl Outlet {
         self.0.state.borrow().closed
     }
 
-    /// Whether this is what a session says, rather than a transfer.
+    /// Whether this is a session's output, not a transfer.
     pub fn is_output(&self) -> bool {
         matches!(self.0.state.borrow().kind, Kind::Output | Kind::Released)
     }
@@ -271,7 +271,7 @@ impl Outlet {
 }
 
 impl State {
-    /// The lowest offset that somebody still needs.
+    /// The lowest offset that a reader still needs.
     fn pin(&self) -> Option<u64> {
         let readers = self.readers.iter().filter_map(|reader| match reader.pin {
             Pin::Tap => Some(reader.acked),

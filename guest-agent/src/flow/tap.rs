@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use protocol::{Fault, StreamId};
 
-/// The far end of a stream as its near end sees it: a client, over whatever link it has now.
+/// The client at the other end of a stream, over the link that it has at the moment.
 /// Implemented by `peer`.
 pub trait Wire {
     /// New bytes can be fetched.
     fn wake(&self, stream: StreamId);
-    /// Everything below `to` has been taken.
+    /// Everything below `to` has been consumed.
     fn consumed(&self, stream: StreamId, to: u64);
-    /// The stream is given up.
+    /// The stream is reset.
     fn reset(&self, stream: StreamId, fault: Fault);
 }
 

@@ -1,7 +1,7 @@
 //! A walk over `/proc`: how many processes there are, how much CPU time they have used since the
 //! last walk, and how much memory they have.
 //!
-//! `sampler` takes one for what the kernel does not account to the box as a whole. CPU time is what
+//! `sampler` takes one for what the kernel does not account to the sandbox as a whole. CPU time is what
 //! needs care: a process that has ended takes its time to whoever waits for it, at a moment that no
 //! walk sees, or to nobody if its parent ignores its children's ends. So time is not a sum over the
 //! processes that live, which could fall, but what has been added since the walk before:

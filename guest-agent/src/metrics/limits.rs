@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
 /// From the first sample to the second, so that there is a figure for the CPU before anybody who
-/// has just made a box asks for it.
+/// has just made a sandbox asks for it.
 pub const INTERVAL_FIRST: Duration = Duration::from_millis(500);
 
 /// Processes that one sample, or one usage, looks into. One costs some twenty microseconds at most, so these keep a

@@ -1,4 +1,4 @@
-//! What the box uses: samples of all of it, once a second, and the usage of one session or context
+//! What the sandbox uses: samples of all of it, once a second, and the usage of one session or context
 //! when somebody asks.
 //!
 //! `run` starts [`run`], the only task that takes samples; `router` asks. Nothing here changes
@@ -81,12 +81,12 @@ pub async fn answer(metrics: Rc<Metrics>, ask: AskMetrics) -> Result<Reply, Faul
 
 /// Whose usage is asked for: a session's processes, or an interpreter's, at that moment.
 #[derive(Default)]
-pub struct Asked {
+pub struct UsageSnapshot {
     pids: Vec<Pid>,
     account: Account,
 }
 
-impl Asked {
+impl UsageSnapshot {
     pub fn of(tree: &Tree<'_>) -> Self {
         let account = tree.group.map(SessionGroup::account).unwrap_or_default();
         Self { pids: tree.listed(), account }
@@ -94,8 +94,8 @@ impl Asked {
 }
 
 /// What they use. Looks into some of them at a time and lets others have their turn in between.
-pub async fn usage(asked: Asked) -> Result<Reply, Fault> {
-    let Asked { pids, account } = asked;
+pub async fn usage(snapshot: UsageSnapshot) -> Result<Reply, Fault> {
+    let UsageSnapshot { pids, account } = snapshot;
     // Those that are not looked into are believed to be alive.
     let mut processes = pids.len().saturating_sub(PROCESSES_READ_MAX);
     // What the kernel does not account is a sum over those that live.
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn the_usage_of_many_processes_lets_others_have_their_turn() {
         let pids = vec![Pid::this(); PROCESSES_READ_MAX + 10];
-        let mut work = Box::pin(usage(Asked { pids, account: Account::default() }));
+        let mut work = Box::pin(usage(UsageSnapshot { pids, account: Account::default() }));
         let mut context = Context::from_waker(Waker::noop());
         let mut turns = 1;
         let reply = loop {

@@ -135,7 +135,7 @@ pub fn scope(init: bool) -> Scope {
     if own.as_os_str() == FIRST_PID_NAMESPACE { Scope::Machine } else { Scope::Namespace }
 }
 
-/// What the kernel accounts to the box as a whole.
+/// What the kernel accounts to the sandbox as a whole.
 fn account(ground: &Ground, scope: Scope, proc: Option<&Directory>) -> Account {
     let groups = ground.groups.borrow();
     match (scope, groups.as_ref(), proc) {

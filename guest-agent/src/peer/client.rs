@@ -1,4 +1,4 @@
-//! One client: its streams, its requests, and the bytes that wait for its link.
+//! One client: its streams, its requests, and the bytes that wait to be sent to it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -18,22 +18,22 @@ use tokio::sync::Notify;
 use crate::flow::{Inlet, Outlet, Tap, Wire};
 use crate::session::Session;
 
-/// See the module's description. Shared by the link that serves it, the work it has asked for, and
-/// the taps of its streams.
+/// See the module's description. It is shared by its link, the work that it has requested, and the taps
+/// of its streams.
 pub struct Peer {
     pub client: ClientId,
     token: Cell<Token>,
-    /// Tokens of before an adoption whose answer the client may lack, and the request of each.
+    /// Tokens from before an adoption, each with the request whose answer the client may not have.
     retired: RefCell<Vec<(RequestId, Token)>>,
-    /// What it calls itself.
+    /// The name that the client gives itself.
     pub name: String,
     this: Weak<Peer>,
     mux: RefCell<Mux>,
     answers: RefCell<Answers>,
     streams: RefCell<SortedMap<StreamId, Binding>>,
-    /// Told when there is something to send.
+    /// Notified when there is something to send.
     wake: Notify,
-    /// Grows with every link, so that an older one knows that it was replaced.
+    /// Grows with every link, so that an older link notices that it was replaced.
     generation: Cell<u64>,
     /// The client's own count of its links.
     dial: Cell<u64>,
@@ -45,7 +45,7 @@ pub struct Peer {
     evicted: Cell<bool>,
     /// The client has said goodbye.
     left: Cell<bool>,
-    /// The peer broke the rules in a way that its link has to tell it.
+    /// The client has not read its answers for too long, so its link must end.
     overrun: Cell<bool>,
 }
 
@@ -95,7 +95,7 @@ impl Peer {
         self.token.get()
     }
 
-    /// Takes another token, which the answer of request `id` tells.
+    /// Changes the token. The answer of request `id` carries the new one.
     pub fn rotate(&self, id: RequestId, token: Token) {
         let answers = self.answers.borrow();
         let mut retired = self.retired.borrow_mut();
@@ -103,16 +103,16 @@ impl Peer {
         retired.push((id, self.token.replace(token)));
     }
 
-    /// Whether a client that says so may take up this one's streams. An older token counts for as long
-    /// as the answer that tells the newer one may have been lost.
+    /// Whether the client of this `resume` may continue with the streams here. An older token is valid
+    /// for as long as the answer with the newer one may have been lost.
     pub fn accepts(&self, resume: &Resume) -> bool {
         let may_lack = |id| resume.unanswered.contains(id) && self.answers.borrow().is_taken(*id);
         let retired = self.retired.borrow();
-        let mut older = retired.iter().filter(|(_, token)| same(*token, resume.token));
-        same(self.token(), resume.token) || older.any(|(id, _)| may_lack(id))
+        let mut older = retired.iter().filter(|(_, token)| is_same(*token, resume.token));
+        is_same(self.token(), resume.token) || older.any(|(id, _)| may_lack(id))
     }
 
-    /// Closes everything, the link included: the client's host is not the agent's any more.
+    /// Closes everything, the link included: another host has adopted the agent.
     pub fn evict(&self) {
         self.close_all();
         self.evicted.set(true);
@@ -148,21 +148,21 @@ impl Peer {
         self.wake.notified().await;
     }
 
-    /// Takes up where an earlier link broke off. Returns what the welcome says: where this end's
-    /// streams stand, and which of the client's unanswered requests have arrived.
+    /// Resumes after a lost link. Returns the positions of this end's streams and the client's
+    /// unanswered requests that have arrived, both for the welcome.
     pub fn resume(&self, resume: &Resume) -> (Vec<StreamPosition>, Vec<RequestId>) {
         let mut mux = self.mux.borrow_mut();
         let mut answers = self.answers.borrow_mut();
         answers.retain(&resume.unanswered);
         let ended = mux.resume(&resume.streams, &answers.unopened());
         answers.resend(&mut mux);
-        // After the resume: a stream that it has closed must not look alive to the host.
+        // After the resume, so that the host does not see closed streams as open.
         let positions = mux.positions();
         let taken = answers.taken();
         drop((mux, answers));
         for (stream, end) in ended {
             match end {
-                Ended::Complete => self.let_go(stream),
+                Ended::Complete => self.disconnect_completed(stream),
                 Ended::Lost => self.unbind(stream, abandoned()),
                 Ended::Reset(fault) => self.unbind(stream, fault),
             }
@@ -170,7 +170,7 @@ impl Peer {
         (positions, taken)
     }
 
-    /// The link is gone; streams and answers wait for the next.
+    /// The link is lost. Streams and answers wait for the next one.
     pub fn cut(&self) {
         self.linked.set(false);
         self.mux.borrow_mut().cut();
@@ -184,7 +184,7 @@ impl Peer {
         self.wake.notify_one();
     }
 
-    /// Whether nothing waits to be sent, and no output of a session is under way.
+    /// Whether everything is sent, including the output of sessions.
     pub fn is_flushed(&self) -> bool {
         let outputs = self.streams.borrow();
         let mut outlets = outputs.values().filter_map(|binding| binding.outlet.as_ref());
@@ -201,12 +201,12 @@ impl Peer {
         self.leaving.get()
     }
 
-    /// Whether the client has said goodbye: nothing is to be kept for it.
+    /// Whether the client has said goodbye, so that nothing is kept for it.
     pub fn has_left(&self) -> bool {
         self.left.get()
     }
 
-    /// Takes in one frame, and returns the request in it that is to be carried out.
+    /// Handles one frame. Returns the request in it, if it is a new one.
     pub fn accept(&self, frame: Frame<'_>) -> Result<Option<(RequestId, Request)>, ProtocolError> {
         let incoming = self.mux.borrow_mut().accept(frame)?;
         match incoming {
@@ -218,7 +218,7 @@ impl Peer {
                 }
             }
             Incoming::Gap { stream, .. } => {
-                // The host never discards: input with holes is no input.
+                // The host never discards input, so a gap breaks the rules.
                 self.reset(stream, Fault::new(FaultCode::Invalid, "input cannot have gaps"));
             }
             Incoming::Fin { stream } => {
@@ -260,11 +260,11 @@ impl Peer {
     fn unbind_completed(&self) {
         let completed = self.mux.borrow_mut().take_completed();
         for stream in completed {
-            self.let_go(stream);
+            self.disconnect_completed(stream);
         }
     }
 
-    /// Answers a request. Work that outlived its client answers nobody.
+    /// Answers a request. If the client is gone, the answer is dropped.
     pub fn answer(&self, id: RequestId, result: Result<Reply, Fault>) {
         let answer = match result {
             Ok(reply) => Answer::Ok(reply),
@@ -277,7 +277,7 @@ impl Peer {
         self.wake.notify_one();
     }
 
-    /// Whether the client has let more answers pile up than are kept.
+    /// Whether more unread answers have piled up than are kept.
     pub fn has_overrun(&self) -> bool {
         self.overrun.get() || self.mux.borrow().check_peer_reads().is_err()
     }
@@ -298,7 +298,7 @@ impl Peer {
         self.mux.borrow_mut().ping();
     }
 
-    /// Opens a stream of `direction` from offset `at` on for request `id`. It has nothing behind it
+    /// Opens a stream of `direction` at offset `at` for request `id`. It is not connected to anything
     /// yet.
     pub fn open(
         &self,
@@ -327,13 +327,13 @@ impl Peer {
         }
     }
 
-    /// Closes a stream whose opening failed; the fault goes out as the request's answer.
+    /// Closes a stream whose request failed. The answer of the request carries the fault.
     pub fn forget(&self, stream: StreamId) {
         self.mux.borrow_mut().forget(stream);
         self.unbind(stream, abandoned());
     }
 
-    /// Closes everything: the client will not come back.
+    /// Closes every stream: the client will not return.
     pub fn close_all(&self) {
         let streams: Vec<_> = self.streams.borrow().keys().copied().collect();
         for stream in streams {
@@ -345,16 +345,15 @@ impl Peer {
         self.streams.borrow().get(&stream).and_then(|binding| binding.inlet.clone())
     }
 
-    /// Lets go of what is behind a stream that is complete. Whoever reads from it has its end, or
-    /// finds it yet.
-    fn let_go(&self, stream: StreamId) {
+    /// Disconnects a complete stream. Its consumer has read the end, or still will.
+    fn disconnect_completed(&self, stream: StreamId) {
         let binding = self.streams.borrow_mut().remove(&stream);
         if let Some(outlet) = binding.and_then(|binding| binding.outlet) {
             outlet.detach(&self.tap(stream));
         }
     }
 
-    /// Lets go of what is behind a closed stream.
+    /// Disconnects a closed stream.
     fn unbind(&self, stream: StreamId, fault: Fault) {
         let Some(binding) = self.streams.borrow_mut().remove(&stream) else { return };
         let tap = self.tap(stream);
@@ -405,9 +404,9 @@ impl Source for Outlets<'_> {
     }
 }
 
-/// Compares without telling by its time how much was right.
-fn same(ours: Token, theirs: Token) -> bool {
-    ours.0.iter().zip(theirs.0).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+/// Compares in constant time.
+fn is_same(own: Token, given: Token) -> bool {
+    own.0.iter().zip(given.0).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
 fn abandoned() -> Fault {

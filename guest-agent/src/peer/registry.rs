@@ -48,20 +48,20 @@ impl Peers {
         }
         drop(by_client);
         peer.close_all();
-        // The client may be here again already, under another peer.
+        // The client may have connected again already, as another peer.
         if is_current {
             self.sessions.client_gone(peer.client);
         }
     }
 
-    /// Forgets every client but one, which has adopted the agent: theirs are links of another host. A
-    /// session that dies with one of them dies with the one that stays.
+    /// Forgets every client but `kept`, which has adopted the agent. Sessions that were tied to the
+    /// others are tied to it.
     pub fn keep_only(&self, kept: &Rc<Peer>) {
         let peers: Vec<_> = self.by_client.borrow().values().cloned().collect();
-        for ghost in peers.iter().filter(|peer| !Rc::ptr_eq(peer, kept)) {
-            self.by_client.borrow_mut().remove(&ghost.client);
-            ghost.evict();
-            self.sessions.inherit(ghost.client, kept.client);
+        for other in peers.iter().filter(|peer| !Rc::ptr_eq(peer, kept)) {
+            self.by_client.borrow_mut().remove(&other.client);
+            other.evict();
+            self.sessions.inherit(other.client, kept.client);
         }
     }
 
@@ -89,8 +89,8 @@ impl Peers {
         self.link_count() > 0
     }
 
-    /// Waits until the clients that are there have all that sessions have said and how they ended,
-    /// and no holder is still to come for it.
+    /// Waits until the linked clients have all output and exit records, and no holder's output is still
+    /// to be fetched.
     pub async fn flush(&self) {
         while !self.is_flushed() {
             sleep(FLUSH_POLL).await;
@@ -104,7 +104,7 @@ impl Peers {
             || (linked.all(|peer| peer.is_flushed()) && !self.sessions.are_held())
     }
 
-    /// Says goodbye on every link and waits until what was queued has been taken, or `within`.
+    /// Says goodbye on every link, and waits at most `within` until the links have sent everything.
     pub async fn goodbye(&self, message: &str, within: Duration) {
         let peers: Vec<_> = self.by_client.borrow().values().cloned().collect();
         for peer in peers {
@@ -114,5 +114,5 @@ impl Peers {
     }
 }
 
-/// How often a stopping agent looks whether its clients have everything.
+/// How often a stopping agent checks whether its clients have everything.
 const FLUSH_POLL: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! Leaving a machine to an init of its own, with the agent as a daemon beside it.
+//! Handing PID 1 of a machine over to an init of its own, with the agent as a daemon beside it.
 //!
 //! `main` calls it between the boot and the agent's life, before there is a thread.
 
@@ -41,9 +41,9 @@ pub fn to(program: &str) -> io::Result<()> {
     }
 }
 
-/// Asks that init to power the machine off, and gives it time. Returns at once where it does not know
-/// how, because then nobody but us does it.
-pub fn ask_for_the_end() {
+/// Asks that init to power the machine off, and gives it time. Returns at once if it does not handle the
+/// signal, because then the agent must do it.
+pub fn request_power_off() {
     let status = std::fs::read_to_string("/proc/1/status").unwrap_or_default();
     if !hears(&status, POWER_OFF) {
         return;

@@ -1,5 +1,5 @@
-//! The duties of a first process, and of any that starts others: collecting the dead, hearing the
-//! signals that are meant for the agent, and ending everything in order.
+//! The duties of a first process, and of any that starts others: reaping children, handling the agent's
+//! signals, and ending everything in order.
 //!
 //! `main` runs these; `session` starts programs through [`reaper::Reaper`].
 

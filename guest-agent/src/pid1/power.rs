@@ -1,6 +1,6 @@
-//! The end of a machine: everything on its disks, then off.
+//! Switching a machine off, after everything is written to its disks.
 //!
-//! `main` calls it when nothing of the agent runs any more, however that came about.
+//! `main` calls it when the agent has ended, for any reason.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -16,7 +16,7 @@ use crate::sys::ready;
 pub enum Notice {
     /// A child, or several, have ended.
     Child,
-    /// The agent shall end. PID 1 says so when it ends the machine.
+    /// The agent must end. PID 1 sends this when it ends the machine.
     Stop { by_init: bool },
 }
 
@@ -29,8 +29,8 @@ pub struct Blocked(SigSet);
 pub fn block() -> io::Result<Blocked> {
     let mut handled = SigSet::empty();
     handled.add(Signal::SIGCHLD);
-    // HUP comes from a terminal or supervisor that goes away, which is none of our business; it is
-    // heard so that it does not end us.
+    // HUP means that a terminal or supervisor has gone. It is blocked so that it does not end the
+    // agent, and ignored.
     for signal in STOPPING.into_iter().chain([Signal::SIGHUP]) {
         handled.add(signal);
     }
@@ -54,7 +54,7 @@ impl Signals {
         Ok(Self(ready::watch_signals(descriptor)?))
     }
 
-    /// The next signal that means anything.
+    /// The next signal that the agent acts on.
     pub async fn next(&mut self) -> io::Result<Notice> {
         loop {
             let mut ready = self.0.readable().await?;

@@ -6,8 +6,8 @@
 //!                  └── nobody asks any more ──▶ closed
 //! ```
 //!
-//! Nothing is decided here: not which names there are, and not who may reach what. What waits in the
-//! kernel's queue waits for whoever asks next.
+//! No policy is decided here: neither which names exist nor who may reach what. Connections in the
+//! kernel's queue wait for the next turn.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -30,7 +30,7 @@ struct Gate {
     at: SocketAddr,
     arrival: Arrival,
     socket: AsyncFd<OwnedFd>,
-    /// Who may take what arrives: the last who has asked.
+    /// Which turn gets the next connection: the latest.
     turn: Cell<usize>,
 }
 

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::exit::Survivor;
 use protocol::limits::SURVIVORS_LISTED_MAX;
-use protocol::sorted::{SortedMap, SortedSet};
+use protocol::sorted::{SortedMap, SortedSet, sort_by};
 
 use super::environment::SESSION_VARIABLE;
 use super::procfs::{self, Process};
@@ -76,7 +76,7 @@ impl Tree<'_> {
     /// The members that are alive, in the order of their ids.
     pub fn members(&self) -> Members {
         let mut pids = self.pids();
-        pids.sort_unstable();
+        sort_by(&mut pids, |one, other| one < other);
         let mut members = Members::default();
         for pid in pids {
             members.count += 1;

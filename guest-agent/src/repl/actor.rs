@@ -1,11 +1,11 @@
-//! The one who owns a context's interpreter, and all changes of its state.
+//! The task of one context. It owns the interpreter and makes every change of its state.
 //!
-//! A loop over everything that can happen: an order or a run was left, the driver has spoken, a pipe
-//! has something, the reader of the run has room, a time has come, the interpreter has ended. Nothing
-//! else waits, so that a slow reader, a silent driver or a run without end hold up nobody but their
-//! own run. What each of these means is in files of its own: [`orders`](mod@super::orders),
-//! [`hearing`](mod@super::hearing), [`telling`](mod@super::telling), [`ladder`](mod@super::ladder) and
-//! [`ending`](mod@super::ending).
+//! It is a loop over all that can happen: a new order or run, a message from the driver, output in a
+//! pipe, room at the reader of the run, a deadline, the end of the interpreter. Only the loop waits, so
+//! that a slow reader, a silent driver or an endless run delays nothing but its own run. Each kind of
+//! event is handled in a file of its own: [`orders`](mod@super::orders),
+//! [`driver_messages`](mod@super::driver_messages), [`events`](mod@super::events),
+//! [`ladder`](mod@super::ladder) and [`ending`](mod@super::ending).
 
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::context::{Answer, Context};
 use super::current::{Current, Tails};
-use super::interpreter::{Begun, Interpreter};
+use super::interpreter::{Interpreter, StartedInterpreter};
 use super::language::Outputs;
 use super::late::LateOutput;
 use super::limits::{READ_BYTES, SOURCES_MAX, STARTUP_MAX};
@@ -42,13 +42,13 @@ pub struct Actor {
     pub sources: Vec<Source>,
     pub current: Option<Current>,
     pub pace: Pace,
-    /// The run that began last.
+    /// The number of the run that began last.
     pub begun: u64,
     /// Runs of this interpreter.
     count: u64,
     /// Nothing has run in the interpreter yet.
     is_fresh: bool,
-    /// It was killed before its first run, for another to take its place.
+    /// It was killed before its first run, to be replaced.
     pub renewing: bool,
     /// The pipes of the next run are made.
     prepared: bool,
@@ -56,16 +56,16 @@ pub struct Actor {
     pub late_rests_until: Option<Instant>,
     pub asks: Vec<Ask>,
     pub asked: u64,
-    /// Who waits for an interpreter that is ready.
+    /// Requests that wait until the interpreter is ready.
     pub warming: Vec<Answer>,
     pub closing: Option<Closing>,
-    /// Ended runs that their readers have not taken.
+    /// Ended runs whose readers have not read everything.
     pub tails: Tails,
-    /// What the last interpreter's loss was, until a run has been told.
+    /// Why the last interpreter was lost, until a run has reported it.
     pub lost: Option<String>,
     /// Why the agent has killed it.
     pub killed_because: String,
-    /// What an interpreter that is not ready has said.
+    /// The output of an interpreter that is not ready yet.
     pub startup_words: Vec<u8>,
     pub buffer: Vec<u8>,
     pub record: Vec<u8>,
@@ -75,21 +75,21 @@ pub struct Actor {
 /// Where the interpreter is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It has until then to say that it is ready.
+    /// The time by which it must report that it is ready.
     Starting(Instant),
     Ready,
     /// Its control channel is closed; it has until then to end by itself.
     Silent(Instant),
-    /// It was killed, and has not been reaped yet.
+    /// It was killed and is not reaped yet.
     Killed,
 }
 
-/// How soon the last run was over.
+/// How long the last run took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Or it is not known, or there is one processor alone to run on.
+    /// Longer, or unknown, or the machine has only one processor.
     Slow,
-    /// In a moment.
+    /// Less than [`POLL_BRIEFLY`].
     Quick,
 }
 
@@ -109,13 +109,13 @@ pub struct Closing {
 /// The pipes that are made for the run that comes next, before it has a number.
 pub const NEXT_RUN: u64 = u64::MAX;
 
-/// What can happen.
-enum Occurrence {
-    /// Something was left with the context, there is room, or a time has come.
+/// Everything that the loop waits for.
+enum ActorEvent {
+    /// There is an order, a run or room, or a deadline has passed.
     Woken,
-    /// The driver may have spoken.
+    /// The driver may have sent something.
     Spoken,
-    /// The source at this index may have something.
+    /// The source at this index may have output.
     Written(usize),
     Ended(Exit),
     /// Nobody reads the current run any more.
@@ -127,7 +127,7 @@ impl Actor {
         ground: Rc<Ground>,
         registry: Rc<Registry>,
         context: Rc<Context>,
-        begun: Begun,
+        begun: StartedInterpreter,
     ) -> Self {
         let mut actor = Self {
             ground,
@@ -159,24 +159,24 @@ impl Actor {
             record: Vec::new(),
             over: false,
         };
-        actor.take_over(begun);
+        actor.adopt_interpreter(begun);
         actor
     }
 
     /// Runs until the context is closed.
     pub async fn run(mut self) {
         while !self.over {
-            self.obey_all();
-            // Not only when nothing else happens: a flood must not put a deadline off.
+            self.handle_orders();
+            // In every turn: a flood must not delay a deadline.
             self.due();
             self.advance().await;
             self.publish();
             match self.next().await {
-                Occurrence::Woken => {}
-                Occurrence::Spoken => self.hear(),
-                Occurrence::Written(source) => self.read(source),
-                Occurrence::Ended(exit) => self.bury(exit),
-                Occurrence::Abandoned => {
+                ActorEvent::Woken => {}
+                ActorEvent::Spoken => self.receive(),
+                ActorEvent::Written(source) => self.read(source),
+                ActorEvent::Ended(exit) => self.on_exit(exit),
+                ActorEvent::Abandoned => {
                     let by = "the client that asked for it, by leaving".to_owned();
                     self.climb(RunEnd::Interrupted { by }, repl::Grace::default());
                 }
@@ -184,15 +184,15 @@ impl Actor {
         }
     }
 
-    fn obey_all(&mut self) {
+    fn handle_orders(&mut self) {
         while let Some(order) = self.context.take_order() {
-            self.obey(order);
+            self.handle_order(order);
         }
     }
 
-    /// An interpreter begins.
-    pub fn take_over(&mut self, begun: Begun) {
-        let Begun { mut interpreter, exit, sources } = begun;
+    /// Takes over an interpreter that has been started.
+    pub fn adopt_interpreter(&mut self, begun: StartedInterpreter) {
+        let StartedInterpreter { mut interpreter, exit, sources } = begun;
         let warnings = std::mem::take(&mut interpreter.warnings);
         self.exit = Some(exit);
         self.interpreter = Some(interpreter);
@@ -210,11 +210,11 @@ impl Actor {
         });
     }
 
-    /// What can go on without anything happening.
+    /// Does what is possible without another event.
     async fn advance(&mut self) {
         if let Some(current) = &mut self.current {
             current.flush(Instant::now());
-            self.tell_late();
+            self.deliver_late_output();
             return;
         }
         if self.closing.is_some() && self.interpreter.is_none() {
@@ -236,10 +236,10 @@ impl Actor {
             }
         }
         if !self.prepared {
-            // What the last run has said is on its way first.
+            // The last run's output is sent first.
             tokio::task::yield_now().await;
-            // Whoever has asked for a run meanwhile may have ordered something before.
-            self.obey_all();
+            // Orders that came before a new run are handled before it.
+            self.handle_orders();
             if self.phase == Phase::Ready && self.closing.is_none() {
                 self.prepare();
             }
@@ -259,12 +259,12 @@ impl Actor {
         let generation = self.context.info().interpreters + 1;
         let (ask, language) = (&self.context.ask, self.context.language);
         match Interpreter::start(&self.ground, language, ask, generation) {
-            Ok(begun) => self.take_over(begun),
+            Ok(begun) => self.adopt_interpreter(begun),
             Err(fault) => self.refuse(&fault),
         }
     }
 
-    /// There is no interpreter for those who wait for one.
+    /// Fails everything that waits for an interpreter.
     pub fn refuse(&mut self, fault: &Fault) {
         for answer in self.warming.drain(..) {
             answer.send(Err(fault.clone())).ok();
@@ -272,25 +272,26 @@ impl Actor {
         self.context.cancel_all(&fault.message);
     }
 
-    /// Makes the pipes of the run that comes next.
+    /// Makes the pipes of the next run.
     fn prepare(&mut self) {
         let Some(interpreter) = &mut self.interpreter else { return };
         match interpreter.prepare_outputs(NEXT_RUN) {
             Ok(sources) => self.sources.extend(sources),
-            // Code can take its own directory away, and then there is nothing to run in.
+            // Code can remove its own directory, and then nothing can run.
             Err(error) => {
                 return self.kill(&format!("because its outputs cannot be made: {error}"));
             }
         }
         self.prepared = true;
         while self.sources.len() > SOURCES_MAX {
-            let runs = self.sources.iter().map(|source| source.run).filter(|run| is_a_run(*run));
+            let runs =
+                self.sources.iter().map(|source| source.run).filter(|run| is_run_number(*run));
             let Some(oldest) = runs.min() else { break };
             self.sources.retain(|source| source.run != oldest);
         }
     }
 
-    /// The pipes of a run that has ended serve the next one too, because nobody else has them.
+    /// Keeps the pipes of an ended run for the next one, because no other process has them.
     pub fn keep_outputs(&mut self, number: u64) {
         if self.context.language.outputs == Outputs::Passed {
             for source in self.sources.iter_mut().filter(|source| source.run == number) {
@@ -300,12 +301,12 @@ impl Actor {
         }
     }
 
-    /// The next run's turn has come.
+    /// Begins the next run.
     fn begin(&mut self) {
         let Some(run) = self.context.take_run() else { return };
         let number = run.number;
-        // What was said before it is not its own.
-        self.drain(|source| !is_a_run(source.run));
+        // Output from before it is not its own.
+        self.drain(|source| !is_run_number(source.run));
         for source in self.sources.iter_mut().filter(|source| source.run == NEXT_RUN) {
             source.run = number;
         }
@@ -324,13 +325,13 @@ impl Actor {
             return self.finish(RunEnd::Cancelled { reason }, false, None);
         }
         let is_aside = self.current.as_ref().is_some_and(|current| current.aside);
-        // Those whose state is gone are told, and not the host's own code.
+        // A client whose state is lost is told so. The host's own code is not.
         let lost = if is_aside { None } else { self.lost.take() };
         self.context.publish(|view| view.runs += u64::from(!is_aside));
         self.emit(number, Happening::Started(Started { count: self.count, lost }));
-        self.tell_late();
+        self.deliver_late_output();
         if self.pace == Pace::Quick {
-            self.linger();
+            self.poll_briefly();
         }
     }
 
@@ -355,8 +356,8 @@ impl Actor {
         });
     }
 
-    /// Waits for the next thing that happens.
-    async fn next(&mut self) -> Occurrence {
+    /// Waits for the next event.
+    async fn next(&mut self) -> ActorEvent {
         let due = self.next_due();
         let Self {
             ground,
@@ -372,9 +373,9 @@ impl Actor {
         let interpreter = interpreter.as_ref();
         let current = current.as_ref();
         let may_read = current.is_none_or(Current::may_read);
-        let hears = may_read && !matches!(phase, Phase::Silent(_) | Phase::Killed);
+        let may_receive = may_read && !matches!(phase, Phase::Silent(_) | Phase::Killed);
         let number = current.map(|current| current.number);
-        // What a run says that has only just begun is read with its end.
+        // Output of a run that has only just begun is read at its end.
         let is_quiet = current.is_some_and(Current::is_quiet);
         let written = poll_fn(|cx| {
             for (index, source) in sources.iter_mut().enumerate() {
@@ -402,7 +403,7 @@ impl Actor {
         };
         let spoken = async {
             match interpreter {
-                Some(interpreter) if hears => interpreter.channel.readable().await,
+                Some(interpreter) if may_receive => interpreter.channel.readable().await,
                 _ => pending().await,
             }
         };
@@ -442,21 +443,21 @@ impl Actor {
         };
         tokio::select! {
             biased;
-            () = context.woken.notified() => Occurrence::Woken,
-            // What was said before the end is still there afterwards.
-            exit = ended => Occurrence::Ended(exit),
-            () = spoken => Occurrence::Spoken,
-            index = written => Occurrence::Written(index),
+            () = context.woken.notified() => ActorEvent::Woken,
+            // Output from before the end can still be read afterwards.
+            exit = ended => ActorEvent::Ended(exit),
+            () = spoken => ActorEvent::Spoken,
+            index = written => ActorEvent::Written(index),
             () = sendable => {
                 if let Some(interpreter) = &mut self.interpreter {
                     interpreter.channel.flush();
                 }
-                Occurrence::Woken
+                ActorEvent::Woken
             }
-            () = room => Occurrence::Woken,
-            () = thawed => Occurrence::Woken,
-            () = abandoned => Occurrence::Abandoned,
-            () = time => Occurrence::Woken,
+            () = room => ActorEvent::Woken,
+            () = thawed => ActorEvent::Woken,
+            () = abandoned => ActorEvent::Abandoned,
+            () = time => ActorEvent::Woken,
         }
     }
 
@@ -472,14 +473,14 @@ impl Actor {
         [phase, closing, asks, current, self.late_rests_until].into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Acts on deadlines that have passed.
     fn due(&mut self) {
         let now = Instant::now();
         if self.late_rests_until.is_some_and(|until| until <= now) {
             self.late_rests_until = None;
         }
         match self.phase {
-            // What stood still had no time to become ready.
+            // A frozen interpreter had no time to become ready.
             Phase::Starting(until)
                 if until <= now && self.ground.freezer.was_frozen_within(STARTUP_MAX) =>
             {
@@ -497,28 +498,29 @@ impl Actor {
             closing.kill_at = None;
             self.kill("because it did not end when its context was closed");
         }
-        // They are in the order in which their times come.
+        // They are sorted by their deadlines.
         while self.asks.first().is_some_and(|ask| ask.until <= now) {
             let message = "the interpreter does not answer";
             let _ = self.asks.remove(0).answer.send(Err(Fault::new(FaultCode::Gone, message)));
         }
-        self.climb_on(now);
+        self.climb_if_due(now);
     }
 }
 
-pub fn is_a_run(number: u64) -> bool {
+pub fn is_run_number(number: u64) -> bool {
     number != NO_RUN && number != NEXT_RUN
 }
 
-/// Only a bug ends an actor before its context was closed. Then nobody may wait for it.
+/// Only a panic ends an actor before its context is closed. Then nobody may be left waiting for it.
 impl Drop for Actor {
     fn drop(&mut self) {
         if self.over {
             return;
         }
-        self.context.close_to_askers();
+        self.context.close_to_clients();
         self.registry.remove(&self.context);
-        let fault = Fault::new(FaultCode::Gone, "the context broke off; that is the agent's bug");
+        let fault =
+            Fault::new(FaultCode::Gone, "the context's task panicked, which is a bug in the agent");
         if let Some(current) = &self.current {
             current.outlet.fail(&fault);
         }

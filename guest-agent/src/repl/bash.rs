@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::language::{Act, Driver, Language, Outputs, Press};
+use super::language::{Action, Driver, Language, Outputs, RungActions};
 
 /// One that code has not ignored: `trap '' INT` is common; see the driver.
 const FIRM_SIGNAL: i32 = 40;
@@ -14,9 +14,9 @@ pub const BASH: Language = Language {
     arguments: &["--norc", "--noprofile"],
     driver: Driver::File(include_bytes!(concat!(env!("OUT_DIR"), "/bash.sh"))),
     outputs: Outputs::Named,
-    polite: Press { acts: &[Act::Group(libc::SIGINT)], repeat: None },
-    firm: Press {
-        acts: &[Act::Others(libc::SIGKILL), Act::Interpreter(FIRM_SIGNAL)],
+    polite: RungActions { actions: &[Action::Group(libc::SIGINT)], repeat: None },
+    firm: RungActions {
+        actions: &[Action::Others(libc::SIGKILL), Action::Interpreter(FIRM_SIGNAL)],
         repeat: Some(Duration::from_millis(100)),
     },
 };

@@ -1,7 +1,7 @@
 //! The control channel: packets ↔ messages of one interpreter.
 //!
-//! [`actor`](super::actor) owns it. Packets that lack the token are not ours: the code of the run
-//! shares the descriptor, and what it writes there by accident is ignored.
+//! [`actor`](super::actor) owns it. Packets without the token are ignored: the code of a run shares the
+//! descriptor and may write there by accident.
 
 use std::collections::VecDeque;
 use std::io;
@@ -43,16 +43,16 @@ struct Packet {
     handed: Vec<OwnedFd>,
 }
 
-/// What a read has brought.
+/// The result of a read.
 pub enum Received {
     Message(Box<FromDriver>),
     /// Garbage, or a part of a message.
     Nothing,
-    /// Nothing more at the moment.
+    /// Nothing at the moment.
     Drained,
     /// The other end is closed.
     Closed,
-    /// Whoever has the token does not keep to the rules.
+    /// A packet has the token and breaks the rules.
     Broken,
 }
 
@@ -66,7 +66,7 @@ impl Channel {
         // A shell's output ends a write at each newline, and a packet is one write.
         token.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b'\r');
         let channel = Self {
-            // Sends and receives say themselves that they must not wait: the flag of the open file
+            // Each call says itself that it must not wait: the flag of the open file
             // is left alone, because the other end has one of its own.
             socket: ready::watch(ours, Interest::READABLE | Interest::WRITABLE)?,
             token,
@@ -109,19 +109,19 @@ impl Channel {
         self.flush();
     }
 
-    /// Queues one packet that is no message.
+    /// Queues one packet that is not a message.
     pub fn send_byte(&mut self, byte: u8) {
         self.outgoing.push_back(Packet { bytes: vec![byte], handed: Vec::new() });
         self.flush();
     }
 
-    /// The other end reads the end of what is said to it, and can still speak.
-    pub fn say_no_more(&mut self) {
-        // Whoever has gone meanwhile needs not be told.
+    /// Closes the channel for writing. The other end can still send.
+    pub fn shut_down_writing(&mut self) {
+        // The other end may be gone already.
         shutdown(self.socket.as_raw_fd(), Shutdown::Write).ok();
     }
 
-    /// Whether more waits for the other end than it can ever be owed.
+    /// Whether more is queued than a driver that reads can leave unread.
     pub fn is_deaf(&self) -> bool {
         self.outgoing.len() > PACKETS_WAITING_MAX
     }
@@ -138,8 +138,8 @@ impl Channel {
         }
     }
 
-    /// Sends as much as the socket takes. What it will never take is forgotten: that the other end
-    /// is gone shows when the channel is read.
+    /// Sends as much as the socket accepts. If the other end is gone the rest is dropped; reading the
+    /// channel shows it.
     pub fn flush(&mut self) {
         while let Some(packet) = self.outgoing.front() {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
@@ -179,7 +179,7 @@ impl Channel {
                 self.clear_readable();
                 return Received::Drained;
             }
-            // An empty packet reads like the end, and only the end is followed by nothing but ends.
+            // An empty packet reads like the end. Only after the real end does every read return it.
             Ok(0) if self.is_hung_up() => return Received::Closed,
             Ok(length) => length,
             Err(_) => return Received::Closed,

@@ -1,5 +1,5 @@
-//! A context as its askers see it: what waits for it, and what it is at the moment. What happens in
-//! it is its [`actor`](super::actor)'s, which alone takes from here.
+//! A context as clients see it: its queue and its present state. Its [`actor`](super::actor) alone takes
+//! runs and orders out of the queue.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,13 +37,13 @@ struct State {
     queue: VecDeque<QueuedRun>,
     orders: VecDeque<Order>,
     watches: Vec<Rc<Watch>>,
-    /// The number of the run that was asked for last.
+    /// The number of the run that was queued last.
     asked: u64,
     closing: bool,
     view: View,
 }
 
-/// What the actor publishes of itself.
+/// The state that the actor publishes.
 #[derive(Clone)]
 pub struct View {
     pub state: ContextState,
@@ -55,8 +55,8 @@ pub struct View {
     pub warnings: Vec<String>,
 }
 
-/// Answers the request of a run that begins at once, together with its first event: one wake of the
-/// client instead of two.
+/// Answers the request of a run that begins at once, together with its first event, so that the client
+/// is woken once instead of twice.
 pub type Announcement = Box<dyn FnOnce()>;
 
 /// A run that waits for its turn.
@@ -73,7 +73,7 @@ pub struct QueuedRun {
     pub announce: Option<Announcement>,
 }
 
-/// What is asked of a context besides runs.
+/// A request to a context, other than a run.
 pub enum Order {
     /// Answered when the interpreter is ready.
     Warm(Answer),
@@ -94,9 +94,9 @@ pub enum Order {
     Complete(Complete, Answer),
     Check(String, Answer),
     Usage(Answer),
-    /// Another interpreter, if the one that there is has run nothing yet.
+    /// Replace the interpreter if it has run nothing yet.
     Renew,
-    /// The agent stops.
+    /// The agent is stopping.
     Signal(nix::sys::signal::Signal),
 }
 
@@ -151,8 +151,8 @@ impl Context {
         Err(Fault::new(FaultCode::Conflict, message))
     }
 
-    /// Puts a run behind those that wait, and says its number and how many are ahead of it: at once,
-    /// or if it is about to begin, with its first event.
+    /// Queues a run. Its number and the number of runs ahead of it are returned or, if it is about to
+    /// begin, announced with its first event.
     pub fn enqueue(
         &self,
         make: impl FnOnce(u64) -> QueuedRun,
@@ -231,18 +231,18 @@ impl Context {
         self.state.borrow().view.state == ContextState::Cold
     }
 
-    /// Whether nothing runs.
+    /// Whether no run is under way.
     pub fn is_settled(&self) -> bool {
         self.state.borrow().view.running.is_none()
     }
 
-    // What follows is the actor's.
+    // The rest is for the actor.
 
     pub fn take_order(&self) -> Option<Order> {
         self.state.borrow_mut().orders.pop_front()
     }
 
-    /// Whoever waits for an answer is told that none will come.
+    /// Drops all orders, which tells their clients that no answer will come.
     pub fn forget_orders(&self) {
         self.state.borrow_mut().orders.clear();
     }
@@ -251,14 +251,14 @@ impl Context {
         !self.state.borrow().queue.is_empty()
     }
 
-    /// The next run that somebody still wants.
+    /// The next run whose client still wants it.
     pub fn take_run(&self) -> Option<QueuedRun> {
         loop {
             let run = self.state.borrow_mut().queue.pop_front()?;
             if !(run.tied && run.outlet.is_abandoned()) {
                 return Some(run);
             }
-            run.cancel("nobody waits for it any more");
+            run.cancel("its client has gone");
         }
     }
 
@@ -274,7 +274,7 @@ impl Context {
         true
     }
 
-    /// Takes the run out of the queue that would be next, and is not the host's own.
+    /// Takes the next run that is not the host's own out of the queue.
     pub fn cancel_next(&self, reason: &str) -> Option<u64> {
         let state = self.state.borrow();
         let number = state.queue.iter().find(|run| !run.aside)?.number;
@@ -293,11 +293,11 @@ impl Context {
         update(&mut self.state.borrow_mut().view);
     }
 
-    pub fn close_to_askers(&self) {
+    pub fn close_to_clients(&self) {
         self.state.borrow_mut().closing = true;
     }
 
-    /// Shows a record to all who look.
+    /// Sends a record to every watch.
     pub fn show(&self, record: &[u8], at_us: u64) {
         let mut state = self.state.borrow_mut();
         if state.watches.is_empty() {
@@ -340,7 +340,7 @@ impl QueuedRun {
         let mut record = Vec::new();
         let what = Happening::Finished(finished);
         encode_record(&Event { run: self.number, at_us: clock::wall_us(), what }, &mut record);
-        // A stream that nothing was written to has room for this.
+        // A new stream has room for this.
         self.outlet.push(&record);
         self.outlet.close();
     }

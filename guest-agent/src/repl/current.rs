@@ -1,7 +1,7 @@
-//! The run that is on: its stream, its ladder, and what it has used.
+//! The run that is under way: its stream, its ladder, and what it has used.
 //!
-//! [`actor`](super::actor) owns it. Nothing here waits: what the reader has not room for waits in a
-//! backlog, and as long as there is one, the actor reads nothing more of this run.
+//! [`actor`](super::actor) owns it. Nothing here waits: events that the reader has no room for go to a
+//! backlog, and while there is one, the actor reads no more output of this run.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::task;
 pub struct Current {
     pub number: u64,
     pub outlet: Outlet,
-    /// Answers the request, if that has waited for the first event.
+    /// Answers the request with the first event, if it is not answered yet.
     announce: Option<Announcement>,
     pub tied: bool,
-    /// The host's own: nobody else is told of it.
+    /// It is the host's own run, of which no watch is told.
     pub aside: bool,
     pub input: bool,
     pub grace: Grace,
@@ -31,27 +31,27 @@ pub struct Current {
     pub cpu_began_us: Option<u64>,
     pub deadline: Option<(Instant, u64)>,
     pub ladder: Option<Ladder>,
-    /// What it ends with when its interpreter dies, if that was our doing.
-    pub doom: Option<RunEnd>,
+    /// How it ends if the agent has killed its interpreter.
+    pub end_if_killed: Option<RunEnd>,
     /// Requests for input that have no answer yet.
     pub inputs: Vec<u64>,
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
-    /// Late bytes that were told in this run's stream.
-    pub late_told: usize,
-    /// Nothing is sent before then, unless it is all.
+    /// Bytes of late output that this run's stream has carried.
+    pub late_bytes_delivered: usize,
+    /// Nothing is sent before then, unless the run ends first.
     quiet_until: Option<Instant>,
     backlog: Vec<u8>,
 }
 
-/// How far an interrupt has come.
+/// How far an interrupt has got.
 pub struct Ladder {
     pub rung: Rung,
-    /// What the run has ended by, when it ends.
+    /// How the run ends, once it does.
     pub end: RunEnd,
-    /// When the next rung is pressed.
+    /// When the next rung is due.
     pub next_rung: Instant,
-    /// When this one is pressed again.
+    /// When this rung is repeated.
     pub again: Option<Instant>,
     pub firm: Duration,
 }
@@ -75,24 +75,24 @@ impl Current {
             cpu_began_us,
             deadline,
             ladder: None,
-            doom: None,
+            end_if_killed: None,
             inputs: Vec::new(),
             stdout_bytes: 0,
             stderr_bytes: 0,
-            late_told: 0,
+            late_bytes_delivered: 0,
             quiet_until: Some(Instant::now() + QUIET),
             backlog: Vec::new(),
         }
     }
 
-    /// Sends a record, or keeps it behind those that wait.
+    /// Sends a record, or adds it to the backlog.
     pub fn deliver(&mut self, record: &[u8]) {
         let at_once = self.backlog.is_empty() && self.quiet_until.is_none();
         let sent = if at_once { self.outlet.push(record) } else { 0 };
         self.backlog.extend_from_slice(&record[sent..]);
     }
 
-    /// Sends what waits, as far as it may and there is room.
+    /// Sends the backlog, as far as there is room.
     pub fn flush(&mut self, now: Instant) {
         if self.quiet_until.is_some_and(|until| until > now) {
             return;
@@ -105,25 +105,25 @@ impl Current {
         self.backlog.drain(..sent);
     }
 
-    /// Whether something waits for room.
+    /// Whether there is a backlog.
     pub fn has_backlog(&self) -> bool {
         !self.backlog.is_empty() && !self.is_quiet()
     }
 
-    /// Whether it has only just begun.
+    /// Whether the run has only just begun.
     pub fn is_quiet(&self) -> bool {
         self.quiet_until.is_some()
     }
 
-    /// Whether more of what the run says may be read now. A run that is being ended must get
-    /// through to its end even when its reader stands still.
+    /// Whether more output of the run may be read now. A run that is being ended must reach its end even
+    /// if its reader reads nothing.
     pub fn may_read(&self) -> bool {
         self.backlog.is_empty()
             || self.is_quiet()
             || (self.ladder.is_some() && self.backlog.len() < INTERRUPTED_BYTES_MAX)
     }
 
-    /// When something is due.
+    /// The next deadline.
     pub fn due(&self) -> Option<Instant> {
         let quiet = self.quiet_until;
         let end = match &self.ladder {
@@ -136,7 +136,7 @@ impl Current {
         quiet.into_iter().chain(end).min()
     }
 
-    /// How long the two rungs are given, by the asker's word, the run's, or the usual one.
+    /// The graces of the two rungs: the request's, the run's, or the default.
     pub fn graces(&self, asked: Grace) -> (Duration, Duration) {
         let usual = |first: Option<u64>, second: Option<u64>| {
             first.or(second).map_or(INTERRUPT_GRACE, millis)
@@ -144,7 +144,7 @@ impl Current {
         (usual(asked.polite_ms, self.grace.polite_ms), usual(asked.firm_ms, self.grace.firm_ms))
     }
 
-    /// Lets go of the stream: what waits is still delivered, by a task of its own.
+    /// Ends the run. A task of its own delivers the backlog.
     pub fn end(self, tails: &mut Tails) {
         let Self { outlet, announce, mut backlog, .. } = self;
         if let Some(announce) = announce {
@@ -158,23 +158,24 @@ impl Current {
         }
         tails.add(&outlet);
         task::spawn(async move {
-            // Whoever gave the stream up wants nothing of it.
+            // A reader that has reset the stream wants nothing more.
             outlet.write(&backlog).await.ok();
             outlet.close();
         });
     }
 }
 
-/// Ended runs whose readers have not taken all.
+/// Ended runs whose readers have not read everything.
 #[derive(Default)]
 pub struct Tails(Vec<Outlet>);
 
 impl Tails {
-    /// Readers that stand still must not make the agent grow for ever: the oldest are given up.
+    /// Readers that read nothing must not make the agent grow without bound: the oldest are dropped.
     fn add(&mut self, outlet: &Outlet) {
         self.0.retain(|outlet| !outlet.is_closed());
         if self.0.len() >= TAILS_MAX {
-            let message = format!("its reader stood still while {TAILS_MAX} others did, too");
+            let message =
+                format!("the run ended, and its reader and {TAILS_MAX} others read nothing");
             self.0.remove(0).fail(&Fault::new(FaultCode::Limit, message));
         }
         self.0.push(outlet.clone());

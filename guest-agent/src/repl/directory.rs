@@ -1,9 +1,8 @@
-//! A context's directory: where languages that cannot be handed descriptors find their outputs and
+//! A context's directory, in which languages that cannot receive descriptors find their outputs and
 //! orders.
 //!
-//! It belongs to the agent and has a name that cannot be guessed; only the files in it belong to the
-//! user that the interpreter runs as. So nothing in it can be put in another's place, and nobody but
-//! that user can open them.
+//! It belongs to the agent and has a name that cannot be guessed. The files in it belong to the user that
+//! the interpreter runs as. So no file in it can be replaced, and only that user can open them.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -18,8 +17,8 @@ use super::channel::{Token, hex};
 use crate::sys::entropy;
 use crate::sys::spawn::Identity;
 
-/// Where such directories may be: the first that can be written to. That which is no part of an image
-/// comes first, and a commit has nothing of them.
+/// Where such directories are made: in the first of these that is writable. `/dev/shm` is first because
+/// a commit to an image leaves it out.
 const PLACES: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
 
 /// What is in it.
@@ -76,7 +75,7 @@ impl Directory {
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        // Root in the box can put anything anywhere.
+        // Root in the sandbox can replace any file.
         if !file.metadata()?.file_type().is_fifo() {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -84,9 +83,9 @@ impl Directory {
         Ok(file.into())
     }
 
-    /// Takes a FIFO's name away; who has it open goes on.
+    /// Removes a FIFO's name. Processes that have it open keep it.
     pub fn forget(&self, name: &str) {
-        // It is overwritten by the next one, if this fails.
+        // If this fails, the next run replaces it.
         remove(&self.file(name)).ok();
     }
 

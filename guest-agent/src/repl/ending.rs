@@ -4,19 +4,19 @@ use protocol::exit::Cause;
 use protocol::repl::{Finished, Happening, RunEnd, Rung};
 use protocol::{Fault, FaultCode};
 
-use super::actor::{Actor, NEXT_RUN, Pace, Phase, is_a_run};
+use super::actor::{Actor, NEXT_RUN, Pace, Phase, is_run_number};
 use super::interpreter::Interpreter;
-use super::limits::LINGER;
-use super::message::Said;
+use super::limits::POLL_BRIEFLY;
+use super::message::DriverMessage;
 use crate::pid1::reaper::{Exit, Status};
 use crate::sys::clock;
 
-/// Packets that are still taken from an interpreter that has ended: more than its socket can hold.
+/// How many packets are still read from an ended interpreter: more than its socket can hold.
 const LAST_PACKETS_MAX: usize = 4096;
 
 impl Actor {
-    /// The current run is over. All that it has written so far goes out before its last event.
-    pub fn finish(&mut self, end: RunEnd, state_kept: bool, done: Option<&Said>) {
+    /// Ends the current run. Everything that it has written so far is sent before its last event.
+    pub fn finish(&mut self, end: RunEnd, state_kept: bool, done: Option<&DriverMessage>) {
         self.drain_current();
         let Some(current) = &self.current else { return };
         let number = current.number;
@@ -27,8 +27,7 @@ impl Actor {
         let finished = Finished {
             end,
             duration_us,
-            // The driver knows of children that were waited for; it can't know of less than the
-            // kernel does.
+            // The driver also counts children that were waited for, so the larger number is right.
             cpu_us: own.max(told),
             memory_bytes_peak: done.and_then(|done| done.memory_bytes_peak),
             state_kept,
@@ -37,13 +36,13 @@ impl Actor {
             stderr_bytes: current.stderr_bytes,
             cached: done.and_then(|done| done.cached),
         };
-        let is_quick = duration_us < LINGER.as_micros() as u64 && self.ground.cpus() > 1;
+        let is_quick = duration_us < POLL_BRIEFLY.as_micros() as u64 && self.ground.cpus() > 1;
         self.pace = if is_quick { Pace::Quick } else { Pace::Slow };
         if done.is_some_and(|done| done.alone) {
             self.keep_outputs(number);
         }
         self.end_run(number, finished);
-        // Before anybody has heard of the end and asks for more.
+        // Before any client knows of the end and asks for more.
         self.publish();
     }
 
@@ -55,18 +54,18 @@ impl Actor {
         if let Some(current) = self.current.take() {
             current.end(&mut self.tails);
         }
-        self.settle_late(number);
+        self.rest_late_output(number);
     }
 
-    /// The interpreter has ended. What it said last still counts.
-    pub fn bury(&mut self, exit: Exit) {
+    /// The interpreter has ended. Its last messages and output still count.
+    pub fn on_exit(&mut self, exit: Exit) {
         self.exit = None;
         if let Some(interpreter) = &mut self.interpreter {
             interpreter.reaped = true;
         }
-        // Whatever the reader of the run has room for: there will be nobody to ask later.
+        // As far as the reader of the run has room: later it is too late.
         for _ in 0..LAST_PACKETS_MAX {
-            if !self.hear_one() {
+            if !self.receive_one() {
                 break;
             }
         }
@@ -77,8 +76,8 @@ impl Actor {
         if let Some(current) = &self.current {
             let number = current.number;
             let usage = exit.usage;
-            let (end, rung) = match (&current.doom, &current.ladder) {
-                (Some(doom), _) => (doom.clone(), Some(Rung::Killed)),
+            let (end, rung) = match (&current.end_if_killed, &current.ladder) {
+                (Some(end), _) => (end.clone(), Some(Rung::Killed)),
                 (None, Some(ladder)) => (ladder.end.clone(), Some(ladder.rung)),
                 (None, None) => (RunEnd::Died { cause }, None),
             };
@@ -114,13 +113,13 @@ impl Actor {
                 .clone();
             self.emit(0, Happening::Lost { reason });
         }
-        // Dropping it ends what it has left behind; what that still says is late.
+        // Dropping it kills the processes that it has left. Their output is late output.
         self.interpreter = None;
         let last = self.begun.max(1);
-        // Nobody has ever had the pipes of a run that did not begin.
-        self.drain(|source| !is_a_run(source.run));
+        // The pipes of a run that did not begin have no writer.
+        self.drain(|source| !is_run_number(source.run));
         self.sources.retain(|source| source.run != NEXT_RUN);
-        for source in self.sources.iter_mut().filter(|source| !is_a_run(source.run)) {
+        for source in self.sources.iter_mut().filter(|source| !is_run_number(source.run)) {
             source.run = last;
         }
         self.forget_asks();

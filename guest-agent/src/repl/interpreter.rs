@@ -19,12 +19,12 @@ use tokio::sync::oneshot;
 use super::channel::{Channel, hex};
 use super::context::QueuedRun;
 use super::directory::{self, Directory};
-use super::language::{Act, Driver, Language, Outputs, Press};
+use super::language::{Action, Driver, Language, Outputs, RungActions};
 use super::message::{Binary, ToDriver};
 use super::source::{NO_RUN, Source};
 use crate::cgroup::SessionGroup;
 use crate::ground::Ground;
-use crate::metrics::Asked;
+use crate::metrics::UsageSnapshot;
 use crate::pid1::reaper::{self, Exit};
 use crate::process::tree::Tree;
 use crate::process::{Command, Stdio, StdioPlan, output_pipe, spawn_fault, user};
@@ -39,7 +39,7 @@ pub struct Interpreter {
     pub channel: Channel,
     pub reaped: bool,
     directory: Option<Directory>,
-    /// The program's ends of the pipes of the run that comes next.
+    /// The program's ends of the next run's pipes.
     handed: Vec<OwnedFd>,
     group: Option<SessionGroup>,
     /// Resets the kernel's peak of resident memory.
@@ -47,12 +47,12 @@ pub struct Interpreter {
     /// It has a limit of memory of its own.
     is_limited: bool,
     oom_kills_before: u64,
-    /// What of the request could not be had here, and why.
+    /// What of the request was not possible here, and why.
     pub warnings: Vec<String>,
 }
 
 /// An interpreter that has begun to start, and the pipes that it was given.
-pub struct Begun {
+pub struct StartedInterpreter {
     pub interpreter: Interpreter,
     pub exit: oneshot::Receiver<Exit>,
     pub sources: [Source; 2],
@@ -65,7 +65,7 @@ impl Interpreter {
         language: &'static Language,
         ask: &OpenContext,
         generation: u64,
-    ) -> Result<Begun, Fault> {
+    ) -> Result<StartedInterpreter, Fault> {
         ground.check_running()?;
         let asked: Vec<String> = match &ask.program {
             Some(program) => vec![program.to_string()],
@@ -93,14 +93,14 @@ impl Interpreter {
         self.ground.reaper.send(self.pid, number);
     }
 
-    /// Presses a rung of the ladder.
-    pub fn press(&mut self, press: &Press, run: u64, firm: bool) {
-        for act in press.acts {
-            match *act {
-                Act::Group(number) => self.ground.reaper.send_group(self.pid, number),
-                Act::Interpreter(number) => self.signal(number),
-                Act::Others(number) => self.signal_others(number),
-                Act::Message => self.channel.send(&ToDriver::Interrupt { run, firm }),
+    /// Carries out a rung of the ladder.
+    pub fn run_rung(&mut self, run_rung: &RungActions, run: u64, firm: bool) {
+        for action in run_rung.actions {
+            match *action {
+                Action::Group(number) => self.ground.reaper.send_group(self.pid, number),
+                Action::Interpreter(number) => self.signal(number),
+                Action::Others(number) => self.signal_others(number),
+                Action::Message => self.channel.send(&ToDriver::Interrupt { run, firm }),
             }
         }
     }
@@ -132,9 +132,9 @@ impl Interpreter {
         self.oom_kills() > self.oom_kills_before
     }
 
-    /// Itself and all that it has started, to be asked for what they use at the moment.
-    pub fn asked(&self) -> Asked {
-        Asked::of(&self.tree())
+    /// Itself and all that it has started, for a report of their usage.
+    pub fn usage_snapshot(&self) -> UsageSnapshot {
+        UsageSnapshot::of(&self.tree())
     }
 
     fn oom_kills(&self) -> u64 {
@@ -146,10 +146,10 @@ impl Interpreter {
         clock::process_cpu_us(self.pid)
     }
 
-    /// A run begins: with a peak of resident memory of its own, where the kernel can, and without
-    /// the blame for what ran out of memory before.
+    /// Begins the accounting of a run: its own peak of resident memory, if the kernel supports that, and
+    /// its own count of out-of-memory kills.
     pub fn begin_accounts(&mut self) {
-        // It is a file to be read for each run, so only where it can matter.
+        // This reads a file for each run, so only where it can matter.
         if self.is_limited {
             self.oom_kills_before = self.oom_kills();
         }
@@ -160,7 +160,7 @@ impl Interpreter {
         }
     }
 
-    /// Makes the pipes of a run, which go out with its order.
+    /// Makes the pipes of a run, which are sent with its order.
     pub fn prepare_outputs(&mut self, run: u64) -> io::Result<[Source; 2]> {
         let (stdout, stderr) = match (self.language.outputs, &self.directory) {
             (Outputs::Named, Some(directory)) => {
@@ -198,7 +198,7 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Whether completions and checks can be asked of it.
+    /// Whether it can answer completions and checks.
     pub fn can_be_asked(&self) -> bool {
         matches!(self.language.driver, Driver::Channel(_))
     }
@@ -207,13 +207,13 @@ impl Interpreter {
     pub fn close(&mut self) {
         match self.language.driver {
             Driver::Channel(_) => self.channel.send(&ToDriver::Close {}),
-            // A signal would strike wherever the shell is, and the trap that it runs at its exit
-            // would write into what its driver has just redirected.
-            Driver::File(_) => self.channel.say_no_more(),
+            // A signal could interrupt the driver itself, and the exit trap would then write into the
+            // pipes that the driver has just redirected.
+            Driver::File(_) => self.channel.shut_down_writing(),
         }
     }
 
-    /// The FIFOs of a run that has begun need no names any more.
+    /// Removes the names of the FIFOs, once their run has begun.
     pub fn forget_outputs(&self) {
         if self.language.outputs == Outputs::Named
             && let Some(directory) = &self.directory
@@ -248,7 +248,7 @@ fn begin(
     ask: &OpenContext,
     session: &str,
     program: &str,
-) -> Result<Begun, Refusal> {
+) -> Result<StartedInterpreter, Refusal> {
     let (mut channel, theirs) = Channel::open()?;
     let directory = match language.outputs {
         Outputs::Passed => None,
@@ -316,16 +316,16 @@ fn begin(
     };
     let sources =
         [Source::new(stdout, NO_RUN, Output::Stdout), Source::new(stderr, NO_RUN, Output::Stderr)];
-    Ok(Begun { interpreter, exit, sources })
+    Ok(StartedInterpreter { interpreter, exit, sources })
 }
 
 fn make_directory(ask: &OpenContext) -> Result<Directory, Refusal> {
-    // A user that there is not is what the spawn will say.
+    // If the user does not exist, the spawn reports it.
     let owner = user::resolve(ask.user.as_deref()).ok().and_then(|user| user.identity);
     Ok(Directory::make(owner)?)
 }
 
-/// No interpreter: what was looked for and where.
+/// The fault for a missing interpreter, which names the programs and the search path.
 fn missing(ground: &Ground, language: &Language, ask: &OpenContext, asked: &[String]) -> Fault {
     let env = ground.environment.with(&ask.env);
     let path = env.iter().rev().find(|(name, _)| name.as_bytes() == b"PATH");

@@ -1,5 +1,5 @@
-//! The ladder by which a run is ended: a polite word, a firm one, and the end of its interpreter.
-//! Interrupts and deadlines climb the same one.
+//! The ladder by which a run is ended: a polite interrupt, a firm one, and the kill of the interpreter.
+//! Interrupts and deadlines use the same ladder.
 
 use protocol::repl::{self, RunEnd, Rung};
 use tokio::time::Instant;
@@ -8,7 +8,7 @@ use super::actor::Actor;
 use super::current::{Current, Ladder};
 
 impl Actor {
-    /// Begins the ladder, or hurries one that has begun.
+    /// Begins the ladder, or shortens the graces of one that has begun.
     pub fn climb(&mut self, end: RunEnd, asked: repl::Grace) {
         let Some(current) = &mut self.current else { return };
         let (polite, firm) = current.graces(asked);
@@ -21,11 +21,11 @@ impl Actor {
         }
         let (rung, next_rung) = (Rung::Polite, now + polite);
         current.ladder = Some(Ladder { rung, end, next_rung, again: None, firm });
-        self.press(now);
+        self.run_rung(now);
     }
 
     /// Presses the next rung, or this one again, or begins with the deadline.
-    pub fn climb_on(&mut self, now: Instant) {
+    pub fn climb_if_due(&mut self, now: Instant) {
         let Some(current) = &mut self.current else { return };
         let Some(ladder) = &mut current.ladder else {
             if let Some((deadline, limit_ms)) = current.deadline
@@ -40,22 +40,22 @@ impl Actor {
             ladder.rung = if ladder.rung == Rung::Polite { Rung::Firm } else { Rung::Killed };
             ladder.next_rung = now + firm;
             ladder.again = None;
-            self.press(now);
+            self.run_rung(now);
         } else if ladder.again.is_some_and(|again| again <= now) {
-            self.press(now);
+            self.run_rung(now);
         }
     }
 
-    pub fn press(&mut self, now: Instant) {
+    pub fn run_rung(&mut self, now: Instant) {
         let Some(Current { number, ladder: Some(ladder), .. }) = &mut self.current else { return };
-        let Some(press) = self.context.language.press(ladder.rung) else {
+        let Some(run_rung) = self.context.language.run_rung(ladder.rung) else {
             let because = format!("because run {number} did not end otherwise");
             return self.kill(&because);
         };
-        ladder.again = press.repeat.map(|repeat| now + repeat);
+        ladder.again = run_rung.repeat.map(|repeat| now + repeat);
         let firm = ladder.rung == Rung::Firm;
         if let Some(interpreter) = &mut self.interpreter {
-            interpreter.press(press, *number, firm);
+            interpreter.run_rung(run_rung, *number, firm);
         }
     }
 }

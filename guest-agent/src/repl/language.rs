@@ -1,27 +1,27 @@
-//! What the agent has to know of a language. Each language has a file with its row, and
+//! What the agent knows of a language. Each language has a file with its row, and
 //! [`languages`](super::languages) lists them.
 
 use std::time::Duration;
 
 use protocol::repl::Rung;
 
-/// What the agent has to know of a language.
+/// What the agent knows of a language.
 pub struct Language {
     /// Its name, and the usual name of its first context.
     pub name: &'static str,
-    /// What else clients call it.
+    /// Other names that clients may use.
     pub aliases: &'static [&'static str],
-    /// The interpreters that are looked for, the best first.
+    /// The interpreters to look for, the best first.
     pub programs: &'static [&'static str],
-    /// Between the interpreter and, for a driver in a file, the driver's path.
+    /// The interpreter's arguments. The path of a driver in a file follows them.
     pub arguments: &'static [&'static str],
     pub driver: Driver,
     pub outputs: Outputs,
-    pub polite: Press,
-    pub firm: Press,
+    pub polite: RungActions,
+    pub firm: RungActions,
 }
 
-/// How the driver comes into the interpreter, and how it takes its orders.
+/// How the driver is loaded into the interpreter, and how it receives its orders.
 #[derive(Clone, Copy)]
 pub enum Driver {
     /// Compressed, as the channel's first message; orders are messages.
@@ -30,7 +30,7 @@ pub enum Driver {
     File(&'static [u8]),
 }
 
-/// How a run comes to pipes of its own.
+/// How a run gets pipes of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Outputs {
     /// Descriptors, sent over the channel.
@@ -39,15 +39,15 @@ pub enum Outputs {
     Named,
 }
 
-/// How a rung of the ladder is pressed.
-pub struct Press {
-    pub acts: &'static [Act],
-    /// How often it is pressed again until the run is over.
+/// What a rung of the ladder does.
+pub struct RungActions {
+    pub actions: &'static [Action],
+    /// The interval at which the rung is repeated until the run is over.
     pub repeat: Option<Duration>,
 }
 
 #[derive(Clone, Copy)]
-pub enum Act {
+pub enum Action {
     /// A signal to the interpreter's process group, as ctrl-c on a terminal.
     Group(i32),
     /// A signal to the interpreter alone.
@@ -59,8 +59,8 @@ pub enum Act {
 }
 
 impl Language {
-    /// The rung's press. The last rung is a kill, which is the same for all.
-    pub fn press(&self, rung: Rung) -> Option<&Press> {
+    /// What a rung does. The last rung is a kill, which is the same for all languages.
+    pub fn run_rung(&self, rung: Rung) -> Option<&RungActions> {
         match rung {
             Rung::Polite => Some(&self.polite),
             Rung::Firm => Some(&self.firm),

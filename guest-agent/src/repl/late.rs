@@ -1,5 +1,5 @@
-//! What earlier runs' threads and children say: kept, within bounds, until there is a run to whose
-//! caller it can be told.
+//! Output of earlier runs' threads and children. It is kept, within bounds, until there is a run whose
+//! caller can receive it.
 
 use std::collections::VecDeque;
 

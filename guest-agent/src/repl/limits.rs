@@ -31,7 +31,7 @@ pub const WAIT_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 /// piece.
 pub const QUIET: Duration = Duration::from_micros(500);
 /// How long the agent stays with a run that begins, if the one before it was as short.
-pub const LINGER: Duration = Duration::from_micros(100);
+pub const POLL_BRIEFLY: Duration = Duration::from_micros(100);
 /// How long the pipes of an ended run rest before they are waited for. Most are closed by then.
 pub const LATE_SETTLE: Duration = Duration::from_millis(2);
 
@@ -39,7 +39,7 @@ pub const LATE_SETTLE: Duration = Duration::from_millis(2);
 pub const READ_BYTES: usize = 64 * 1024;
 /// What is kept of the memory in which events are written.
 pub const RECORD_KEPT_BYTES: usize = 2 * READ_BYTES;
-/// What an interrupted run may still say while its reader stands still.
+/// How much an interrupted run may still write while its reader reads nothing.
 pub const INTERRUPTED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Ended runs of one context whose readers have not taken all; of more, the oldest are given up, with
 /// a fault on their streams.

@@ -1,4 +1,4 @@
-//! What the agent and a driver say to each other. docs/reference/drivers.md has the same as a table.
+//! The messages between the agent and a driver. docs/reference/drivers.md has them as a table.
 //!
 //! Pure: [`channel`](super::channel) carries it, [`actor`](super::actor) means it.
 
@@ -35,15 +35,15 @@ impl Serialize for Binary<'_> {
 /// lie about that context.
 #[derive(Debug)]
 pub enum FromDriver {
-    Ready(Said),
-    Display(Said),
-    Artifact(Said),
-    Error(Said),
-    Input(Said),
-    Late(Said),
-    Done(Said),
-    Completions(Said),
-    Checked(Said),
+    Ready(DriverMessage),
+    Display(DriverMessage),
+    Artifact(DriverMessage),
+    Error(DriverMessage),
+    Input(DriverMessage),
+    Late(DriverMessage),
+    Done(DriverMessage),
+    Completions(DriverMessage),
+    Checked(DriverMessage),
 }
 
 decode_enum! {
@@ -55,7 +55,7 @@ decode_enum! {
 /// because each type that is read costs the agent code.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of another message")]
-pub struct Said {
+pub struct DriverMessage {
     pub run: u64,
     pub id: Option<String>,
     /// Wait for `seen` before more is written.
@@ -103,7 +103,7 @@ pub struct Said {
 }
 
 decode_struct! {
-    Said: ;
+    DriverMessage: ;
     run, id, sync, version, program, role, data, metadata, path, name, mime, size, kind, message,
     traceback, frames, request, prompt, secret, stderr, bytes, status, code, cpu_us,
     memory_bytes_peak, cached, alone, ask, start, end, matches, state, indent

@@ -1,8 +1,8 @@
 //! Contexts: interpreters that run code again and again.
 //!
-//! [`Contexts`] is what others use; the [`registry`] knows which are open. Each context has one task, its [`actor`], that owns the
-//! interpreter and all that happens in it; whoever asks something leaves an order or a run with the
-//! [`context`] and is answered by the actor. The life of a context:
+//! [`Contexts`] is what others use, and the [`registry`] knows which contexts are open. Each context has
+//! one task, its [`actor`], which owns the interpreter. A request leaves an order or a run with the
+//! [`context`], and the actor answers it. The life of a context:
 //!
 //! ```text
 //!            ┌────────── the interpreter ended ◀───────────────┐
@@ -12,7 +12,7 @@
 //!                                  └──▶ closed
 //! ```
 //!
-//! What the languages need is in one file for each; nothing else here knows any of them.
+//! Each language has one file; nothing else here knows any language.
 
 mod actor;
 mod bash;
@@ -20,8 +20,9 @@ mod channel;
 mod context;
 mod current;
 mod directory;
+mod driver_messages;
 mod ending;
-mod hearing;
+mod events;
 mod interpreter;
 mod ladder;
 mod language;
@@ -34,7 +35,6 @@ mod orders;
 mod python;
 mod registry;
 mod source;
-mod telling;
 mod watch;
 
 use std::rc::Rc;
@@ -98,7 +98,7 @@ impl Contexts {
         Reply::Contexts { contexts }
     }
 
-    /// Queues a run whose code is here. Without a reply, `announce` is told it in time.
+    /// Queues a run whose code has arrived. If this returns no reply, `announce` receives it later.
     pub fn run(
         &self,
         ask: Run,
@@ -111,8 +111,7 @@ impl Contexts {
         }
         let context = self.find_or_open(&ask.context)?;
         if ask.aside && matches!(context.language.driver, Driver::File(_)) {
-            let message =
-                format!("a context of {} has no place beside its code", ask.context.language);
+            let message = format!("a context of {} cannot run code aside", ask.context.language);
             return Err(Fault::new(FaultCode::Unsupported, message));
         }
         let make = |number| QueuedRun {
@@ -135,8 +134,8 @@ impl Contexts {
         Ok(Reply::Done {})
     }
 
-    /// The environment, or the machine's identity, is another: interpreters that have run nothing yet
-    /// are exchanged.
+    /// Replaces interpreters that have run nothing yet, because the environment or the machine's identity
+    /// has changed.
     pub fn renew(&self) {
         for context in self.registry.all() {
             context.order(Order::Renew);
@@ -155,12 +154,12 @@ impl Contexts {
         self.registry.all().iter().all(|context| context.is_cold())
     }
 
-    /// Whether no run is on.
+    /// Whether no run is under way.
     pub fn are_settled(&self) -> bool {
         self.registry.all().iter().all(|context| context.is_settled())
     }
 
-    /// Makes a context, or finds it, and answers when its interpreter is ready.
+    /// Finds or opens a context, and answers when its interpreter is ready.
     pub fn open(&self, ask: &OpenContext) -> Pending {
         answered(self.find_or_open(ask), Order::Warm)
     }
@@ -180,7 +179,7 @@ impl Contexts {
         let context = if usize::try_from(ask.cursor).is_ok_and(is_place) {
             self.registry.get(&ask.context)
         } else {
-            let message = format!("{} is not a place in the code", ask.cursor);
+            let message = format!("cursor {} is not at a character of the code", ask.cursor);
             Err(Fault::new(FaultCode::Invalid, message))
         };
         answered(context, |answer| Order::Complete(ask, answer))
@@ -203,7 +202,7 @@ impl Contexts {
     }
 }
 
-/// The code of a run that comes over its stream.
+/// Reads the code of a run from its stream.
 pub async fn streamed_code(inlet: Inlet) -> Result<Vec<u8>, Fault> {
     let mut code = Vec::new();
     while let Some(bytes) = inlet.next().await? {
@@ -216,7 +215,7 @@ pub async fn streamed_code(inlet: Inlet) -> Result<Vec<u8>, Fault> {
     Ok(code)
 }
 
-/// Leaves an order; the work is to wait for its answer.
+/// Leaves an order. The returned work waits for its answer.
 fn answered(context: Result<Rc<Context>, Fault>, make: impl FnOnce(Answer) -> Order) -> Pending {
     let left = context.map(|context| {
         let (answer, answered) = oneshot::channel();
@@ -228,7 +227,7 @@ fn answered(context: Result<Rc<Context>, Fault>, make: impl FnOnce(Answer) -> Or
 
 fn pending(left: Result<oneshot::Receiver<Result<Reply, Fault>>, Fault>) -> Pending {
     Box::pin(async {
-        let gone = || Err(Fault::new(FaultCode::Gone, "the context was closed meanwhile"));
+        let gone = || Err(Fault::new(FaultCode::Gone, "the context was closed"));
         left?.await.unwrap_or_else(|_| gone())
     })
 }
@@ -246,7 +245,7 @@ fn check(ask: &OpenContext) -> Result<(), Fault> {
 
 fn unknown(name: &str) -> Fault {
     let known: Vec<_> = languages::ALL.iter().map(|language| language.name).collect();
-    let message = format!("{name:?} is not a language here; there are {}", known.join(", "));
+    let message = format!("unknown language {name:?}; known are {}", known.join(", "));
     Fault::new(FaultCode::Unsupported, message)
 }
 

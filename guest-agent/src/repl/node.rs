@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::language::{Act, Driver, Language, Outputs, Press};
+use super::language::{Action, Driver, Language, Outputs, RungActions};
 
 pub const NODE: Language = Language {
     name: "node",
@@ -11,10 +11,10 @@ pub const NODE: Language = Language {
     arguments: &["-e", include_str!("node.boot")],
     driver: Driver::Channel(include_bytes!(concat!(env!("OUT_DIR"), "/node.z"))),
     outputs: Outputs::Named,
-    polite: Press { acts: &[Act::Message, Act::Group(libc::SIGINT)], repeat: None },
+    polite: RungActions { actions: &[Action::Message, Action::Group(libc::SIGINT)], repeat: None },
     // A child that is waited for keeps JavaScript from hearing anything.
-    firm: Press {
-        acts: &[Act::Message, Act::Others(libc::SIGKILL)],
+    firm: RungActions {
+        actions: &[Action::Message, Action::Others(libc::SIGKILL)],
         repeat: Some(Duration::from_millis(100)),
     },
 };

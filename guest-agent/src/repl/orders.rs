@@ -13,7 +13,7 @@ use super::message::{Binary, ToDriver};
 use crate::{metrics, task};
 
 impl Actor {
-    pub fn obey(&mut self, order: Order) {
+    pub fn handle_order(&mut self, order: Order) {
         match order {
             Order::Warm(answer) => self.warming.push(answer),
             Order::Interrupt { ask, by, answer } => {
@@ -25,13 +25,13 @@ impl Actor {
             Order::Complete(ask, answer) => self.complete(&ask, answer),
             Order::Check(code, answer) => self.check(&code, answer),
             Order::Usage(answer) => {
-                let asked = self.interpreter.as_ref().map(Interpreter::asked);
+                let snapshot = self.interpreter.as_ref().map(Interpreter::usage_snapshot);
                 task::spawn(async move {
-                    let _ = answer.send(metrics::usage(asked.unwrap_or_default()).await);
+                    let _ = answer.send(metrics::usage(snapshot.unwrap_or_default()).await);
                 });
             }
             Order::Restart { by, answer } => {
-                self.doom(RunEnd::Interrupted { by: by.clone() });
+                self.set_end_if_killed(RunEnd::Interrupted { by: by.clone() });
                 self.lost = self.interpreter.is_some().then(|| format!("restarted by {by}"));
                 self.warming.push(answer);
                 // One that is not ready yet leaves those who wait for it to the next.
@@ -47,7 +47,7 @@ impl Actor {
             Order::Renew => {}
             Order::Close { by, answer } => self.close(by, answer),
             Order::Signal(signal) => {
-                self.doom(RunEnd::Died { cause: protocol::Cause::AgentStopping });
+                self.set_end_if_killed(RunEnd::Died { cause: protocol::Cause::AgentStopping });
                 self.context.cancel_all("the sandbox is stopping");
                 if let Some(interpreter) = &self.interpreter {
                     interpreter.signal_tree(signal);
@@ -57,9 +57,9 @@ impl Actor {
     }
 
     /// What the current run ends with if its interpreter dies now.
-    pub fn doom(&mut self, end: RunEnd) {
+    pub fn set_end_if_killed(&mut self, end: RunEnd) {
         if let Some(current) = &mut self.current {
-            current.doom.get_or_insert(end);
+            current.end_if_killed.get_or_insert(end);
         }
     }
 
@@ -78,11 +78,11 @@ impl Actor {
             let _ = answer.send(Err(Fault::new(FaultCode::Gone, message)));
             return;
         }
-        self.context.close_to_askers();
+        self.context.close_to_clients();
         self.context.cancel_all(&format!("the context was closed by {by}"));
         let mut kill_at = None;
         if self.current.is_some() || self.phase != Phase::Ready {
-            self.doom(RunEnd::Interrupted { by });
+            self.set_end_if_killed(RunEnd::Interrupted { by });
             self.kill("because its context was closed");
         } else if let Some(interpreter) = &mut self.interpreter {
             interpreter.close();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::language::{Act, Driver, Language, Outputs, Press};
+use super::language::{Action, Driver, Language, Outputs, RungActions};
 
 /// Raises in the main thread whatever the code does with `SIGINT`; see the driver.
 const FIRM_SIGNAL: i32 = 40;
@@ -15,6 +15,9 @@ pub const PYTHON: Language = Language {
     arguments: &["-u", "-c", include_str!("python.boot")],
     driver: Driver::Channel(include_bytes!(concat!(env!("OUT_DIR"), "/python.z"))),
     outputs: Outputs::Passed,
-    polite: Press { acts: &[Act::Group(libc::SIGINT)], repeat: None },
-    firm: Press { acts: &[Act::Interpreter(FIRM_SIGNAL)], repeat: Some(Duration::from_millis(5)) },
+    polite: RungActions { actions: &[Action::Group(libc::SIGINT)], repeat: None },
+    firm: RungActions {
+        actions: &[Action::Interpreter(FIRM_SIGNAL)],
+        repeat: Some(Duration::from_millis(5)),
+    },
 };

@@ -16,13 +16,13 @@ use crate::task;
 pub struct Watch {
     outlet: Outlet,
     waiting: RefCell<Vec<u8>>,
-    missed: Cell<Missed>,
+    missed: Cell<MissedEvents>,
     woken: Notify,
     over: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Missed {
+struct MissedEvents {
     events: u64,
     bytes: u64,
 }
@@ -46,7 +46,7 @@ impl Watch {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() + record.len() > WATCH_BYTES_MAX && !waiting.is_empty() {
             let (events, bytes) = (missed.events + 1, missed.bytes + record.len() as u64);
-            self.missed.set(Missed { events, bytes });
+            self.missed.set(MissedEvents { events, bytes });
             return;
         }
         self.own_up(&mut waiting, at_us);
@@ -56,7 +56,7 @@ impl Watch {
 
     /// Tells what was missed before what comes now.
     fn own_up(&self, waiting: &mut Vec<u8>, at_us: u64) {
-        let Missed { events, bytes } = self.missed.take();
+        let MissedEvents { events, bytes } = self.missed.take();
         if events > 0 {
             let what = Happening::Gap { events, bytes };
             encode_record(&Event { run: 0, at_us, what }, waiting);

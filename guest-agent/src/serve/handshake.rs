@@ -1,4 +1,4 @@
-//! From the first bytes of a connection to a client that is served.
+//! The handshake of a link: a hello is answered with a welcome or a goodbye.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::limits::PEERS_MAX;
 use crate::peer::Peer;
 use crate::sys::entropy;
 
-/// Answers a hello: the client and the welcome to send, or the goodbye.
+/// Answers a hello. Returns the client with the welcome to send, or the goodbye.
 pub fn greet(agent: &Rc<Agent>, frame: Frame<'_>) -> Result<(Rc<Peer>, Welcome), Goodbye> {
     if frame.kind != Kind::Hello {
         return Err(ProtocolError::Unexpected { kind: frame.kind.name() }.goodbye());
@@ -34,7 +34,7 @@ pub fn greet(agent: &Rc<Agent>, frame: Frame<'_>) -> Result<(Rc<Peer>, Welcome),
     })?;
     let known = agent.peers.get(hello.client);
     if known.as_ref().is_some_and(|known| hello.dial < known.dial()) {
-        let message = "a newer link of the same client was answered before".to_owned();
+        let message = "a newer link of the same client is open already".to_owned();
         return Err(Goodbye { reason: GoodbyeReason::Replaced, message });
     }
     let resumable = known.as_ref().zip(hello.resume.as_ref());

@@ -1,4 +1,4 @@
-//! One connection: bytes in, bytes out, and neither waits for the other.
+//! One connection. Reading and writing never wait for each other.
 //!
 //! ```text
 //! connected ──hello──▶ greeted ──────────▶ ended
@@ -31,24 +31,24 @@ use crate::task;
 /// Serves a connection until it ends.
 pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
     let Ok(()) = set_nonblocking(&socket) else { return };
-    // A device that is unplugged leaves its sockets with an error, and nothing to read.
+    // The sockets of an unplugged device have an error and nothing to read.
     let all = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
     let Ok(socket) = ready::watch(socket, all) else { return };
     let mut link = Link { socket, input: FrameBuffer::new(), output: Output::default() };
     let Ok(Some(peer)) = timeout(HELLO_DEADLINE, link.greet(agent)).await else { return };
     let generation = peer.generation();
-    // Looked at first: not one byte of the new link may go out on this one.
+    // Checked first: no byte of the new link may be sent on this one.
     let end = tokio::select! {
         biased;
         () = peer.replaced(generation) => {
-            // A frame that was begun is the new link's to send again, and nothing can follow it here.
+            // After a partial frame nothing can be sent here. The new link sends that frame again.
             if link.output.unsent() == 0 {
                 let message = if peer.is_evicted() {
                     "another host has adopted the sandbox"
                 } else {
                     "the same client has dialled again"
                 };
-                link.part(GoodbyeReason::Replaced, message).await;
+                link.send_goodbye(GoodbyeReason::Replaced, message).await;
             }
             return;
         }
@@ -59,7 +59,7 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
     }
     match end {
         End::Left => {
-            // What a machine has said last is lost with it, unless the host has taken it.
+            // The last bytes of a machine are lost with it unless the host has read them.
             if agent.ground.config.machine && peer.is_leaving() {
                 timeout(GOODBYE_FLUSH_MAX, link.await_end()).await.ok();
             }
@@ -67,15 +67,15 @@ pub async fn run(agent: &Rc<Agent>, socket: OwnedFd) {
         }
         End::Cut => keep(agent, peer, generation),
         End::Broke(error) => {
-            // What it has open is of no use to one that cannot speak.
+            // A client that breaks the protocol cannot use its streams.
             agent.peers.remove(&peer);
             let Goodbye { reason, message } = error.goodbye();
-            link.part(reason, &message).await;
+            link.send_goodbye(reason, &message).await;
         }
     }
 }
 
-/// Keeps a client's streams until it comes back or its window is over.
+/// Keeps a client's streams until it returns or its resume window is over.
 fn keep(agent: &Rc<Agent>, peer: Rc<Peer>, generation: u64) {
     peer.cut();
     let agent = agent.clone();
@@ -93,7 +93,7 @@ struct Link {
     output: Output,
 }
 
-/// Frames on their way out; the first `sent` bytes are gone.
+/// Frames to be sent, of which the first `sent` bytes are written.
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
@@ -102,20 +102,20 @@ struct Output {
 
 /// How a link ended.
 enum End {
-    /// With a goodbye of either side.
+    /// One side said goodbye.
     Left,
-    /// Without a word; the client may come back.
+    /// The connection was lost; the client may return.
     Cut,
     /// The client broke the rules.
     Broke(ProtocolError),
 }
 
-/// How one go at the socket went.
+/// The result of one read or write.
 #[derive(PartialEq, Eq)]
-enum Go {
-    /// Something moved.
+enum Progress {
+    /// Bytes were read or written.
     Moved,
-    /// The kernel has nothing, or takes nothing.
+    /// The call would block.
     Stuck,
     Ended,
 }
@@ -137,12 +137,12 @@ impl Link {
             }
             let mut ready = self.socket.readable().await.ok()?;
             match read(&self.socket, &mut self.input) {
-                Go::Moved => {}
-                Go::Ended => return None,
-                Go::Stuck => ready.clear_ready(),
+                Progress::Moved => {}
+                Progress::Ended => return None,
+                Progress::Stuck => ready.clear_ready(),
             }
         };
-        self.part(refusal.reason, &refusal.message).await;
+        self.send_goodbye(refusal.reason, &refusal.message).await;
         None
     }
 
@@ -160,9 +160,9 @@ impl Link {
                 return End::Broke(ProtocolError::NotReading { bytes: self.output.unsent() });
             }
             match self.output.write(&self.socket, peer) {
-                Go::Moved => spoke = Instant::now(),
-                Go::Stuck => {}
-                Go::Ended => return End::Cut,
+                Progress::Moved => spoke = Instant::now(),
+                Progress::Stuck => {}
+                Progress::Ended => return End::Cut,
             }
             if peer.is_leaving() && self.output.unsent() == 0 && !peer.has_work() {
                 return End::Left;
@@ -172,23 +172,23 @@ impl Link {
             } else {
                 Interest::READABLE | Interest::ERROR
             };
-            // In each turn everybody's work goes on: neither direction waits for the other, and
-            // the pumps that fill the streams get their turn between two of ours.
+            // Each turn reads and writes a little, so that neither direction waits for the other and
+            // the pumps that fill the streams run in between.
             tokio::select! {
                 ready = self.socket.ready(interest) => {
                     let Ok(mut ready) = ready else { return End::Cut };
                     if ready.ready().is_readable() || ready.ready().is_error() {
                         match read(&self.socket, &mut self.input) {
-                            Go::Moved => heard = Instant::now(),
-                            Go::Stuck => ready.clear_ready_matching(Ready::READABLE | Ready::ERROR),
-                            Go::Ended => return End::Cut,
+                            Progress::Moved => heard = Instant::now(),
+                            Progress::Stuck => ready.clear_ready_matching(Ready::READABLE | Ready::ERROR),
+                            Progress::Ended => return End::Cut,
                         }
                     }
                     if ready.ready().is_writable() {
                         match self.output.write(&self.socket, peer) {
-                            Go::Moved => spoke = Instant::now(),
-                            Go::Stuck => ready.clear_ready_matching(Ready::WRITABLE),
-                            Go::Ended => return End::Cut,
+                            Progress::Moved => spoke = Instant::now(),
+                            Progress::Stuck => ready.clear_ready_matching(Ready::WRITABLE),
+                            Progress::Ended => return End::Cut,
                         }
                     }
                 }
@@ -198,17 +198,17 @@ impl Link {
                     spoke = Instant::now();
                 }
                 () = sleep_until(heard + LINK_SILENCE_MAX) => {
-                    // After a pause of this process or machine, what has arrived meanwhile counts.
+                    // This process or machine may have been paused: bytes that arrived meanwhile count.
                     match read(&self.socket, &mut self.input) {
-                        Go::Moved => heard = Instant::now(),
-                        Go::Stuck | Go::Ended => return End::Cut,
+                        Progress::Moved => heard = Instant::now(),
+                        Progress::Stuck | Progress::Ended => return End::Cut,
                     }
                 }
             }
         }
     }
 
-    /// Hands over every whole frame that has arrived.
+    /// Handles every complete frame that has arrived.
     fn handle_frames(&mut self, agent: &Rc<Agent>, peer: &Rc<Peer>) -> Result<(), ProtocolError> {
         while let Some(frame) = self.input.take()? {
             if let Some((id, request)) = peer.accept(frame)? {
@@ -222,24 +222,24 @@ impl Link {
     async fn await_end(&mut self) {
         while let Ok(mut ready) = self.socket.readable().await {
             match read(&self.socket, &mut FrameBuffer::new()) {
-                Go::Moved => {}
-                Go::Stuck => ready.clear_ready(),
-                Go::Ended => return,
+                Progress::Moved => {}
+                Progress::Stuck => ready.clear_ready(),
+                Progress::Ended => return,
             }
         }
     }
 
-    /// Says why the link ends, if the other end still listens.
-    async fn part(&mut self, reason: GoodbyeReason, message: &str) {
+    /// Sends a goodbye, if the other end still reads.
+    async fn send_goodbye(&mut self, reason: GoodbyeReason, message: &str) {
         let goodbye = Goodbye { reason, message: message.to_owned() };
         encode_message(Kind::Goodbye, 0, &goodbye, &mut self.output.bytes);
         let flush = async {
             while self.output.unsent() > 0 {
                 let Ok(mut ready) = self.socket.writable().await else { return };
                 match self.output.write_some(&self.socket) {
-                    Go::Moved => {}
-                    Go::Ended => return,
-                    Go::Stuck => ready.clear_ready(),
+                    Progress::Moved => {}
+                    Progress::Ended => return,
+                    Progress::Stuck => ready.clear_ready(),
                 }
             }
         };
@@ -252,10 +252,10 @@ impl Output {
         self.bytes.len() - self.sent
     }
 
-    /// Refills itself when it has run out, and writes until the kernel takes no more or one turn's
-    /// worth is gone.
-    fn write(&mut self, socket: &AsyncFd<OwnedFd>, peer: &Peer) -> Go {
-        let mut go = Go::Stuck;
+    /// Writes until the kernel accepts no more or this turn's share is written, and refills itself when
+    /// it is empty.
+    fn write(&mut self, socket: &AsyncFd<OwnedFd>, peer: &Peer) -> Progress {
+        let mut go = Progress::Stuck;
         for _ in 0..WRITES_PER_TURN {
             if self.unsent() == 0 {
                 self.bytes.clear();
@@ -267,24 +267,24 @@ impl Output {
                 }
             }
             match self.write_some(socket) {
-                Go::Moved => go = Go::Moved,
-                Go::Stuck => return Go::Stuck,
-                Go::Ended => return Go::Ended,
+                Progress::Moved => go = Progress::Moved,
+                Progress::Stuck => return Progress::Stuck,
+                Progress::Ended => return Progress::Ended,
             }
         }
         go
     }
 
-    fn write_some(&mut self, socket: &AsyncFd<OwnedFd>) -> Go {
+    fn write_some(&mut self, socket: &AsyncFd<OwnedFd>) -> Progress {
         loop {
             match nix::unistd::write(socket.as_fd(), &self.bytes[self.sent..]) {
                 Ok(count) => {
                     self.sent += count;
-                    return Go::Moved;
+                    return Progress::Moved;
                 }
-                Err(Errno::EAGAIN) => return Go::Stuck,
+                Err(Errno::EAGAIN) => return Progress::Stuck,
                 Err(Errno::EINTR) => {}
-                Err(_) => return Go::Ended,
+                Err(_) => return Progress::Ended,
             }
         }
     }
@@ -295,17 +295,17 @@ fn set_nonblocking(socket: &OwnedFd) -> Result<(), Errno> {
     fcntl(socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map(drop)
 }
 
-fn read(socket: &AsyncFd<OwnedFd>, input: &mut FrameBuffer) -> Go {
+fn read(socket: &AsyncFd<OwnedFd>, input: &mut FrameBuffer) -> Progress {
     loop {
         match nix::unistd::read(socket.as_fd(), input.space()) {
-            Ok(0) => return Go::Ended,
+            Ok(0) => return Progress::Ended,
             Ok(count) => {
                 input.filled(count);
-                return Go::Moved;
+                return Progress::Moved;
             }
-            Err(Errno::EAGAIN) => return Go::Stuck,
+            Err(Errno::EAGAIN) => return Progress::Stuck,
             Err(Errno::EINTR) => {}
-            Err(_) => return Go::Ended,
+            Err(_) => return Progress::Ended,
         }
     }
 }

@@ -18,7 +18,7 @@ use super::keyboard::Keyboard;
 use super::pump::Terminal;
 use crate::cgroup::SessionGroup;
 use crate::flow::{Inlet, Outlet, Pin, Tap};
-use crate::metrics::Asked;
+use crate::metrics::UsageSnapshot;
 use crate::pid1::reaper::Reaper;
 use crate::process::tree::{Members, Tree};
 
@@ -291,8 +291,8 @@ impl Session {
     }
 
     /// Its processes, to be asked for what they use at the moment; none if it never ran.
-    pub fn asked(&self) -> Asked {
-        self.tree_with(Asked::of).unwrap_or_default()
+    pub fn usage_snapshot(&self) -> UsageSnapshot {
+        self.tree_with(UsageSnapshot::of).unwrap_or_default()
     }
 
     pub(super) fn info(&self) -> SessionInfo {

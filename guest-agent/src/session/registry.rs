@@ -8,7 +8,7 @@ use nix::sys::signal::Signal as UnixSignal;
 use protocol::limits;
 use protocol::message::SessionList;
 use protocol::requests::Release;
-use protocol::sorted::SortedMap;
+use protocol::sorted::{SortedMap, sort_by};
 use protocol::{ClientId, Fault, FaultCode, SessionId};
 use tokio::sync::watch;
 
@@ -120,7 +120,7 @@ impl Sessions {
         let by_id = self.by_id.borrow();
         let mut ended: Vec<_> =
             by_id.values().filter(|session| session.is_unheld()).cloned().collect();
-        ended.sort_by_key(|session| session.ended_us());
+        sort_by(&mut ended, |one, other| one.ended_us() < other.ended_us());
         ended.truncate(count);
         ended
     }

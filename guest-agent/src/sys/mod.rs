@@ -7,6 +7,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(all(target_env = "musl", not(any(test, debug_assertions))))]
+mod backtrace;
 pub mod clock;
 mod clone;
 pub mod descriptor;
@@ -30,7 +32,5 @@ pub mod spawn;
 #[cfg(all(target_env = "musl", not(test)))]
 mod stdio;
 pub mod uevent;
-#[cfg(all(target_arch = "x86_64", any(test, own_unwinder)))]
-mod unwind;
 pub mod vsock;
 pub mod wait;

@@ -8,6 +8,14 @@ use super::*;
 
 proptest! {
     #[test]
+    fn a_list_is_sorted_whatever_its_order(mut items in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut model = items.clone();
+        model.sort_unstable();
+        sort_by(&mut items, |one, other| one < other);
+        prop_assert_eq!(items, model);
+    }
+
+    #[test]
     fn a_sorted_map_is_a_map(
         entries in prop::collection::vec((any::<u8>(), any::<u16>()), 0..40),
         steps in prop::collection::vec((0..4_u8, any::<u8>(), any::<u16>()), 0..120),

@@ -1,4 +1,4 @@
-//! Asking the host what this machine is to become, before it is anything.
+//! Getting the machine's configuration from the host.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use crate::sys::vsock;
 const DIALS_MAX: usize = 40;
 const DIAL_PAUSE: Duration = Duration::from_millis(25);
 
-/// Takes the configuration from a drive or from the host, if the line says that there is one.
+/// Reads the configuration from a drive or from the host, if the command line names one.
 pub(super) fn hear(stage: &mut Stage) -> Result<Outcome, BootError> {
     let line = stage.facts().line.clone();
     let told = |error: BootFrameError| BootError::Told { error };
@@ -36,7 +36,7 @@ pub(super) fn hear(stage: &mut Stage) -> Result<Outcome, BootError> {
     } else if line.ask {
         let link = dial(&line).map_err(BootError::call("dialling the host"))?;
         let config = host::read_boot_frame(link.as_fd());
-        // Kept whatever came, so that the host can be told why nothing comes of this machine.
+        // Kept in any case, so that the host can be told why the machine cannot start.
         stage.facts().link = Some(link);
         stage.config = config.map_err(told)?;
     } else {
@@ -55,7 +55,7 @@ fn dial(line: &Line) -> io::Result<OwnedFd> {
             }
             dialled => {
                 let link = dialled?;
-                // Left over from nowhere: the deadline of the read is the caller's.
+                // The deadline of the read is set by the caller.
                 setsockopt(&link, ReceiveTimeout, &TimeVal::seconds(0))?;
                 return Ok(link);
             }

@@ -5,7 +5,7 @@ use super::super::Need::{BestEffort, Fatal};
 use super::super::{Step, devices, network, privileges, root};
 use super::{disk, host, kernel, modules, net};
 
-/// Drivers, and the word of the host.
+/// Drivers, and the host's configuration.
 pub(super) const HEAR: &[Step] = &[
     Step { name: "modules", need: BestEffort, run: modules::load_all },
     Step { name: "host", need: Fatal, run: host::hear },
@@ -34,7 +34,7 @@ pub(super) const MOUNTED: &[Step] = &[
     Step { name: "run-and-tmp", need: Fatal, run: root::mount_run_and_tmp },
 ];
 
-/// What every root has.
+/// The steps of every root.
 pub(super) const FURNISH: &[Step] = &[
     Step { name: "devices", need: Fatal, run: kernel::mount_devices },
     Step { name: "terminals", need: BestEffort, run: devices::mount_terminals },

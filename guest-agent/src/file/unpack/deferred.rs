@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use protocol::Fault;
+use protocol::sorted::sort_by;
 
 use super::super::attributes::Attributes;
 use super::super::beneath;
@@ -78,12 +79,14 @@ impl Deferred {
     /// Settles all, inner ones first, because an outer one may then let nobody in any more. Of
     /// several entries for one directory the last one counts.
     pub fn settle_all(&mut self, root: &OwnedFd) -> Result<(), Fault> {
-        let mut directories = std::mem::take(&mut self.directories);
+        let directories = std::mem::take(&mut self.directories);
         self.bytes = 0;
-        directories.sort_by(|one, other| one.path.cmp(&other.path));
+        // By path and, for the same path, in the order of the archive.
+        let mut order: Vec<_> = directories.iter().enumerate().collect();
+        sort_by(&mut order, |one, other| (&one.1.path, one.0) < (&other.1.path, other.0));
         let mut outcome = Ok(());
         let mut settled: Option<&[u8]> = None;
-        for directory in directories.iter().rev() {
+        for (_, directory) in order.into_iter().rev() {
             if settled == Some(&directory.path) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What can be asked of what a box uses.
+//! What can be asked of what a sandbox uses.
 
 use super::Draw;
 use crate::metrics::{AskMetrics, AskUsage, MetricsPage, Sample, Scope, TreeUsage};

@@ -1,5 +1,5 @@
-//! What a driver's messages mean. Each may be a lie about its own context, so each is bounded here,
-//! and none is believed about anything else.
+//! Handling of a driver's messages. Each may be false about its own context, so each is bounded here,
+//! and none is trusted about anything else.
 
 use protocol::fault::clip_to;
 use protocol::limits::{EVENT_BYTES_MAX, PATH_BYTES_MAX, TEXT_BYTES_MAX};
@@ -14,25 +14,25 @@ use super::actor::{Actor, Phase};
 use super::channel::Received;
 use super::interpreter;
 use super::limits::{
-    ERROR_BYTES_MAX, FORMS_MAX, FRAMES_MAX, LINGER, PACKETS_PER_TURN, READ_BYTES, SILENT_GRACE,
-    WORD_BYTES_MAX,
+    ERROR_BYTES_MAX, FORMS_MAX, FRAMES_MAX, PACKETS_PER_TURN, POLL_BRIEFLY, READ_BYTES,
+    SILENT_GRACE, WORD_BYTES_MAX,
 };
-use super::message::{FromDriver, Said, Status, ToDriver};
+use super::message::{DriverMessage, FromDriver, Status, ToDriver};
 
 /// Requests for input of one run that may wait for their answers.
 const INPUTS_MAX: usize = 64;
-/// A display in all its forms: an event without the words around it.
+/// The size of a display with all its forms: an event without its other fields.
 const DISPLAY_BYTES_MAX: usize = EVENT_BYTES_MAX - 64 * 1024;
 /// Matches of a completion.
 const MATCHES_MAX: usize = 512;
 
 impl Actor {
-    /// Takes what the driver has said.
-    pub fn hear(&mut self) {
+    /// Handles the messages that the driver has sent.
+    pub fn receive(&mut self) {
         let was_on = self.current.is_some();
         for _ in 0..PACKETS_PER_TURN {
-            let may_go_on = self.hear_one()
-                // The end of a run is passed on before anything else is looked for.
+            let may_go_on = self.receive_one()
+                // The end of a run is sent before anything else is read.
                 && match &self.current {
                     Some(current) => current.may_read(),
                     None => !was_on,
@@ -43,18 +43,18 @@ impl Actor {
         }
     }
 
-    /// Stays with a run that may be over in a moment: to sleep and be woken takes longer than most runs
-    /// do. Others who want the processor have it meanwhile.
-    pub fn linger(&mut self) {
-        let until = Instant::now() + LINGER;
+    /// Polls for the end of a run that may be over in a moment, because sleeping and waking takes longer
+    /// than most runs. Other processes get the processor in between.
+    pub fn poll_briefly(&mut self) {
+        let until = Instant::now() + POLL_BRIEFLY;
         while self.current.is_some() && Instant::now() < until {
-            self.hear_one();
+            self.receive_one();
             let _ = nix::sched::sched_yield();
         }
     }
 
-    /// Takes one packet; false when there is nothing more to take now.
-    pub fn hear_one(&mut self) -> bool {
+    /// Handles one packet. Returns false if there is none at the moment.
+    pub fn receive_one(&mut self) -> bool {
         let Some(interpreter) = &mut self.interpreter else { return false };
         match interpreter.channel.receive() {
             Received::Message(message) => {
@@ -77,7 +77,7 @@ impl Actor {
         true
     }
 
-    /// Whoever asks and does not take the answers is no driver any more.
+    /// Kills an interpreter whose driver sends requests and does not read the answers.
     fn check_listening(&mut self) {
         let is_deaf = |interpreter: &interpreter::Interpreter| interpreter.channel.is_deaf();
         if self.interpreter.as_ref().is_some_and(is_deaf) {
@@ -87,23 +87,23 @@ impl Actor {
 
     fn take(&mut self, message: FromDriver) {
         match message {
-            FromDriver::Ready(said) => self.be_ready(said),
+            FromDriver::Ready(said) => self.on_ready(said),
             FromDriver::Display(said) => self.show(said),
             FromDriver::Artifact(said) => self.offer(said),
             FromDriver::Error(said) => self.report(said),
-            FromDriver::Input(said) => self.want_input(&said),
+            FromDriver::Input(said) => self.on_input_request(&said),
             FromDriver::Late(said) => {
                 let channel = if said.stderr { Output::Stderr } else { Output::Stdout };
                 for bytes in said.bytes.as_bytes().chunks(READ_BYTES) {
-                    self.say(said.run, channel, bytes);
+                    self.emit_output(said.run, channel, bytes);
                 }
             }
-            FromDriver::Done(said) => self.be_done(&said),
-            FromDriver::Completions(Said { ask, start, end, mut matches, .. }) => {
+            FromDriver::Done(said) => self.on_done(&said),
+            FromDriver::Completions(DriverMessage { ask, start, end, mut matches, .. }) => {
                 matches.truncate(MATCHES_MAX);
                 self.answered(ask, Reply::Completions(Completions { start, end, matches }));
             }
-            FromDriver::Checked(Said { ask, state, indent, .. }) => {
+            FromDriver::Checked(DriverMessage { ask, state, indent, .. }) => {
                 let state = state.unwrap_or(CodeState::Complete);
                 let indent = clip_to(indent, WORD_BYTES_MAX);
                 self.answered(ask, Reply::Completeness(Completeness { state, indent }));
@@ -111,7 +111,7 @@ impl Actor {
         }
     }
 
-    fn be_ready(&mut self, said: Said) {
+    fn on_ready(&mut self, said: DriverMessage) {
         let Some(interpreter) = &mut self.interpreter else { return };
         if !matches!(self.phase, Phase::Starting(_)) {
             return;
@@ -127,8 +127,8 @@ impl Actor {
         self.context.publish(|view| view.interpreter = Some(own));
     }
 
-    fn show(&mut self, said: Said) {
-        let Said { run, role, id, mut data, metadata, sync, .. } = said;
+    fn show(&mut self, said: DriverMessage) {
+        let DriverMessage { run, role, id, mut data, metadata, sync, .. } = said;
         self.drain_current();
         data.truncate(FORMS_MAX);
         for datum in &mut data {
@@ -137,7 +137,7 @@ impl Actor {
         let bytes: usize = data.iter().map(|datum| datum.data.as_bytes().len()).sum();
         if bytes + metadata.as_ref().map_or(0, String::len) > DISPLAY_BYTES_MAX {
             let words = format!("[a display of {bytes} bytes is too large to be shown]\n");
-            self.say(run, Output::Stderr, words.as_bytes());
+            self.emit_output(run, Output::Stderr, words.as_bytes());
         } else {
             let id = id.map(|id| clip_to(id, WORD_BYTES_MAX));
             let role = role.unwrap_or(DisplayRole::Shown);
@@ -146,8 +146,8 @@ impl Actor {
         self.acknowledge(sync);
     }
 
-    fn offer(&mut self, said: Said) {
-        let Said { run, path, name, mime, size, sync, .. } = said;
+    fn offer(&mut self, said: DriverMessage) {
+        let DriverMessage { run, path, name, mime, size, sync, .. } = said;
         self.drain_current();
         let last = path.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();
         let name = clip_to(name.unwrap_or(last), WORD_BYTES_MAX);
@@ -159,8 +159,8 @@ impl Actor {
         self.acknowledge(sync);
     }
 
-    fn report(&mut self, said: Said) {
-        let Said { run, kind, message, traceback, mut frames, sync, .. } = said;
+    fn report(&mut self, said: DriverMessage) {
+        let DriverMessage { run, kind, message, traceback, mut frames, sync, .. } = said;
         self.drain_current();
         frames.truncate(FRAMES_MAX);
         for frame in &mut frames {
@@ -186,9 +186,9 @@ impl Actor {
         }
     }
 
-    fn want_input(&mut self, said: &Said) {
+    fn on_input_request(&mut self, said: &DriverMessage) {
         self.drain_current();
-        let &Said { run, request, secret, .. } = said;
+        let &DriverMessage { run, request, secret, .. } = said;
         if let Some(current) = &mut self.current
             && current.number == run
             && current.input
@@ -202,15 +202,15 @@ impl Actor {
         }
     }
 
-    fn be_done(&mut self, said: &Said) {
+    fn on_done(&mut self, said: &DriverMessage) {
         let Some(current) = &self.current else { return };
-        // A shell does not count its runs.
+        // A shell does not know the number of its run.
         if said.run != 0 && said.run != current.number {
             return;
         }
         let end = match (&current.ladder, said.status) {
-            // It may have ended by itself in the same moment; its caller was promised an end, and
-            // nobody can tell how much of it the interrupt has cost.
+            // It may have ended by itself at the same moment. The interrupt has been promised to the
+            // client, and nobody can know whether it had an effect.
             (Some(ladder), _) => ladder.end.clone(),
             (None, Status::Ok) => RunEnd::Ok {},
             (None, Status::Error) => RunEnd::Error {},

@@ -1,12 +1,12 @@
-//! From an interpreter's pipes to those who are to know: the caller of the run, or as late output
-//! whoever comes next, and all who watch.
+//! Output and events of an interpreter, on their way to the client of the run, to the next run as late
+//! output, and to every watch.
 
 use protocol::message::Channel as Output;
 use protocol::repl::{self, Event, Happening, OutputRecord, encode_output, encode_record};
 use tokio::time::Instant;
 
 use super::actor::Phase;
-use super::actor::{Actor, is_a_run};
+use super::actor::{Actor, is_run_number};
 use super::limits::{
     LATE_BYTES_MAX, LATE_PAUSE, LATE_PIECE_BYTES, LATE_SETTLE, RECORD_KEPT_BYTES,
     STARTUP_WORDS_BYTES,
@@ -15,10 +15,10 @@ use super::source::{NO_RUN, Read, Source};
 use crate::sys::clock;
 
 impl Actor {
-    /// Tells something that has happened to those whom it concerns.
+    /// Sends an event to the run and to every watch.
     pub fn emit(&mut self, run: u64, what: Happening) {
         let is_current = self.current.as_ref().is_some_and(|current| current.number == run);
-        // A driver may name any number; those of runs to come are none of its business.
+        // A driver may send any number, but not that of a future run.
         if !is_current && (run > self.begun || !self.context.is_watched()) {
             return;
         }
@@ -27,7 +27,7 @@ impl Actor {
         });
     }
 
-    /// Shows a record to all who watch and, if it is the current run's, to its caller.
+    /// Sends a record to every watch and, if it belongs to the current run, to its client.
     fn send(&mut self, to_current: bool, encode: impl FnOnce(u64, &mut Vec<u8>)) {
         let at_us = clock::wall_us();
         self.record.clear();
@@ -39,20 +39,22 @@ impl Actor {
         if let Some(current) = current {
             current.deliver(&self.record);
         }
-        // One large display must not be kept for good.
+        // The buffer must not stay as large as one large display.
         self.record.shrink_to(RECORD_KEPT_BYTES);
     }
 
-    /// Output that was read out of a source of this run.
-    pub fn say(&mut self, from: u64, channel: Output, bytes: &[u8]) {
+    /// Sends output that was read from a source of this run.
+    pub fn emit_output(&mut self, from: u64, channel: Output, bytes: &[u8]) {
         if matches!(self.phase, Phase::Starting(_)) {
             self.startup_words.extend_from_slice(bytes);
             let excess = self.startup_words.len().saturating_sub(STARTUP_WORDS_BYTES);
             self.startup_words.drain(..excess);
         }
-        let Some(current) = &mut self.current else { return self.say_late(from, channel, bytes) };
+        let Some(current) = &mut self.current else {
+            return self.emit_late_output(from, channel, bytes);
+        };
         if from != NO_RUN && from != current.number {
-            return self.say_late(from, channel, bytes);
+            return self.emit_late_output(from, channel, bytes);
         }
         match channel {
             Output::Stderr => current.stderr_bytes += bytes.len() as u64,
@@ -64,8 +66,8 @@ impl Actor {
         });
     }
 
-    pub fn say_late(&mut self, from: u64, channel: Output, bytes: &[u8]) {
-        let of = if is_a_run(from) { from } else { NO_RUN };
+    pub fn emit_late_output(&mut self, from: u64, channel: Output, bytes: &[u8]) {
+        let of = if is_run_number(from) { from } else { NO_RUN };
         if self.context.is_watched() {
             let late = repl::Late { of, channel, bytes: bytes.to_vec().into(), dropped: 0 };
             self.send(false, |at_us, record| {
@@ -73,17 +75,20 @@ impl Actor {
             });
         }
         self.late.push(of, channel, bytes);
-        self.tell_late();
+        self.deliver_late_output();
     }
 
-    /// Tells the current run's caller what earlier runs have said since, unless that is too much.
-    pub fn tell_late(&mut self) {
+    /// Sends the late output of earlier runs in the current run, within bounds.
+    pub fn deliver_late_output(&mut self) {
         while let Some(current) = &mut self.current {
-            if current.aside || current.has_backlog() || current.late_told >= LATE_BYTES_MAX {
+            if current.aside
+                || current.has_backlog()
+                || current.late_bytes_delivered >= LATE_BYTES_MAX
+            {
                 return;
             }
             let Some(late) = self.late.pop() else { return };
-            current.late_told += late.bytes.as_bytes().len() + LATE_PIECE_BYTES;
+            current.late_bytes_delivered += late.bytes.as_bytes().len() + LATE_PIECE_BYTES;
             let (run, at_us) = (current.number, clock::wall_us());
             let mut record = Vec::new();
             encode_record(&Event { run, at_us, what: Happening::Late(late) }, &mut record);
@@ -105,7 +110,7 @@ impl Actor {
                 if !is_current {
                     self.late_rests_until = Some(Instant::now() + LATE_PAUSE);
                 }
-                self.say(run, channel, &buffer[..count]);
+                self.emit_output(run, channel, &buffer[..count]);
             }
             Read::Drained => {}
             Read::Ended => drop(self.sources.remove(index)),
@@ -113,19 +118,19 @@ impl Actor {
         self.buffer = buffer;
     }
 
-    /// A run is over. The pipes of those before it are closed by now, unless somebody still holds
-    /// them; its own rest a little, because that is what becomes of most.
-    pub fn settle_late(&mut self, number: u64) {
+    /// A run is over. Its pipes are not polled for a moment, because most are closed by then. Those of
+    /// earlier runs that are still open are polled.
+    pub fn rest_late_output(&mut self, number: u64) {
         for index in (0..self.sources.len()).rev() {
             let source = &self.sources[index];
-            if is_a_run(source.run) && source.run < number && !source.is_watched() {
+            if is_run_number(source.run) && source.run < number && !source.is_watched() {
                 self.read(index);
             }
         }
         self.late_rests_until = Some(Instant::now() + LATE_SETTLE);
     }
 
-    /// Takes what the chosen sources hold at this moment, and no more.
+    /// Reads what the chosen sources hold at this moment, and no more.
     pub fn drain(&mut self, chosen: impl Fn(&Source) -> bool) {
         let mut buffer = std::mem::take(&mut self.buffer);
         for index in 0..self.sources.len() {
@@ -139,13 +144,13 @@ impl Actor {
                 let want = owed.min(buffer.len());
                 let Read::Bytes(count) = source.read(&mut buffer[..want]) else { break };
                 owed -= count;
-                self.say(run, channel, &buffer[..count]);
+                self.emit_output(run, channel, &buffer[..count]);
             }
         }
         self.buffer = buffer;
     }
 
-    /// Takes what the current run has said so far.
+    /// Reads what the current run has written so far.
     pub fn drain_current(&mut self) {
         let number = self.current.as_ref().map(|current| current.number);
         self.drain(|source| source.run == NO_RUN || Some(source.run) == number);
