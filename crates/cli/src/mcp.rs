@@ -7,8 +7,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use futures_util::StreamExt as _;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
 use tokio::io::AsyncWriteExt;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::context::Context;
 use super::exit::Exit;
@@ -107,14 +109,8 @@ async fn carry(daemon: Client, preset: Preset) -> Result<Exit> {
 
 /// Serves the session here.
 async fn embed<S: Servers>(context: &Context, preset: Preset) -> Result<Exit> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let interrupted = async {
-        tokio::select! {
-            _ = terminate.recv() => Exit::signalled(nix::libc::SIGTERM),
-            _ = interrupt.recv() => Exit::signalled(nix::libc::SIGINT),
-        }
-    };
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let interrupted = async { signals.next().await.map_or(Exit::SUCCESS, Exit::signalled) };
     let served = S::serve_tools(&context.paths, context.audit()?, preset, interrupted).await?;
     Ok(served.unwrap_or(Exit::SUCCESS))
 }

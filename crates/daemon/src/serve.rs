@@ -9,8 +9,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use futures_util::StreamExt as _;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
 
 use super::audit as audit_log;
 use super::door::{Door, DoorError};
@@ -74,7 +76,7 @@ pub enum ServeError {
 pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let ServeOptions { paths, settings, events } = options;
     let Sound { pool, image_policy, sources, tls, .. } = sound(&settings)?;
-    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(ServeError::Signals)?;
     allow_descriptors();
     secret::guard_process();
     paths.prepare()?;
@@ -111,7 +113,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let opening = Registry::open_with(paths.clone(), machines, sink, means);
     let registry = tokio::select! {
         registry = opening => registry?,
-        () = signals.next() => return Ok(()),
+        _ = signals.next() => return Ok(()),
     };
     let store = Store::open(&paths).await?;
     let artifacts = Artifacts::open(&paths, store.clone(), artifact::Limits::default()).await?;
@@ -132,7 +134,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     tokio::select! {
         () = server.run(door.api().clone()) => {}
         () = manager.keep_alive() => {}
-        () = signals.next() => {}
+        _ = signals.next() => {}
     }
     manager.stopping("ending");
     drop(server);
@@ -149,7 +151,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let running = tokio::select! {
         running = ending => running,
         () = manager.keep_alive() => unreachable!("signs of life have no end"),
-        () = signals.next() => return Err(ServeError::Hurried),
+        _ = signals.next() => return Err(ServeError::Hurried),
     };
     events(&Event::Ending { running });
     audit.close().await;
@@ -176,30 +178,5 @@ fn allow_descriptors() {
     {
         // Without it there is room for fewer, and whoever finds none is told.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
-}
-
-/// The signals that end a bridge.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
-        }
     }
 }

@@ -62,8 +62,6 @@ pub const KILL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long the removal of a dead machine's control group is tried again while the kernel still
 /// empties it.
 pub const CGROUP_REMOVAL_DEADLINE: Duration = Duration::from_secs(2);
-/// The pause between two of those tries.
-pub const CGROUP_REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 /// Directories of the control group tree that are looked through for a dead machine's groups.
 pub const CGROUP_DIRECTORIES_MAX: usize = 4096;
 /// The period over which a share of processors is counted: the kernel's own default.

@@ -1,6 +1,6 @@
 //! The table of languages.
 //!
-//! To add one: a driver file, a file with its row, an entry in [`ALL`]. docs/drivers.md says what a
+//! To add one: a driver file, a file with its row, an entry in [`ALL`]. docs/reference/drivers.md says what a
 //! driver must do.
 
 use super::language::Language;

@@ -4,6 +4,7 @@ use std::fs;
 
 use protocol::hello::AgentInfo;
 use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
+use sysinfo::{MemoryRefreshKind, System};
 
 use super::probe::What;
 use super::{Check, Verdict};
@@ -132,14 +133,12 @@ pub(super) fn vsock() -> Check {
 
 pub(super) fn memory() -> Check {
     let name = "memory";
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let field = |wanted: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(wanted))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
-    };
-    let (Some(total), Some(available)) = (field("MemTotal:"), field("MemAvailable:")) else {
+    let mut host = System::new();
+    host.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+    let (total, available) = (host.total_memory(), host.available_memory());
+    if total == 0 {
         return Check::new(name, Verdict::Unknown, "/proc/meminfo does not say");
-    };
+    }
     let detail = format!("{} of {} available", human_bytes(available), human_bytes(total));
     if available < MEMORY_COMFORTABLE_BYTES {
         return Check::new(name, Verdict::Lacks, detail)
@@ -154,6 +153,7 @@ pub(super) fn disk(paths: &Paths) -> Check {
     let Some(existing) = paths.state.ancestors().find(|path| path.exists()) else {
         return Check::new(name, Verdict::Unknown, "the state directory is nowhere");
     };
+    // sysinfo lists neither NFS, nor tmpfs, nor anything below /run, and knows no free inodes.
     let Ok(status) = rustix::fs::statvfs(existing) else {
         return Check::new(name, Verdict::Unknown, "the file system does not say");
     };

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use futures_util::StreamExt as _;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
 use tokio::task::spawn_blocking;
 
 use super::record::{Act, Recorder};
@@ -75,9 +77,7 @@ impl Save {
     }
 
     async fn save(self, images: Images) -> Result<Exit> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hangup = signal(SignalKind::hangup())?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let target = Target::of(&self.output)?;
         let is_stream = matches!(target, Target::Stream(_));
@@ -85,9 +85,7 @@ impl Save {
         let mut work = spawn_blocking(move || self.write(&images, target, &stopped));
         let number = tokio::select! {
             done = &mut work => return done?,
-            _ = interrupt.recv() => nix::libc::SIGINT,
-            _ = terminate.recv() => nix::libc::SIGTERM,
-            _ = hangup.recv() => nix::libc::SIGHUP,
+            Some(number) = signals.next() => number,
         };
         if is_stream {
             // It may wait for a reader, and there is nothing to take away.

@@ -1,7 +1,9 @@
 //! What the host tells a program in front of a terminal: the window changed, we were continued
 //! after a stop, or we shall end.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use futures_util::StreamExt as _;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+use signal_hook_tokio::Signals;
 
 use super::raw::TerminalError;
 
@@ -17,38 +19,23 @@ pub enum Notice {
 }
 
 /// All signals that concern a person's terminal, as one stream.
-pub struct Notices {
-    resized: Signal,
-    continued: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    interrupt: Signal,
-    quit: Signal,
-}
+pub struct Notices(Signals);
 
 impl Notices {
     /// Takes over the signals for the rest of the process's life; needs a runtime.
     pub fn watch() -> Result<Self, TerminalError> {
-        let watch = |kind| signal(kind).map_err(TerminalError::Signals);
-        Ok(Self {
-            resized: watch(SignalKind::window_change())?,
-            continued: watch(SignalKind::from_raw(nix::libc::SIGCONT))?,
-            terminate: watch(SignalKind::terminate())?,
-            hangup: watch(SignalKind::hangup())?,
-            interrupt: watch(SignalKind::interrupt())?,
-            quit: watch(SignalKind::quit())?,
-        })
+        let signals = Signals::new([SIGWINCH, SIGCONT, SIGTERM, SIGHUP, SIGINT, SIGQUIT]);
+        signals.map(Self).map_err(TerminalError::Signals)
     }
 
     /// The next notice. Safe to cancel; equal notices that come close together may arrive as one.
     pub async fn next(&mut self) -> Notice {
-        tokio::select! {
-            _ = self.terminate.recv() => Notice::End(nix::libc::SIGTERM),
-            _ = self.hangup.recv() => Notice::End(nix::libc::SIGHUP),
-            _ = self.interrupt.recv() => Notice::End(nix::libc::SIGINT),
-            _ = self.quit.recv() => Notice::End(nix::libc::SIGQUIT),
-            _ = self.continued.recv() => Notice::Continued,
-            _ = self.resized.recv() => Notice::Resized,
+        match self.0.next().await {
+            Some(SIGWINCH) => Notice::Resized,
+            Some(SIGCONT) => Notice::Continued,
+            Some(signal) => Notice::End(signal),
+            // Only a handle of it ends the stream, and nobody has one.
+            None => std::future::pending().await,
         }
     }
 }

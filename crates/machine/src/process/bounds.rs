@@ -6,9 +6,14 @@
 //! and removes it. What no hierarchy here can hold is not held, and that is said: a sandbox without
 //! its bound is worth more than none, as long as nobody takes it for bounded.
 
+use std::error::Error as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use cgroups_rs::cpu::CpuController;
+use cgroups_rs::memory::MemController;
+use cgroups_rs::{CgroupPid, Controller};
 
 use crate::BoxId;
 use crate::limits::CPU_PERIOD_US;
@@ -63,17 +68,16 @@ fn hold_now(name: &str, pid: u32, bounds: Bounds) -> Vec<String> {
         let parents = parents_of(&mounts, &memberships, controller);
         parents.into_iter().find(|parent| parent.offers(controller))
     };
-    let memory = bounds.memory_bytes.map(memory_files);
-    let cpu = bounds.cpu_millis.map(cpu_files);
     let asked_for = [
-        ("memory_mib", "memory", memory.as_ref().map(<[Setting; 4]>::as_slice)),
-        ("cpus", "cpu", cpu.as_ref().map(<[Setting; 3]>::as_slice)),
+        ("memory_mib", bounds.memory_bytes.map(Bound::MemoryBytes)),
+        ("cpus", bounds.cpu_millis.map(Bound::CpuMillis)),
     ];
     let mut warnings = Vec::new();
-    for (field, controller, files) in asked_for {
-        let Some(files) = files else { continue };
+    for (field, bound) in asked_for {
+        let Some(bound) = bound else { continue };
+        let controller = bound.controller();
         let held = match find(controller) {
-            Some(parent) => parent.bind(name, pid, files),
+            Some(parent) => parent.bind(name, pid, bound),
             None => Err(Unheld::NoController { controller }),
         };
         if let Err(error) = held {
@@ -95,40 +99,27 @@ pub fn holdable() -> Vec<&'static str> {
     ["memory", "cpu"].into_iter().filter(can).collect()
 }
 
-/// A file of a group, the text for it, and whether a group may be without it.
-struct Setting {
-    version: Version,
-    file: &'static str,
-    text: String,
-    /// Kernels that do not account swap have no file for it; then there is none to bound.
-    optional: bool,
+/// One bound of a sandbox.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    MemoryBytes(u64),
+    CpuMillis(u32),
 }
 
-/// No swap beside the memory: what a sandbox may have is what it was granted.
-fn memory_files(bytes: u64) -> [Setting; 4] {
-    let setting = |version, file, text: u64, optional| Setting {
-        version,
-        file,
-        text: text.to_string(),
-        optional,
-    };
-    [
-        setting(Version::Two, "memory.max", bytes, false),
-        setting(Version::Two, "memory.swap.max", 0, true),
-        setting(Version::One, "memory.limit_in_bytes", bytes, false),
-        // Memory and swap together, so the same number grants no swap.
-        setting(Version::One, "memory.memsw.limit_in_bytes", bytes, true),
-    ]
+impl Bound {
+    fn controller(self) -> &'static str {
+        match self {
+            Self::MemoryBytes(_) => "memory",
+            Self::CpuMillis(_) => "cpu",
+        }
+    }
 }
 
-fn cpu_files(millis: u32) -> [Setting; 3] {
-    let quota_us = u64::from(millis) * CPU_PERIOD_US / 1000;
-    let setting = |version, file, text| Setting { version, file, text, optional: false };
-    [
-        setting(Version::Two, "cpu.max", format!("{quota_us} {CPU_PERIOD_US}")),
-        setting(Version::One, "cpu.cfs_period_us", CPU_PERIOD_US.to_string()),
-        setting(Version::One, "cpu.cfs_quota_us", quota_us.to_string()),
-    ]
+/// What the kernel answered. The crate wraps it in words of its own.
+pub(super) fn answer(error: cgroups_rs::error::Error) -> io::Error {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let code = cause.and_then(io::Error::raw_os_error);
+    code.map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error)
 }
 
 impl Parent {
@@ -152,26 +143,66 @@ impl Parent {
         nix::unistd::access(&self.path, nix::unistd::AccessFlags::W_OK).is_ok()
     }
 
-    fn bind(&self, name: &str, pid: u32, settings: &[Setting]) -> Result<(), Unheld> {
+    /// Makes the group if it is not there yet, writes the bound and moves the process into the group.
+    fn bind(&self, name: &str, pid: u32, bound: Bound) -> Result<(), Unheld> {
         let group = self.path.join(name);
-        let refused = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| Unheld::Refused { action, path, source }
-        };
+        // `Controller::create` would make the missing directories above it too, and so leave plain
+        // directories where a hierarchy is no longer mounted.
         match fs::create_dir(&group) {
             // It was made for another controller a moment ago.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made.map_err(refused("make", &group))?,
+            made => made.map_err(refused("make", group.clone()))?,
         }
-        for setting in settings.iter().filter(|setting| setting.version == self.version) {
-            let file = group.join(setting.file);
-            if !setting.optional || file.exists() {
-                fs::write(&file, &setting.text).map_err(refused("write", &file))?;
-            }
+        match bound {
+            Bound::MemoryBytes(bytes) => self.bind_memory(&group, pid, bytes),
+            Bound::CpuMillis(millis) => self.bind_cpu(&group, pid, millis),
         }
-        let members = group.join("cgroup.procs");
-        fs::write(&members, pid.to_string()).map_err(refused("enter", &members))
     }
+
+    /// Grants no swap beside the memory: what a sandbox may have is what it was granted.
+    fn bind_memory(&self, group: &Path, pid: u32, bytes: u64) -> Result<(), Unheld> {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        // Version 1 counts memory and swap together, so the same number grants no swap.
+        let (file, swap_file, swap) = match self.version {
+            Version::One => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes),
+            Version::Two => ("memory.max", "memory.swap.max", 0),
+        };
+        let memory = MemController::new(group.to_owned(), self.version == Version::Two);
+        write(group, file, memory.set_limit(bytes))?;
+        // Kernels that do not account swap have no file for it; then there is none to bound.
+        if group.join(swap_file).exists() {
+            write(group, swap_file, memory.set_memswap_limit(swap))?;
+        }
+        enter(&memory, group, pid)
+    }
+
+    fn bind_cpu(&self, group: &Path, pid: u32, millis: u32) -> Result<(), Unheld> {
+        // The crate takes zero for no bound at all; what the kernel finds too little, it refuses.
+        let quota_us = (i64::from(millis) * CPU_PERIOD_US as i64 / 1000).max(1);
+        let cpu = CpuController::new(group.to_owned(), self.version == Version::Two);
+        let file = match self.version {
+            Version::One => "cpu.cfs_quota_us",
+            Version::Two => "cpu.max",
+        };
+        let set = cpu.set_cfs_quota_and_period(Some(quota_us), Some(CPU_PERIOD_US));
+        write(group, file, set)?;
+        enter(&cpu, group, pid)
+    }
+}
+
+fn enter(controller: &impl Controller, group: &Path, pid: u32) -> Result<(), Unheld> {
+    let members = group.join("cgroup.procs");
+    let entered = controller.add_task_by_tgid(&CgroupPid::from(u64::from(pid)));
+    entered.map_err(answer).map_err(refused("enter", members))
+}
+
+/// Names the file that a controller has written.
+fn write(group: &Path, file: &str, written: cgroups_rs::error::Result<()>) -> Result<(), Unheld> {
+    written.map_err(answer).map_err(refused("write", group.join(file)))
+}
+
+fn refused(action: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> Unheld {
+    move |source| Unheld::Refused { action, path, source }
 }
 
 /// The groups that may be tried as the parent for a controller, best first.
@@ -252,15 +283,32 @@ mod tests {
     fn the_files_of_a_group_say_what_was_granted() {
         let root = std::env::temp_dir().join(format!("burrow-bound-{}", std::process::id()));
         for (version, files) in [
-            (Version::Two, [("memory.max", "1048576"), ("cpu.max", "5000 100000")]),
-            (Version::One, [("memory.limit_in_bytes", "1048576"), ("cpu.cfs_quota_us", "5000")]),
+            (
+                Version::Two,
+                &[("memory.max", "1048576"), ("memory.swap.max", "0"), ("cpu.max", "5000 100000")]
+                    [..],
+            ),
+            (
+                Version::One,
+                &[
+                    ("memory.limit_in_bytes", "1048576"),
+                    ("cpu.cfs_period_us", "100000"),
+                    ("cpu.cfs_quota_us", "5000"),
+                ],
+            ),
         ] {
             fs::create_dir_all(&root).unwrap();
+            // The kernel fills a new group with files; these are the ones that are looked at.
+            fs::create_dir(root.join("g")).unwrap();
+            if version == Version::Two {
+                fs::write(root.join("g/cpu.max"), "max 100000\n").unwrap();
+                fs::write(root.join("g/memory.swap.max"), "max\n").unwrap();
+            }
             let parent = Parent { version, path: root.clone() };
-            parent.bind("g", 7, &memory_files(1 << 20)).unwrap();
-            parent.bind("g", 7, &cpu_files(50)).unwrap();
-            for (file, text) in files.into_iter().chain([("cgroup.procs", "7")]) {
-                assert_eq!(fs::read_to_string(root.join("g").join(file)).unwrap(), text, "{file}");
+            parent.bind("g", 7, Bound::MemoryBytes(1 << 20)).unwrap();
+            parent.bind("g", 7, Bound::CpuMillis(50)).unwrap();
+            for (file, text) in files.iter().chain(&[("cgroup.procs", "7")]) {
+                assert_eq!(fs::read_to_string(root.join("g").join(file)).unwrap(), *text, "{file}");
             }
             assert!(!root.join("g/memory.memsw.limit_in_bytes").exists(), "it was made up");
             fs::remove_dir_all(&root).unwrap();
@@ -270,7 +318,7 @@ mod tests {
     #[test]
     fn what_is_not_held_is_said_with_its_reason() {
         let parent = Parent { version: Version::One, path: "/nowhere/at/all".into() };
-        let error = parent.bind("g", 7, &cpu_files(1000)).unwrap_err();
+        let error = parent.bind("g", 7, Bound::CpuMillis(1000)).unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all/g"), "{error}");
         assert!(!parent.offers("cpu"));
     }

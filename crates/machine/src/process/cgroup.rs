@@ -10,8 +10,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use cgroups_rs::Controller;
+use cgroups_rs::memory::MemController;
+
+use super::bounds;
 use crate::BoxId;
-use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE, CGROUP_REMOVAL_PAUSE};
+use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE};
 
 /// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
 const PREFIX: &str = "burrow-";
@@ -24,25 +28,30 @@ pub fn group_name(id: &BoxId) -> String {
 /// Finds and removes what is left of the groups of `id`. What cannot be removed is left: an empty
 /// group costs a few kilobytes of the kernel's memory and stands in nobody's way.
 pub async fn remove(id: &BoxId) {
-    let deadline = Instant::now() + CGROUP_REMOVAL_DEADLINE;
     let name = group_name(id);
-    // A host may have thousands of groups, and others wait for this thread.
-    let found = tokio::task::spawn_blocking(move || {
-        hierarchies().iter().flat_map(|root| find(root, &name)).collect::<Vec<_>>()
+    // A host may have thousands of groups, the kernel may still be emptying ours, and others wait for
+    // this thread.
+    let removed = tokio::task::spawn_blocking(move || {
+        let deadline = Instant::now() + CGROUP_REMOVAL_DEADLINE;
+        for group in hierarchies().iter().flat_map(|root| find(root, &name)) {
+            // The agent died with its supervisor, and with the agent its namespace; this is for the
+            // moment in which that is still going on. Only version 2 has the file.
+            let kill = group.join("cgroup.kill");
+            if kill.exists() {
+                let _ = fs::write(kill, "1");
+            }
+            remove_tree(&group, deadline);
+        }
     });
-    for group in found.await.unwrap_or_default() {
-        // The agent died with its supervisor, and with the agent its namespace; this is for the
-        // moment in which that is still going on. Only version 2 has the file.
-        let kill = group.join("cgroup.kill");
-        if kill.exists() {
-            let _ = fs::write(kill, "1");
-        }
-        while remove_tree(&group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
-            && Instant::now() < deadline
-        {
-            tokio::time::sleep(CGROUP_REMOVAL_PAUSE).await;
-        }
-    }
+    let _ = removed.await;
+}
+
+/// Removes a group with those below it. Files of a group cannot be removed and go with it.
+fn remove_tree(group: &Path, deadline: Instant) {
+    // Removal is the same for every controller and in both versions; it pauses between its tries.
+    let group = MemController::new(group.to_owned(), false);
+    let is_busy = |error| bounds::answer(error).kind() == io::ErrorKind::ResourceBusy;
+    while group.delete().is_err_and(is_busy) && Instant::now() < deadline {}
 }
 
 /// Where control groups are mounted that a sandbox may have one in.
@@ -90,17 +99,6 @@ fn is_of_a_sandbox(group: &Path) -> bool {
     group.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
 }
 
-/// Removes a group with those below it. Files of a group cannot be removed and go with it.
-fn remove_tree(group: &Path) -> io::Result<()> {
-    for child in subdirectories(group) {
-        remove_tree(&child)?;
-    }
-    match fs::remove_dir(group) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
 fn subdirectories(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries
@@ -133,7 +131,7 @@ mod tests {
         fs::create_dir_all(root.join("user/burrow-ffffffffffff")).unwrap();
         let found = find(&root, "burrow-0123456789ab");
         assert_eq!(found, [root.join("user/burrow-0123456789ab")]);
-        remove_tree(&found[0]).unwrap();
+        remove_tree(&found[0], Instant::now());
         assert!(find(&root, "burrow-0123456789ab").is_empty());
         assert_eq!(find(&root, "burrow-ffffffffffff").len(), 1);
         fs::remove_dir_all(root).unwrap();
