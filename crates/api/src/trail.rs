@@ -59,7 +59,7 @@ impl Trail {
         };
         inner.audit.admit().map_err(|error: Unwritable| {
             Problem::new(Code::Unavailable, error.to_string())
-                .hint("the server's log says why; its operator has to make room")
+                .hint("the server's log says why; its operator must free disk space")
                 .retry_after(super::limits::BUSY_PAUSE)
         })
     }

@@ -47,33 +47,27 @@ pub fn operations() -> Vec<Operation> {
             Code::Io,
             Code::LimitReached,
         ]),
-        operation(Method::GET, all, "list_apps", "The apps of a sandbox.", list).about(
-            "Also those that have ended by themselves, with how, until they are removed or another \
-             takes their name.",
+        operation(Method::GET, all, "list_apps", "List the apps of a sandbox.", list).about(
+            "Includes apps that ended by themselves, with how they ended, until they are removed \
+            or another app takes their name.",
         ),
         operation(Method::GET, one, "get_app", "One app.", get),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/apps/{app}/log",
             "read_app_log",
-            "The newest of what an app has said.",
+            "Read the end of an app's log.",
             log,
         )
-        .about(
-            "Both outputs in the order of their arrival. All of it is the output of the app's \
-             session.",
-        ),
-        operation(Method::DELETE, one, "stop_app", "End an app.", stop)
-            .about(
-                "With all that it has started; its port, its files and its name are free \
-                 afterwards.",
-            )
+        .about("Both outputs, in order of arrival. The output of the app's session has all of it."),
+        operation(Method::DELETE, one, "stop_app", "Stop an app.", stop)
+            .about("Ends it with all that it started, and frees its port, its files and its name.")
             .run(),
         operation(
             Method::GET,
             "/v1/apps",
             "list_all_apps",
-            "The apps of all sandboxes that the key reaches.",
+            "List the apps of all sandboxes that the key covers.",
             list_all,
         ),
     ]

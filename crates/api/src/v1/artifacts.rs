@@ -34,28 +34,28 @@ pub fn operations() -> Vec<Operation> {
     let all = "/v1/artifacts";
     let one = "/v1/artifacts/{id}";
     [
-        operation(Method::GET, all, "list_artifacts", "What runs have left.", list)
-            .about("The newest first, a page at a time. Contents are fetched one by one."),
+        operation(Method::GET, all, "list_artifacts", "List artifacts.", list)
+            .about("Newest first, one page at a time. Each content is fetched separately."),
         operation(Method::GET, one, "get_artifact", "One artifact.", get),
         operation(
             Method::GET,
             "/v1/artifacts/{id}/content",
             "read_artifact",
-            "The bytes of an artifact.",
+            "Download an artifact.",
             content::read,
         )
         .about(
-            "`Range` with one range is heeded, and `If-Range` and `If-None-Match` with its `ETag`, \
-             which is that of its digest. Pictures, films and sounds are for showing; everything \
-             else is for saving, and nothing in it runs in a browser.",
+            "Supports `Range` with one range, and `If-Range` and `If-None-Match` with its `ETag`, \
+            which is its digest. Pictures, videos and sounds are served to be shown; everything \
+            else is served as a download, and nothing in it runs in a browser.",
         )
         .problems(&[Code::RangeNotSatisfiable, Code::Io]),
         operation(Method::DELETE, one, "remove_artifact", "Remove an artifact.", remove).run(),
         operation(Method::DELETE, all, "remove_artifacts", "Remove many artifacts.", clean)
             .run()
             .about(
-                "All that the query matches, in the namespace that it names or that is the key's. A \
-                 query that would match all of them needs `all`.",
+                "Removes all artifacts that match the query, in the namespace of the query or of \
+                the key. A query that matches every artifact needs `all`.",
             ),
         operation(
             Method::POST,
@@ -65,8 +65,17 @@ pub fn operations() -> Vec<Operation> {
             keep,
         )
         .run()
-        .about("A regular file, on a path without symlinks. What it is afterwards does not matter.")
-        .problems(&[Code::Io, Code::Gone, Code::TooLarge, Code::LimitReached, Code::DeadlineExceeded]),
+        .about(
+            "The file must be regular, and its path must have no symlinks. Later changes to the \
+        file do not change the artifact.",
+        )
+        .problems(&[
+            Code::Io,
+            Code::Gone,
+            Code::TooLarge,
+            Code::LimitReached,
+            Code::DeadlineExceeded,
+        ]),
     ]
     .map(|operation| operation.tag("artifacts"))
     .to_vec()
@@ -289,7 +298,7 @@ impl From<ArtifactError> for Problem {
         let message = error.to_string();
         match error {
             ArtifactError::NotFound { .. } => {
-                Self::not_found(message).hint("GET /v1/artifacts lists those that there are")
+                Self::not_found(message).hint("GET /v1/artifacts lists the artifacts")
             }
             ArtifactError::Store(StoreError::Busy { .. }) => Self::new(Code::Unavailable, message),
             ArtifactError::Content { .. } | ArtifactError::Damaged { .. } => {
@@ -335,7 +344,7 @@ fn notebook(asked: Option<String>) -> Result<Option<String>, Problem> {
     };
     match asked {
         Some(name) if !is_name(&name) => {
-            Err(Problem::invalid("notebook: it is no name of a notebook"))
+            Err(Problem::invalid("notebook: this is not the name of a notebook"))
         }
         asked => Ok(asked),
     }
@@ -392,8 +401,8 @@ async fn clean(
         || sandbox.is_some()
         || query.notebook.is_some();
     if !names_any && !all {
-        return Err(Problem::invalid("the query names no artifacts").hint(
-            "say older_than_ms, category, sandbox or notebook; all=true removes all of them",
+        return Err(Problem::invalid("the query does not say which artifacts to remove").hint(
+            "give older_than_ms, category, sandbox or notebook; all=true removes all of them",
         ));
     }
     let which = Which {

@@ -31,7 +31,7 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/attach",
             "attach_session",
-            "Sit in front of a session, over a WebSocket.",
+            "Attach to a session over a WebSocket.",
             attach,
         )
         .about(ABOUT)
@@ -41,7 +41,7 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/shell",
             "shell_socket",
-            "Start a shell on a terminal and sit in front of it, over a WebSocket.",
+            "Start a shell on a terminal and attach to it over a WebSocket.",
             shell,
         )
         .about(ABOUT_SHELL)
@@ -52,20 +52,21 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-const ABOUT: &str = "\
-Binary messages are the bytes of a terminal, both ways. Text messages are JSON. The client may say \
-`{\"type\":\"resize\",\"rows\":24,\"columns\":80}`, `{\"type\":\"signal\",\"signal\":\"INT\"}`, \
-`{\"type\":\"stdin\",\"text\":\"…\"}`, `{\"type\":\"eof\"}` and `{\"type\":\"take\"}`, which takes the \
-keyboard. The server says `attached` first, `gap` for bytes that no longer exist, `keyboard` when that \
-changes hands, `refused` for what was not done, and `exited` or `over` at the end; then it closes with \
-1000. The outputs of a session without a terminal come as `output`. With `plain=true` there is no \
-JSON: all that the client says is typed, and nothing but bytes is said, as xterm.js' attach addon \
-wants it. Leaving ends nothing; whoever comes back with `from` misses nothing.";
+const ABOUT: &str = "Binary messages carry the bytes of the terminal, both ways. Text messages are \
+JSON. The client may send `{\"type\":\"resize\",\"rows\":24,\"columns\":80}`, \
+`{\"type\":\"signal\",\"signal\":\"INT\"}`, `{\"type\":\"stdin\",\"text\":\"…\"}`, \
+`{\"type\":\"eof\"}` and `{\"type\":\"take\"}`, which takes the keyboard. The server sends \
+`attached` first, `gap` for bytes that no longer exist, `keyboard` when the client gains or loses \
+the keyboard, `refused` for a request that was not carried out, and `exited` or `over` at the end; \
+then it closes with 1000. The output of a session without a terminal comes as `output`. With \
+`plain=true` there is no JSON: everything that the client sends is typed, and the server sends \
+only bytes, as the attach addon of xterm.js expects. Disconnecting does not end the session; a \
+client that reconnects with `from` misses nothing.";
 
-const ABOUT_SHELL: &str = "\
-A login shell, or `argv`, as one URL for a browser terminal; the messages are those of `attach`. When \
-the client is gone, all that was started is killed, unless `on_disconnect` is `detach`: then it goes \
-on as the session that `attached` names.";
+const ABOUT_SHELL: &str = "Starts a login shell, or `argv`, from one URL for a browser terminal. \
+The messages are those of `attach`. When the client disconnects, everything that was started is \
+killed, unless `on_disconnect` is `detach`: then it keeps running as the session that `attached` \
+names.";
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -17,12 +17,12 @@ use sandbox::Name;
 
 pub fn operations() -> Vec<Operation> {
     vec![
-        operation(Method::GET, "/v1/audit", "list_audit", "Who did what.", list)
+        operation(Method::GET, "/v1/audit", "list_audit", "Read the audit log.", list)
             .access(Some(Access::Admin))
             .tag("audit")
             .about(
-                "The records of the audit log, the oldest first, a page at a time. A key of one \
-                 namespace gets those of that namespace.",
+                "Lists the records of the audit log, oldest first, one page at a time. A key for \
+                one namespace gets the records of that namespace.",
             )
             .problems(&[Code::Unsupported]),
     ]
@@ -96,7 +96,7 @@ async fn list(
     let namespace = call.one_namespace(query.namespace)?;
     let limit = usize::from(query.limit.unwrap_or(100));
     if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("limit: {limit} is not from 1 to {PAGE_MAX}")));
+        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_MAX}, not {limit}")));
     }
     let Some(directory) = call.api.audit().directory().cloned() else {
         return Err(Problem::new(Code::Unsupported, "this server keeps no audit log"));
@@ -118,7 +118,7 @@ async fn list(
     let reading = move || audit::read(&directory, &filter, limit, false);
     let read = tokio::task::spawn_blocking(reading).await.map_err(std::io::Error::other);
     let records = read.and_then(|read| read).map_err(|error| {
-        Problem::new(Code::Internal, format!("the audit log is not read: {error}"))
+        Problem::new(Code::Internal, format!("the audit log cannot be read: {error}"))
     })?;
     let next = records.last().map(|record| record.seq).filter(|_| records.len() == limit);
     let records = records.iter().filter_map(|record| match serde_json::to_value(record) {

@@ -14,9 +14,9 @@ use sandbox::{Name, SandboxError};
 
 pub fn operations() -> Vec<Operation> {
     vec![
-        operation(Method::GET, "/v1/caps", "get_caps", "What is used and what is allowed.", get)
+        operation(Method::GET, "/v1/caps", "get_caps", "Show caps and their use.", get)
             .tag("sandboxes")
-            .about("Of the namespace, and of the key that asks."),
+            .about("Shows the caps of the namespace and of the calling key."),
     ]
 }
 

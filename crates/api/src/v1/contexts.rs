@@ -26,56 +26,57 @@ pub fn operations() -> Vec<Operation> {
             .run()
             .idempotent()
             .about(
-                "Answered when its interpreter takes runs. One that is open already is found, if \
-                 it was opened with the same; what is left out is the same as anything.",
+                "Answers when the interpreter is ready for runs. A context that is already open is \
+                returned if it was opened with the same options; an option that is left out \
+                matches any value.",
             )
             .problems(&[Code::Unsupported, Code::LimitReached, Code::Gone]),
-        operation(Method::GET, all, "list_contexts", "The contexts that are open.", list),
+        operation(Method::GET, all, "list_contexts", "List the open contexts.", list),
         operation(Method::GET, one, "get_context", "One context.", get),
         operation(Method::DELETE, one, "close_context", "Close a context.", close)
             .run()
-            .about("Its interpreter ends, and with it all that it has started.")
+            .about("Ends its interpreter and all that it started.")
             .problems(&[Code::Gone]),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/restart",
             "restart_context",
-            "Replace the interpreter of a context by a new one.",
+            "Restart the interpreter of a context.",
             restart,
         )
         .run()
-        .about("What runs in it is killed, and its variables are gone.")
+        .about("Kills the current run and discards the variables.")
         .problems(&[Code::Unsupported, Code::Gone]),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/complete",
             "complete_code",
-            "What could stand at a place in some code.",
+            "Complete code at a cursor.",
             complete,
         )
         .run()
-        .about("Only between runs: a context that is busy answers with a conflict.")
+        .about("Works only between runs: a busy context answers with a conflict.")
         .problems(&[Code::Gone]),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/check",
             "check_code",
-            "Whether some code is all there.",
+            "Check whether code is complete.",
             check,
         )
         .run()
-        .about("Only between runs: a context that is busy answers with a conflict.")
+        .about("Works only between runs: a busy context answers with a conflict.")
         .problems(&[Code::Gone]),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/events",
             "watch_context",
-            "All that happens in a context, whoever asked for it.",
+            "Follow all events of a context.",
             events,
         )
         .about(
-            "It never holds anybody up: what a client is too slow for comes as a `gap`. It ends \
-             when the context is closed.",
+            "Includes the runs of all clients. It never slows a run down: a client that is too \
+            slow gets a `gap`. It ends when the context is closed.",
         )
         .problems(&[Code::LimitReached, Code::Gone]),
     ]

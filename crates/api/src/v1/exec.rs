@@ -64,20 +64,20 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-const ABOUT_EXEC: &str = "\
-No shell sees the arguments. With `Accept: application/x-ndjson` the answer is a stream of events \
-that ends with `exited`. An exit code other than 0 and a deadline that is overrun are results; a \
-program that cannot be started is refused with `spawn_failed`, and `details` say at which step. When \
-the client is gone before the end, the program is killed with all that it has started, unless \
-`on_disconnect` is `detach`: then it goes on as a session that can be found under `session`.";
+const ABOUT_EXEC: &str = "No shell interprets the arguments. With `Accept: application/x-ndjson` \
+the answer is a stream of events that ends with `exited`. An exit code other than 0 and an \
+exceeded deadline are results. If the program cannot be started, the call fails with \
+`spawn_failed`, and `details` names the step that failed. If the client disconnects before the \
+end, the program is killed with all that it started, unless `on_disconnect` is `detach`: then it \
+keeps running as the session that `session` names.";
 
-const ABOUT_SHELL: &str = "The same as `exec`, with the script as the argument of `-c` of a shell.";
+const ABOUT_SHELL: &str = "The same as `exec`, with a shell that runs the script as `sh -c` does.";
 
-const ABOUT_SOCKET: &str = "\
-The client's first message is the body of `exec`, or of `shell`. The server says the events of their \
-streams. The client may then say `{\"type\":\"stdin\",\"text\":\"…\"}` (or `base64`), \
-`{\"type\":\"eof\"}` and `{\"type\":\"signal\",\"signal\":\"INT\"}`; binary messages are input as it \
-is. With a `stdin` in the first message, that is all of the input.";
+const ABOUT_SOCKET: &str = "The client's first message is the body of `exec` or of `shell`. The \
+server sends the events of their streams. The client may then send \
+`{\"type\":\"stdin\",\"text\":\"…\"}` (or `base64`), `{\"type\":\"eof\"}` and \
+`{\"type\":\"signal\",\"signal\":\"INT\"}`; binary messages are raw input. If the first message \
+has `stdin`, that is the whole input.";
 
 /// Declares what a client asks for: fields of its own, which say what is run, and those that say how
 /// and are the same for all. Not flattened out of a type of theirs: then what a client says would be

@@ -20,43 +20,43 @@ use image::{ImageError, Images};
 pub fn operations() -> Vec<Operation> {
     let one = "/v1/images/{digest}";
     [
-        operation(Method::GET, "/v1/images", "list_images", "The images that are here.", list)
-            .about("The newest first. The server's configuration may name others."),
+        operation(Method::GET, "/v1/images", "list_images", "List the images of this host.", list)
+            .about("Newest first. The server's configuration may name more."),
         operation(
             Method::POST,
             "/v1/images/pull",
             "pull_image",
-            "Pull an image from its registry, and wait until it is here.",
+            "Pull an image from its registry and wait for it.",
             pull,
         )
         .access(Some(Access::Admin))
         .about(
-            "Contents that are here do not travel again. A call that is given up gives the pull up, \
-             unless others wait for it; the next goes on where it stopped.",
+            "Content that this host already has is not downloaded again. A cancelled call cancels \
+            the pull, unless others wait for it; the next pull continues where it stopped.",
         )
         .problems(&[Code::PullFailed, Code::LimitReached, Code::Unsupported]),
         operation(
             Method::GET,
             "/v1/images/pulls",
             "list_pulls",
-            "The images that are being pulled, and how far that is.",
+            "List the pulls in progress.",
             pulls,
         ),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/commit",
             "commit_sandbox",
-            "Make an image of what a running sandbox has become.",
+            "Make an image of a running sandbox.",
             commit,
         )
         .access(Some(Access::Admin))
         .about(
-            "It has the layers of the sandbox's image and one more, and what that image says of \
-             programs. Programs stand still meanwhile. What is mounted, `/tmp` and `/run` are not in \
-             it, nor are secrets and the environment of the sandbox.",
+            "The new image has the layers of the sandbox's image and one more, and the same \
+            configuration for programs. Programs are paused meanwhile. Mounts, `/tmp` and `/run` \
+            are not in it, nor are the sandbox's secrets and environment.",
         )
         .problems(&[Code::Conflict, Code::Unsupported, Code::TooLarge, Code::LimitReached]),
-        operation(Method::GET, one, "get_image", "One image, by its digest.", get),
+        operation(Method::GET, one, "get_image", "Show one image by its digest.", get),
         operation(
             Method::DELETE,
             one,
@@ -65,7 +65,7 @@ pub fn operations() -> Vec<Operation> {
             remove,
         )
         .access(Some(Access::Admin))
-        .about("Refused while a sandbox or a snapshot has it as its root.")
+        .about("Refused while a sandbox or a snapshot uses it as its root.")
         .problems(&[Code::Conflict]),
     ]
     .map(|operation| operation.tag("images"))
@@ -204,8 +204,8 @@ async fn pull(
     call.trail.image(Some(asked.image.clone()), None);
     let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
     let puller = call.api.registry().puller().cloned();
-    let puller =
-        puller.ok_or_else(|| Problem::new(Code::Unsupported, "this bridge pulls no images"))?;
+    let puller = puller
+        .ok_or_else(|| Problem::new(Code::Unsupported, "this bridge does not pull images"))?;
     let digest = puller.pull(&name).await?.digest;
     call.trail.image(None, Some(digest.to_string()));
     Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))

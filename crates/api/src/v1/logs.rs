@@ -29,14 +29,15 @@ use reading::{Ended, Reading, Selection};
 pub fn operations() -> Vec<Operation> {
     let path = "/v1/sandboxes/{namespace}/{name}/logs";
     vec![
-        operation(Method::GET, path, "read_log", "What the sessions of a sandbox wrote.", read)
+        operation(Method::GET, path, "read_log", "Read the log of a sandbox.", read)
             .tag("logs")
             .about(
-                "A page of entries, oldest first; with `Accept: application/x-ndjson`, as a \
-                 WebSocket, or with `follow`, all of them, each as a value of its own. Every entry \
-                 names the place behind it: a client that was cut off goes on with `after`, and \
-                 what has been given up meanwhile to keep the log's bound comes as `missing`. It \
-                 can be read when the sandbox has stopped.",
+                "The log holds what the sandbox's sessions wrote. The answer is a page of entries, \
+                oldest first. With `Accept: application/x-ndjson`, as a WebSocket, or with \
+                `follow`, it is all entries, each as a separate value. The `place` of an entry \
+                marks the position after it: a client that was disconnected continues with \
+                `after`, and entries that were removed meanwhile to keep the log within its limit \
+                come as `missing`. The log can still be read after the sandbox has stopped.",
             ),
     ]
 }
@@ -96,7 +97,7 @@ async fn read(
 ) -> Result<Either<LogPage, LogEntry>, Problem> {
     let limit = query.limit.unwrap_or(ENTRIES_DEFAULT);
     if !(1..=ENTRIES_MAX).contains(&limit) {
-        let message = format!("limit: {limit} is not from 1 to {ENTRIES_MAX}");
+        let message = format!("limit must be from 1 to {ENTRIES_MAX}, not {limit}");
         return Err(Problem::invalid(message));
     }
     let follow = query.follow;
@@ -123,7 +124,7 @@ async fn read(
 fn selection(query: LogQuery) -> Result<Selection, Problem> {
     for (name, time) in [("since_ms", query.since_ms), ("until_ms", query.until_ms)] {
         if time.is_some_and(|ms| ms > TIME_MS_MAX) {
-            let message = format!("{name}: at most {TIME_MS_MAX} is a time");
+            let message = format!("{name} must be at most {TIME_MS_MAX}");
             return Err(Problem::invalid(message));
         }
     }
@@ -132,7 +133,7 @@ fn selection(query: LogQuery) -> Result<Selection, Problem> {
         Err(error) => return Err(Problem::invalid(format!("after: {error}"))),
     };
     if after.is_some() && query.tail.is_some() {
-        let message = "tail and after exclude each other: each says where to begin";
+        let message = "tail and after exclude each other: both set where to start";
         return Err(Problem::invalid(message));
     }
     Ok(Selection {

@@ -21,33 +21,33 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/metrics",
             "get_metrics",
-            "What a sandbox uses, and has used.",
+            "Read the metrics of a sandbox.",
             page,
         )
         .about(
-            "A sample is taken each second, and a quarter of an hour of them is kept inside. With \
-             `since`, all behind that sample come, a page at a time: a client that was away asks \
-             with the number of the last sample that it has, and misses nothing.",
+            "A sample is taken each second, and the sandbox keeps 15 minutes of them. With \
+            `since`, the answer has all samples after that one, one page at a time: a client that \
+            was away passes the number of its last sample and misses nothing.",
         ),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/metrics/stream",
             "follow_metrics",
-            "Samples as they are taken.",
+            "Follow the metrics of a sandbox.",
             follow,
         ),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/usage",
             "get_session_usage",
-            "What a session uses, with all that it has started.",
+            "Show what a session and all that it started use.",
             session,
         ),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/usage",
             "get_context_usage",
-            "What a context's interpreter uses, with all that it has started.",
+            "Show what a context's interpreter and all that it started use.",
             context,
         ),
     ]

@@ -29,14 +29,14 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/render",
             "render",
-            "Run a command that makes files, and keep these.",
+            "Run a command and keep the files that it makes.",
             render,
         )
         .about(
-            "With `Accept: application/x-ndjson` the answer is a stream of how far it is, as far as \
-             its own output tells (`45%`, `9/20`, the bars that programs draw), which ends with \
-             `result`. An exit code other than 0 is a result. When the client is gone before the \
-             end, the command is killed with all that it has started.",
+            "With `Accept: application/x-ndjson` the answer is a stream of progress events that \
+            ends with `result`. Progress is read from the command's own output (`45%`, `9/20`, \
+            progress bars). An exit code other than 0 is a result. If the client disconnects \
+            before the end, the command is killed with all that it started.",
         )
         .counted()
         .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::Gone])
@@ -46,7 +46,7 @@ pub fn operations() -> Vec<Operation> {
 
 /// A command line for `/bin/sh`, or a program and its arguments.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a command is a line for the shell, or a list of arguments")]
+#[serde(untagged, expecting = "a command must be a line for the shell or a list of arguments")]
 pub enum Command {
     Line(String),
     Argv(#[schemars(length(min = 1, max = 16384))] Vec<String>),
@@ -144,7 +144,7 @@ async fn render(
     Json(asked): Json<RenderCommand>,
 ) -> Result<Either<RenderResult, RenderEvent>, Problem> {
     if asked.outputs.len() > OUTPUTS_MAX {
-        return Err(Problem::invalid(format!("outputs: more than {OUTPUTS_MAX} patterns")));
+        return Err(Problem::invalid(format!("outputs: the limit is {OUTPUTS_MAX} patterns")));
     }
     let RenderCommand { command, cwd, env, outputs, timeout_ms } = asked;
     let scene = Scene {

@@ -44,43 +44,43 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             all,
             "start_session",
-            "Start a program that goes on.",
+            "Start a session.",
             start::start,
         )
         .about(start::ABOUT)
         .run()
         .idempotent()
         .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::LimitReached]),
-        operation(Method::GET, all, "list_sessions", "The sessions of a sandbox.", list).about(
-            "Those that the agent has; with `recorded=true`, and of a sandbox that does not run, \
-             also those that only its log knows any more.",
+        operation(Method::GET, all, "list_sessions", "List the sessions of a sandbox.", list).about(
+            "Lists the sessions that the agent has. With `recorded=true`, or if the sandbox does \
+            not run, it also lists sessions that only the log still has.",
         ),
         operation(Method::GET, one, "get_session", "One session.", get),
         operation(
             Method::DELETE,
             one,
             "release_session",
-            "Give up a session that has ended.",
+            "Release a session that has ended.",
             release,
         )
         .about(
-            "With `kill=true` it is ended first if it runs, with all that it has started. What was \
-             recorded of it is kept.",
+            "With `kill=true` a running session is first ended with all that it started. Its \
+            recorded output is kept.",
         )
         .run(),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/wait",
             "wait_for_session",
-            "Wait for the end of a program.",
+            "Wait until a session ends.",
             wait,
         )
-        .about("Answers when it has ended or the time is over."),
+        .about("Answers when it has ended or the time is up."),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/output",
             "read_session",
-            "What a session has said, from any place on.",
+            "Read the output of a session from any offset.",
             output::read,
         )
         .about(output::ABOUT)
@@ -89,7 +89,7 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/input",
             "write_session",
-            "Give a program input.",
+            "Send input to a session.",
             |call, query, _: Octets| input::write(call, query),
         )
         .about(input::ABOUT)
@@ -99,7 +99,7 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/resize",
             "resize_session",
-            "Say how large a terminal is.",
+            "Resize a session's terminal.",
             resize,
         )
         .run(),
@@ -107,7 +107,7 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/signal",
             "signal_session",
-            "Send a signal.",
+            "Send a signal to a session.",
             signal,
         )
         .run()

@@ -227,7 +227,7 @@ impl Orders<'_> {
         };
         let said = self.order(code, deadline).await?;
         serde_json::from_slice(&mended(framed(&said))).map_err(|error| NotebookError::Keeper {
-            what: format!("it answered with what is not readable: {error}"),
+            what: format!("its answer cannot be read: {error}"),
         })
     }
 

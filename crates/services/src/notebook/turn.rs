@@ -175,11 +175,14 @@ fn status(end: Option<&RunEnd>) -> (&'static str, Option<String>) {
         Some(RunEnd::Exited { code }) => ("exited", Some(format!("it exited with {code}"))),
         Some(RunEnd::Interrupted { by }) => ("interrupted", Some(format!("interrupted by {by}"))),
         Some(RunEnd::TimedOut { limit_ms }) => {
-            ("timeout", Some(format!("it took longer than its deadline of {limit_ms} ms")))
+            ("timeout", Some(format!("it ran longer than its deadline of {limit_ms} ms")))
         }
         Some(RunEnd::Died { .. }) => ("died", Some("its interpreter died".to_owned())),
         Some(RunEnd::Cancelled { reason }) => ("cancelled", Some(reason.clone())),
-        None => ("abandoned", Some("whoever asked for it went away before its end".to_owned())),
+        None => (
+            "abandoned",
+            Some("the client that asked for it disconnected before it ended".to_owned()),
+        ),
     }
 }
 

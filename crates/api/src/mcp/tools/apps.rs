@@ -16,10 +16,10 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "start_web_app",
             "Start a web app",
-            "Starts a web app in a sandbox, waits until it answers, and says under which URL of the \
-             server's host it is reached. Flask: define `app`; `app.run()` is not needed. FastAPI: \
-             define `app`. Streamlit: the script as it is. A command must listen on the port in \
-             $PORT and stay in the foreground. A failure has the end of the app's log.",
+            "Starts a web app in a sandbox, waits until it answers, and returns its URL on the \
+            server's host. Flask: define `app`; `app.run()` is not needed. FastAPI: define `app`. \
+            Streamlit: give the script as it is. A command must listen on the port in $PORT and \
+            stay in the foreground. An error contains the end of the app's log.",
             Access::Run,
             Effect::Runs,
             start_web_app,
@@ -27,15 +27,16 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_web_apps",
             "List web apps",
-            "Web apps with their URLs; of one that has ended by itself, how, and the end of its log.",
+            "Lists web apps with their URLs. For an app that ended by itself, it shows how it \
+            ended and the end of its log.",
             Access::Read,
             Effect::Reads,
             list_web_apps,
         ),
         tool(
             "stop_web_app",
-            "End a web app",
-            "Ends a web app with all that it has started, and frees its port and its name.",
+            "Stop a web app",
+            "Ends a web app with all that it started, and frees its port and its name.",
             Access::Run,
             Effect::Ends,
             stop_web_app,
@@ -137,9 +138,7 @@ async fn stop_web_app(work: Work, asked: StopWebApp) -> Result<Answer<WebAppStop
         asked.app.parse().map_err(|error| Problem::invalid(format!("app: {error}")))?;
     let stopped = work.api.apps().stop(work.api.registry(), &which, &name).await;
     stopped.map_err(|error| match error {
-        AppError::NotFound { .. } => {
-            Problem::from(error).hint("`list_web_apps` lists those that there are")
-        }
+        AppError::NotFound { .. } => Problem::from(error).hint("`list_web_apps` lists the apps"),
         error => error.into(),
     })?;
     Ok(Answer::of(WebAppStopped { sandbox: which.to_string(), app: name.to_string() }))

@@ -35,11 +35,10 @@ pub fn entries() -> Vec<Entry> {
     vec![tool("execute", "Run code", ABOUT, Access::Run, Effect::Runs, execute)]
 }
 
-const ABOUT: &str = "\
-Runs code in an interpreter whose variables live on between calls. Gives back what it prints, the \
-value of the last expression, and what it displays: pictures (figures of matplotlib, PIL images) as \
-images. An exception or a timeout is an error that says whether the variables are kept, with all \
-output from before it.";
+const ABOUT: &str = "Runs code in an interpreter that keeps its variables between calls. Returns \
+what the code prints, the value of the last expression, and what it displays: pictures (matplotlib \
+figures, PIL images) come as images. An exception or a timeout is an error that says whether the \
+variables are kept and contains all output from before it.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -146,9 +145,7 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let _permit = work.api.admission().admit(&work.caller.label())?;
     let (inside, note, mut ask, mut turn) = if let Some(id) = &asked.session_id {
         if context.is_some() {
-            return Err(Problem::invalid(
-                "a session has an interpreter of its own; leave `context` out",
-            ));
+            return Err(Problem::invalid("a session has its own interpreter; leave `context` out"));
         }
         let turn =
             enter(&work, id, asked.sandbox.as_deref(), wanted, &asked.code, give_up_at).await?;
@@ -198,7 +195,7 @@ fn known(asked: &str) -> Result<&'static str, Problem> {
     language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
         let names: Vec<_> = language::NAMES.iter().map(|(name, _)| *name).collect();
         let asked: String = asked.chars().take(63).collect();
-        Problem::invalid(format!("language: {asked:?} is none of {}", names.join(", ")))
+        Problem::invalid(format!("language must be one of {}, not {asked:?}", names.join(", ")))
     })
 }
 
@@ -356,14 +353,15 @@ impl Told {
         let late = said_late(&self.late);
         let lost = self.lost.map(|why| clip(&why, REASON_BYTES_MAX));
         content.extend(late.as_ref().map(|late| {
-            ContentBlock::text(format!("[said since by what earlier calls have started]\n{late}"))
+            ContentBlock::text(format!(
+                "[output since then from programs and threads of earlier calls]\n{late}"
+            ))
         }));
-        let lost_words = lost.as_ref().map(|why| {
-            format!("the variables of earlier calls were gone when this one began: {why}")
-        });
-        let fate = (!finished.state_kept).then(|| {
-            "the variables are lost; the next call begins with a new interpreter".to_owned()
-        });
+        let lost_words = lost
+            .as_ref()
+            .map(|why| format!("the variables of earlier calls were lost before this call: {why}"));
+        let fate = (!finished.state_kept)
+            .then(|| "the variables are lost; the next call starts a new interpreter".to_owned());
         let place = format!("sandbox {sandbox}, context {context}");
         let said = [note, lost_words, words, fate, kept.words].into_iter().flatten().chain([place]);
         content.push(notes(said, &shown));
@@ -435,8 +433,8 @@ fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option
         };
         let fate = if finished.state_kept { "; the variables are kept" } else { "" };
         let words = format!(
-            "timeout: the code ran for longer than {seconds} s, and {how}{fate}. Ask for more \
-             `timeout`, or do less at once"
+            "timeout: the code ran for longer than {seconds} s, and {how}{fate}. Set a longer \
+            `timeout`, or do less in one call"
         );
         (Status::TimedOut, None, Some(words))
     };
@@ -460,8 +458,8 @@ fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option
         (RunEnd::Cancelled { .. }, Some(limit)) => {
             let seconds = limit.as_secs_f64();
             let words = format!(
-                "timeout: the code was not run, because others had the interpreter for {seconds} s. \
-                 Choose another `context`, or come again"
+                "timeout: the code was not run, because other calls used the interpreter for \
+                {seconds} s. Use another `context`, or try again"
             );
             (Status::TimedOut, None, Some(words))
         }

@@ -23,9 +23,9 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "read_file",
             "Read a file",
-            "Reads a file of a sandbox: text as text, a picture (PNG, JPEG, GIF, WebP) as an image, \
-             and anything else as a resource with its MIME type. A long file comes in parts: ask \
-             again with `next_offset`.",
+            "Reads a file of a sandbox: text as text, a picture (PNG, JPEG, GIF, WebP) as an \
+            image, and anything else as a resource with its MIME type. A long file comes in parts: \
+            call again with `offset` set to `next_offset`.",
             Access::Read,
             Effect::Reads,
             read_file,
@@ -33,8 +33,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_files",
             "List a directory",
-            "The entries of a directory of a sandbox, in the order of their names. A long list comes \
-             in parts: ask again with `next` as `after`.",
+            "Lists the entries of a directory of a sandbox, ordered by name. A long list comes in \
+            parts: call again with `after` set to `next`.",
             Access::Read,
             Effect::Reads,
             list_files,
@@ -94,7 +94,7 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
     if is_picture && bytes.len() > IMAGE_BYTES_MAX {
         let message = format!("{path} is a picture of more than {IMAGE_BYTES_MAX} bytes");
         return Err(Problem::new(Code::TooLarge, message)
-            .hint("make a smaller one of it in the sandbox, and read that"));
+            .hint("make a smaller copy in the sandbox and read that"));
     }
     is_over = is_over && bytes.len() <= wanted;
     bytes.truncate(wanted);
@@ -113,7 +113,7 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
     }];
     if let Some(next) = next_offset {
         let total = info.bytes;
-        content.push(ContentBlock::text(format!("[it goes on at offset {next} of {total}]")));
+        content.push(ContentBlock::text(format!("[continues at offset {next} of {total}]")));
     }
     let structured = FileRead {
         sandbox: inside.which.to_string(),
@@ -144,9 +144,9 @@ pub fn unread(error: GuestError) -> Problem {
     let problem = refused(error);
     match problem.code {
         Code::Invalid => {
-            problem.hint("only regular files are read; `list_files` lists a directory")
+            problem.hint("`read_file` reads only regular files; `list_files` lists a directory")
         }
-        Code::NotFound => problem.hint("`list_files` shows what is there"),
+        Code::NotFound => problem.hint("`list_files` shows which files exist"),
         _ => problem,
     }
 }
@@ -163,7 +163,7 @@ pub async fn fill(
             Piece::End => return Ok(true),
             Piece::Failed(error) => return Err(refused(error)),
             Piece::Gap { .. } => {
-                return Err(Problem::new(Code::GuestUnreachable, "the file came with a gap"));
+                return Err(Problem::new(Code::GuestUnreachable, "a part of the file is missing"));
             }
         }
     }
@@ -175,7 +175,7 @@ pub fn absolute(path: String) -> Result<String, Problem> {
     if path.starts_with('/') && !path.contains('\0') {
         return Ok(path);
     }
-    Err(Problem::invalid("path: not an absolute path").hint("begin it with `/`, as in /tmp/x"))
+    Err(Problem::invalid("path must be absolute").hint("start it with `/`, as in /tmp/x"))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -15,8 +15,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "get_execution_info",
             "Look at the environment",
-            "What code finds here: the session, its sandbox or another with its interpreters, and \
-             what is kept of cut results.",
+            "Describes the environment that code runs in: this session, its sandbox or another one \
+            with its interpreters, and which cut results are kept.",
             Access::Read,
             Effect::Reads,
             info,
@@ -24,8 +24,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "metrics",
             "Look at what a sandbox uses",
-            "Processor time, memory, disk and processes of a sandbox: the newest sample, or all \
-             since one. A sample is taken each second, and a quarter of an hour of them is kept.",
+            "Shows the CPU time, memory, disk and processes of a sandbox: the newest sample, or \
+            all samples since a given one. A sample is taken each second and kept for 15 minutes.",
             Access::Read,
             Effect::Reads,
             metrics,

@@ -19,9 +19,9 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_create",
             "Make a sandbox",
-            "Makes a sandbox that stays until it is removed or its time is over, and gives back its \
-             name for the `sandbox` of other tools. A call that needs no sandbox of its own does \
-             without: each session has one already.",
+            "Makes a sandbox that stays until it is removed or its time to live is over, and \
+            returns its name for the `sandbox` argument of other tools. Most calls do not need \
+            this: each session has a sandbox of its own.",
             Access::Run,
             Effect::Makes,
             create,
@@ -29,8 +29,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_list",
             "List sandboxes",
-            "The sandboxes that there are, with their states, and which of them is this session's \
-             own.",
+            "Lists the sandboxes with their states, and says which one is this session's own.",
             Access::Read,
             Effect::Reads,
             list,
@@ -38,8 +37,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_stop",
             "Stop a sandbox",
-            "Stops a sandbox in order: its processes and variables are gone, and so are its files. \
-             What is known of it stays until it is removed.",
+            "Stops a sandbox cleanly. Its processes, variables and files are gone. Its record and \
+            logs stay until it is removed.",
             Access::Run,
             Effect::Ends,
             stop,
@@ -47,7 +46,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_remove",
             "Remove a sandbox",
-            "Ends a sandbox at once, if it runs, and removes all that is kept of it.",
+            "Ends a sandbox at once if it runs, and removes its record and logs.",
             Access::Run,
             Effect::Ends,
             remove,
@@ -245,8 +244,10 @@ async fn remove(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
 fn told(error: SandboxError) -> Problem {
     let problem = Problem::from(error);
     match problem.code {
-        Code::NotFound => problem.hint("`sandbox_list` lists those that there are"),
-        Code::Conflict => problem.hint("choose another name, or `sandbox_remove` that one first"),
+        Code::NotFound => problem.hint("`sandbox_list` lists the sandboxes"),
+        Code::Conflict => {
+            problem.hint("choose another name, or remove that sandbox first with `sandbox_remove`")
+        }
         _ => problem,
     }
 }

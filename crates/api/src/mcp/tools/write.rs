@@ -17,8 +17,8 @@ pub fn entries() -> Vec<Entry> {
     vec![tool(
         "write_file",
         "Write a file",
-        "Writes a file of a sandbox, whole or behind its end, and makes the directories on the way. \
-         A file that is there is replaced at once: readers see the old one or the new.",
+        "Writes or appends to a file of a sandbox, and makes missing parent directories. An \
+        existing file is replaced atomically: readers see the old content or the new.",
         Access::Run,
         Effect::Writes,
         write_file,
@@ -63,7 +63,7 @@ async fn write_file(work: Work, asked: WriteFile) -> Result<Answer<FileWritten>,
         (None, Some(encoded)) => STANDARD
             .decode(encoded.trim())
             .map_err(|error| Problem::invalid(format!("content_base64: {error}")))?,
-        _ => return Err(Problem::invalid("say one of `content` and `content_base64`")),
+        _ => return Err(Problem::invalid("give exactly one of `content` and `content_base64`")),
     };
     let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
     let mode = if asked.append { WriteMode::Append {} } else { WriteMode::Replace {} };

@@ -108,7 +108,7 @@ pub fn check_timeout(timeout_ms: Option<u64>) -> Result<(), Problem> {
 pub fn check_range(field: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
     match value {
         Some(value) if !(min..=max).contains(&value) => {
-            Err(Problem::invalid(format!("{field}: {value} is not from {min} to {max}")))
+            Err(Problem::invalid(format!("{field} must be from {min} to {max}, not {value}")))
         }
         _ => Ok(()),
     }

@@ -83,7 +83,7 @@ pub async fn list(
     let path = query.at.into_text()?;
     let limit = query.limit.map_or(PAGE_ENTRIES_MAX, usize::from);
     if !(1..=PAGE_ENTRIES_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("limit must be 1 to {PAGE_ENTRIES_MAX}")));
+        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_ENTRIES_MAX}")));
     }
     let inside = call.inside()?;
     let after = query.after.map(|Cursor(name)| name);

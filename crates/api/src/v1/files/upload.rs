@@ -55,7 +55,7 @@ impl Input for FileBody {
         document.insert("requestBody", json!({ "required": false, "content": content }));
         document.parameters().push(json!({
             "name": CONTENT_DIGEST.as_str(), "in": "header", "required": false,
-            "description": "What the body must come to. Not with `append` or `offset`.",
+            "description": "The digest that the body must have. Not with `append` or `offset`.",
             "schema": { "type": "string", "pattern": "^sha-256=:[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=:$" }
         }));
     }
@@ -74,7 +74,7 @@ pub async fn write(
     if digest.is_some() && !matches!(mode, WriteMode::Replace {} | WriteMode::Create {}) {
         let message = "Content-Digest cannot be checked before the file is written";
         return Err(Problem::invalid(message)
-            .hint("leave out `append` and `offset`, or check what was written afterwards"));
+            .hint("leave out `append` and `offset`, or check the file afterwards"));
     }
     let target = FileTarget {
         path: query.at.into_text()?,
@@ -113,7 +113,7 @@ fn mode(query: &WriteQuery) -> Result<WriteMode, Problem> {
         (Some(offset), false, false) => Ok(WriteMode::At { offset }),
         (Some(_), true, _) => Err(Problem::invalid("append and offset exclude each other")),
         (_, _, true) => Err(Problem::invalid(
-            "create_only asks for a new file, and append or offset for one that is there",
+            "create_only needs a new file, and append or offset an existing one",
         )),
     }
 }
@@ -132,8 +132,8 @@ async fn reaches(guest: &Guest, path: &Text, offset: u64) -> Result<(), Problem>
     if offset <= bytes {
         return Ok(());
     }
-    let message = format!("byte {offset} lies behind the end of {path:?}, which has {bytes} bytes");
+    let message = format!("offset {offset} is past the end of {path:?}, which has {bytes} bytes");
     Err(Problem::new(Code::Conflict, message)
-        .hint("go on at the file's end, or begin anew with offset=0")
+        .hint("continue at the file's end, or start again with offset=0")
         .details(json!({ "reason": "offset_behind_end", "bytes": bytes })))
 }

@@ -21,15 +21,15 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/notebooks/{namespace}/{notebook}/history",
             "notebook_history",
-            "What ran in a notebook, the newest first.",
+            "List the runs of a notebook, newest first.",
             of_notebook,
         )
-        .about("Code and outputs are shown by their beginnings."),
+        .about("Code and output are cut to their beginnings."),
         operation(
             Method::GET,
             "/v1/history",
             "history",
-            "What ran in all notebooks, the newest first.",
+            "List the runs of all notebooks, newest first.",
             of_all,
         ),
     ]

@@ -214,14 +214,14 @@ impl From<Grace> for repl::Grace {
 fn within(what: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
     match value {
         Some(value) if !(min..=max).contains(&value) => {
-            let message = format!("{what}: {value} is not from {min} to {max}");
+            let message = format!("{what} must be from {min} to {max}, not {value}");
             Err(Problem::invalid(message).details(serde_json::json!({ "limit": max })))
         }
         _ => Ok(()),
     }
 }
 
-const _: () = assert!(INTERRUPT_GRACE.as_secs() == 2, "the schema says so");
+const _: () = assert!(INTERRUPT_GRACE.as_secs() == 2, "see the schema");
 
 #[cfg(test)]
 mod tests {

@@ -112,7 +112,7 @@ impl From<repl::Finished> for End {
                 RunStatus::Interrupted
             }
             RunEnd::TimedOut { limit_ms } => {
-                end.reason = Some(format!("it took longer than its deadline of {limit_ms} ms"));
+                end.reason = Some(format!("it ran longer than its deadline of {limit_ms} ms"));
                 end.timeout_ms = Some(limit_ms);
                 RunStatus::Timeout
             }
@@ -137,9 +137,9 @@ fn death(cause: &protocol::Cause) -> String {
         protocol::Cause::Exited { code } => format!("exited with {code}"),
         protocol::Cause::Signaled { signal, .. } => format!("was ended by signal {signal}"),
         protocol::Cause::Killed { signal, by } => format!("was sent signal {signal} by {by}"),
-        protocol::Cause::TimedOut { limit_ms } => format!("took longer than {limit_ms} ms"),
+        protocol::Cause::TimedOut { limit_ms } => format!("ran longer than {limit_ms} ms"),
         protocol::Cause::OutOfMemory { .. } => "ran out of memory".to_owned(),
-        protocol::Cause::AgentStopping => "ended because the sandbox is stopping".to_owned(),
+        protocol::Cause::AgentStopping => "ended because the sandbox stops".to_owned(),
         protocol::Cause::SpawnFailed { .. } => "could not be started".to_owned(),
     }
 }

@@ -25,11 +25,10 @@ use crate::v1::exec::{draw_session, taken};
 use crate::v1::starts::Known;
 use sandbox::RECORDED_HOLDER;
 
-pub const ABOUT: &str = "\
-Its output is recorded in the sandbox's log without loss, and held up by no reader. A start that is \
-repeated under the same `session` with the same content is the same session, also when that has \
-ended (200 instead of 201); with other content it is a `conflict`. One of `argv`, `script` and \
-`login_shell` says what it is.";
+pub const ABOUT: &str = "The program runs on after the call. Its output is recorded in the \
+sandbox's log without loss, and no reader slows it down. Repeating a start with the same `session` \
+and the same content returns the same session, even if it has ended (200 instead of 201); other \
+content is a `conflict`. Give exactly one of `argv`, `script` and `login_shell`.";
 
 /// A session to start.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -168,7 +167,7 @@ impl StartSession {
             (None, Some(script), false) => What::Script { script, shell: self.shell },
             (None, None, true) => What::LoginShell,
             _ => {
-                let message = "say one of `argv`, `script` and `login_shell`";
+                let message = "give exactly one of `argv`, `script` and `login_shell`";
                 return Err(Problem::invalid(message));
             }
         };
