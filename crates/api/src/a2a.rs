@@ -104,13 +104,14 @@ const ABOUT_BUCKETS: &str = "`bucket` is the workspace. The client sends a name 
 caller gave none: `agent-` and the name of the sandbox, or `agent-workspace`. These names mean no \
 workspace.";
 
-/// What a program has said, and how it ended, as that client reads it.
+/// The output of a program and how it ended, in the form that this client reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Executed {
     stdout: String,
     stderr: String,
-    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+    /// a timeout.
     exit_code: i32,
     /// Whether output was cut off.
     truncated: bool,

@@ -10,11 +10,11 @@ use super::problem::{Code, Problem};
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page, Reply};
 
-/// How the server is.
+/// The server's health.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// Always `ok`; a server that is not does not answer.
+    /// Always `ok`; a server that is not healthy does not answer.
     pub status: String,
     pub version: String,
 }

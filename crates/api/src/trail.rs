@@ -133,7 +133,7 @@ impl Trail {
         self.note(|noted| drop(noted.entry.facts.insert(name.to_owned(), value.into())));
     }
 
-    /// What came of it.
+    /// The outcome.
     pub fn answered(&self, status: StatusCode, code: Option<Code>) {
         self.note(|noted| {
             let entry = &mut noted.entry;

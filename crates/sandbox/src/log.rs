@@ -78,7 +78,7 @@ pub enum Event {
     Missing {
         bytes: u64,
     },
-    /// The sandbox is over; nothing follows.
+    /// The sandbox has ended; nothing follows.
     Closed {
         why: String,
     },

@@ -57,9 +57,9 @@ struct Entry {
 /// A forward as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// On this host.
+    /// The port on this host.
     pub address: SocketAddr,
-    /// In the sandbox.
+    /// The port in the sandbox.
     pub port: u16,
     pub connections: usize,
 }

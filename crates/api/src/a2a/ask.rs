@@ -92,7 +92,7 @@ asked! {
     }
 }
 
-/// What is run: a program with its arguments, or a script.
+/// What to run: a program with its arguments, or a script.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["cmd"] }, { "required": ["script"] }]))]
@@ -100,7 +100,7 @@ pub struct Execute {
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     pub cmd: Option<String>,
-    /// Of the program.
+    /// The program's arguments.
     #[serde(default)]
     #[schemars(length(max = 16383))]
     pub args: Vec<String>,

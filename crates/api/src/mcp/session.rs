@@ -29,7 +29,7 @@ impl Session {
         Self { registry, preset, own, making, results }
     }
 
-    /// Where sandboxes are that are named without a namespace.
+    /// The namespace of sandboxes named without one.
     pub fn namespace(&self, caller: &Caller) -> Name {
         let wished = self.preset.namespace.as_ref().or(caller.only_namespace());
         wished.cloned().unwrap_or_else(Name::default_namespace)

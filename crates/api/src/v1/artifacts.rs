@@ -81,22 +81,22 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-/// What a run has left, and is kept.
+/// An artifact: something kept from a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptArtifact {
     pub id: String,
-    /// For people: it may be anything, also the same as another's.
+    /// A name for people; it need not be unique.
     pub name: String,
-    /// Where it was in the sandbox; absent for what was shown.
+    /// Its path in the sandbox; absent for displays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub path: Option<String>,
-    /// Its MIME type, by how it begins, and by its name where that does not tell.
+    /// Its MIME type, found from its first bytes, or else from its name.
     #[serde(rename = "type")]
     pub kind: String,
     pub category: CategoryName,
-    /// In bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// `sha256:` and hexadecimal digits.
     pub digest: String,
@@ -115,7 +115,7 @@ pub struct KeptArtifact {
 #[serde(rename_all = "snake_case")]
 pub enum CategoryName {
     Image,
-    /// What code has shown.
+    /// A display of code.
     Figure,
     Video,
     Audio,
@@ -131,22 +131,22 @@ pub enum CategoryName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
-    /// Its path, or what it was called.
+    /// Its path or its name.
     pub path: String,
-    /// In words.
+    /// The reason in words.
     pub reason: String,
 }
 
-/// The artifacts of one run, for calls that ask for them.
+/// The artifacts of one run, for calls that request them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Captured {
     pub artifacts: Vec<KeptArtifact>,
-    /// What the run has left, and is not kept.
+    /// What the run left that was not kept.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Which artifacts, a page of them.
+/// Which artifacts to list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactsQuery {
@@ -165,14 +165,14 @@ pub struct ArtifactsQuery {
     #[serde(default)]
     #[schemars(with = "CategoryName")]
     category: Option<CategoryName>,
-    /// Made then or later: milliseconds since 1970.
+    /// Only artifacts made at this time or later, in milliseconds since 1970.
     #[serde(default)]
     #[schemars(with = "u64", range(max = u64::MAX))]
     since_ms: Option<u64>,
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1, max = ARTIFACTS_PAGE_MAX))]
     limit: Option<u64>,
-    /// What the page before gave as `next`.
+    /// `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "u64", range(max = u64::MAX))]
     after: Option<u64>,
@@ -183,13 +183,13 @@ pub struct ArtifactsQuery {
 #[serde(deny_unknown_fields)]
 pub struct ArtifactPage {
     pub artifacts: Vec<KeptArtifact>,
-    /// Where the next page begins; absent on the last.
+    /// The value for `after` on the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub next: Option<u64>,
 }
 
-/// Which artifacts are removed. At least one of these but the namespace must be said.
+/// Which artifacts to remove. At least one of these besides the namespace must be given.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CleanQuery {
@@ -213,12 +213,12 @@ pub struct CleanQuery {
     all: bool,
 }
 
-/// What was removed.
+/// The removed artifacts.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Removed {
     pub removed: u64,
-    /// Their sizes together. Of equal contents the disk had one.
+    /// Their total size. Equal contents are stored once.
     pub bytes: u64,
 }
 

@@ -71,14 +71,14 @@ names.";
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachQuery {
-    /// The first byte that is wanted: without it, the last screens are shown.
+    /// The first byte to send; by default the last screens are sent.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub from: Option<u64>,
-    /// Take the keyboard from whoever has it.
+    /// Take the keyboard from the client that holds it.
     #[serde(default)]
     pub take: bool,
-    /// Only look.
+    /// Attach read-only.
     #[serde(default)]
     pub read_only: bool,
     /// The size of the client's terminal.
@@ -88,7 +88,7 @@ pub struct AttachQuery {
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 65535))]
     pub columns: Option<u16>,
-    /// Bytes alone, and no JSON.
+    /// Send only bytes, without JSON messages.
     #[serde(default)]
     pub plain: bool,
 }
@@ -115,20 +115,20 @@ pub struct ShellQuery {
     pub user: Option<String>,
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
-    /// Bytes alone, and no JSON.
+    /// Send only bytes, without JSON messages.
     #[serde(default)]
     pub plain: bool,
 }
 
-/// What the server says of a session, beside its bytes.
+/// The server's messages about a session, besides its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AttachEvent {
-    /// The first.
+    /// The first message.
     Attached {
         session: String,
         terminal: bool,
-        /// Where the first byte that comes stands in the output: of stdout, without a terminal.
+        /// The offset in the output of the first byte that follows; without a terminal, in stdout.
         offset: u64,
         /// Whether what the client types goes to the program.
         keyboard: bool,
@@ -144,11 +144,11 @@ pub enum AttachEvent {
     Gap { channel: ChannelName, from: u64, to: u64 },
     /// Whether what the client types goes to the program.
     Keyboard { held: bool },
-    /// Something that the client has said was not done.
+    /// A request of the client was not carried out.
     Refused { problem: ProblemBody },
-    /// The program has ended.
+    /// The program ended.
     Exited { exit: Exit },
-    /// The sandbox ended with it.
+    /// The sandbox ended, and the session with it.
     Over {},
 }
 

@@ -28,7 +28,7 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeName {
@@ -37,7 +37,7 @@ pub enum OutcomeName {
     Failed,
 }
 
-/// Which records.
+/// Which records to list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
@@ -65,24 +65,24 @@ pub struct AuditQuery {
     #[serde(default)]
     #[schemars(with = "OutcomeName")]
     pub outcome: Option<OutcomeName>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub after: Option<u64>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 1000))]
     pub limit: Option<u16>,
 }
 
-/// Some of the records.
+/// A page of audit records.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditPage {
-    /// As they are in the log: `seq`, `time`, `who`, `door`, `operation`, `outcome`, and what else is
-    /// known.
+    /// The records as in the log: `seq`, `time`, `who`, `door`, `operation`, `outcome`, and further
+    /// fields.
     pub records: Vec<Map<String, Value>>,
-    /// What to ask for as `after`; absent when there is nothing more yet.
+    /// The value for `after`; absent when there are no more records yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub next: Option<u64>,

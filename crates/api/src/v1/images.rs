@@ -77,20 +77,20 @@ pub fn operations() -> Vec<Operation> {
 #[serde(deny_unknown_fields)]
 pub struct Image {
     pub digest: String,
-    /// Whole names, with their registries.
+    /// Full names, with their registries.
     pub names: Vec<String>,
-    /// What its layers take as they are kept.
+    /// The size of its layers in the store.
     pub size_bytes: u64,
     pub layers: u64,
     pub added_at_ms: u64,
-    /// Where programs begin that name no directory.
+    /// The default working directory of programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workdir: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub user: Option<String>,
-    /// What it runs when nobody says what.
+    /// The default command.
     pub command: Vec<String>,
 }
 
@@ -105,28 +105,28 @@ pub struct ImageList {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullImage {
-    /// Its name, with a tag or a digest, as `registry.example/team/app:2`.
+    /// The image's name with a tag or a digest, such as `registry.example/team/app:2`.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
 }
 
-/// An image to make of a sandbox.
+/// An image to make from a sandbox.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommitSandbox {
-    /// What it is called, as `team/app:2`.
+    /// The image's name, such as `team/app:2`.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
 }
 
-/// A pull that is under way.
+/// A pull in progress.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullUnderWay {
     pub image: String,
-    /// Bytes of its layers that are here.
+    /// Bytes of its layers on this host.
     pub bytes: u64,
-    /// Of all its layers; 0 as long as that is not known.
+    /// Bytes of all its layers; 0 until that is known.
     pub size_bytes: u64,
 }
 

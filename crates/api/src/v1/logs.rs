@@ -42,19 +42,19 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
-/// What of a log.
+/// Which part of a log to read.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
-    /// Only so many of the last lines, of all outputs together. Not with `after`.
+    /// Only this many of the last lines, over all outputs. Not with `after`.
     #[serde(default)]
     #[schemars(with = "u32", range(max = 4_294_967_295_u32))]
     pub tail: Option<u32>,
-    /// Only what was recorded at this time or later, milliseconds since 1970.
+    /// Only entries recorded at this time or later, in milliseconds since 1970.
     #[serde(default)]
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     pub since_ms: Option<u64>,
-    /// Only what was recorded at this time or before.
+    /// Only entries recorded at this time or earlier.
     #[serde(default)]
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     pub until_ms: Option<u64>,
@@ -62,29 +62,29 @@ pub struct LogQuery {
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
     pub session: Option<SessionId>,
-    /// Only this output. Starts and ends of sessions come all the same.
+    /// Only this output. Starts and ends of sessions are still included.
     #[serde(default)]
     #[schemars(with = "LogStream")]
     pub stream: Option<LogStream>,
-    /// Go on with what comes, until the sandbox is over.
+    /// Continue with new entries until the sandbox ends.
     #[serde(default)]
     pub follow: bool,
-    /// Entries of a page; 1000 when left out. A page with much output ends earlier.
+    /// Entries per page; 1000 by default. A page with much output ends earlier.
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 10_000))]
     pub limit: Option<u16>,
-    /// The `place` of an entry, or `next` of the page before.
+    /// The `place` of an entry, or `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^[0-9]{1,10}-[0-9]{1,8}-[0-9]{1,18}$"))]
     pub after: Option<String>,
 }
 
-/// Some entries of a log.
+/// A page of a log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogPage {
     pub entries: Vec<LogEntry>,
-    /// Where the next page begins, if there is more already.
+    /// Where the next page begins, if there are more entries yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,

@@ -60,13 +60,13 @@ pub fn operations() -> Vec<Operation> {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardPort {
-    /// In the sandbox, at its 127.0.0.1.
+    /// The port in the sandbox, at 127.0.0.1.
     port: NonZeroU16,
-    /// On this host; 0 is any that is free.
+    /// The port on this host; 0 takes any free port.
     #[serde(default)]
     host_port: u16,
-    /// This host's own addresses alone: who shall reach it from elsewhere needs a proxy that asks
-    /// who they are.
+    /// A loopback address of this host. Access from elsewhere needs a proxy that authenticates its
+    /// clients.
     #[serde(default)]
     host_address: HostAddress,
 }
@@ -85,14 +85,14 @@ pub enum HostAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardedPort {
-    /// In the sandbox.
+    /// The port in the sandbox.
     pub port: u16,
-    /// On this host.
+    /// The port on this host.
     pub host_port: u16,
     pub host_address: String,
-    /// Where to point a browser, if it is HTTP that is spoken there.
+    /// The URL for a browser, if the port speaks HTTP.
     pub url: String,
-    /// Open at this moment.
+    /// How many connections are open.
     pub connections: u64,
 }
 
@@ -100,7 +100,7 @@ pub struct ForwardedPort {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardedPorts {
-    /// By their ports on this host.
+    /// Ordered by their ports on this host.
     pub ports: Vec<ForwardedPort>,
 }
 

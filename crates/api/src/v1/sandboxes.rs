@@ -169,7 +169,7 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     Ok(spec)
 }
 
-/// Thousandths of a processor.
+/// Thousandths of a CPU.
 pub fn cpu_millis(cpus: f64) -> Result<u32, Problem> {
     if cpus.is_finite() && (0.0..=1024.0).contains(&cpus) {
         return Ok((cpus * 1000.0).round() as u32);

@@ -123,25 +123,25 @@ pub fn operations() -> Vec<Operation> {
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 pub struct SessionInfo {
     pub session: String,
-    /// The argument vector as one line for people, cut.
+    /// The argument vector as one shortened line.
     pub command: String,
     pub pid: u32,
     pub terminal: bool,
     pub started_at_ms: u64,
     pub running: bool,
-    /// Absent while it runs, and when its sandbox ended with it.
+    /// How it ended; absent while it runs, or if it ended with its sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]
     pub exit: Option<Exit>,
     /// Whether its output is recorded.
     pub recorded: bool,
-    /// Whether the agent has it; otherwise it is read from the log.
+    /// Whether the agent still has it; otherwise it is read from the log.
     pub live: bool,
-    /// Who has its keyboard.
+    /// The client that holds its keyboard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub keyboard: Option<String>,
-    /// What was asked for and could not be had here.
+    /// Requested options that this host could not provide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -155,7 +155,7 @@ pub struct SessionList {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
-    /// Also those that only the log knows.
+    /// Also list sessions that only the log has.
     #[serde(default)]
     pub recorded: bool,
 }
@@ -163,7 +163,7 @@ pub struct ListQuery {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseQuery {
-    /// End it first if it runs, and what it has left behind.
+    /// End it first if it runs, with the processes that it left behind.
     #[serde(default)]
     pub kill: bool,
 }
@@ -181,13 +181,14 @@ pub struct WaitQuery {
 #[serde(deny_unknown_fields)]
 pub struct Waited {
     pub running: bool,
-    /// Absent while it runs, and when its sandbox ended with it.
+    /// How it ended; absent while it runs, or if it ended with its sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]
     pub exit: Option<Exit>,
 }
 
-/// The size of a terminal. Of several viewers, the last one that says a size decides.
+/// The size of a terminal. If there are several viewers, the last size that one of them sent
+/// applies.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Size {

@@ -42,7 +42,7 @@ impl Gone {
     }
 }
 
-/// What is watched.
+/// A watched machine.
 pub(super) struct Watched {
     pub id: BoxId,
     pub shape: Shape,

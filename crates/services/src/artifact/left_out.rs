@@ -12,7 +12,7 @@ use agent_client::guest::GuestError;
 pub struct LeftOut {
     /// Where it is in the sandbox, or what it was called; what is not UTF-8 is shown as U+FFFD.
     pub path: String,
-    /// In words.
+    /// The reason in words.
     pub reason: String,
 }
 

@@ -65,7 +65,7 @@ pub struct Restored {
     pub depends: Vec<Dependent>,
     #[serde(default)]
     pub unavailable: Vec<Unavailable>,
-    /// Why the working directory is not what it was.
+    /// Why the working directory is different.
     #[serde(default)]
     pub cwd: Option<String>,
 }

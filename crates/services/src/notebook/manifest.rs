@@ -95,7 +95,7 @@ pub struct LostName {
     #[serde(alias = "type", default)]
     pub kind: String,
     pub reason: String,
-    /// The lost variables that it goes back to.
+    /// The lost variables that it depends on.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub because_of: Vec<String>,
 }

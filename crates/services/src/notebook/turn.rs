@@ -40,13 +40,13 @@ pub struct Turn {
 pub struct Reopened {
     /// The last run whose variables were kept; 0 when none was.
     pub as_of_run: u64,
-    /// Runs behind that, whose changes are gone; those that were cancelled had none.
+    /// How many later runs lost their changes; cancelled runs are not counted.
     pub unsaved_runs: u64,
     pub restored: Vec<String>,
     pub lost: Vec<LostName>,
     pub depends: Vec<Dependent>,
     pub unavailable: Vec<Unavailable>,
-    /// Why the working directory is not what it was.
+    /// Why the working directory is different.
     pub directory_lost: Option<String>,
 }
 

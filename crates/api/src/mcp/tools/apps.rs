@@ -47,27 +47,27 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StartWebApp {
-    /// The app: a file of Python. Not for a `command`.
+    /// The app's code, a Python file. Not for a `command`.
     #[serde(default)]
     code: Option<String>,
-    /// How it is served; `flask` when left out.
+    /// How it is served; `flask` by default.
     #[serde(default)]
     app_type: AppType,
-    /// The port in the sandbox; a free one when left out.
+    /// The port in the sandbox; a free one by default.
     #[serde(default)]
     port: Option<NonZeroU16>,
-    /// A command line instead of code, of the type `command`.
+    /// A command line instead of code, for the type `command`.
     #[serde(default)]
     command: Option<String>,
-    /// What to call it; its type when left out. An app of that name that has ended gives way.
+    /// The app's name; its type by default. It replaces an ended app of the same name.
     #[serde(default)]
     #[schemars(length(max = 40))]
     name: Option<String>,
-    /// Seconds until it must have answered; 60 when left out.
+    /// Seconds within which it must answer; 60 by default.
     #[serde(default)]
     #[schemars(range(max = 600))]
     timeout: Option<f64>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -75,7 +75,7 @@ struct StartWebApp {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListWebApps {
-    /// The sandbox, by its name; all of this session's namespace when left out.
+    /// The name of the sandbox; all sandboxes of this session's namespace by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -83,9 +83,9 @@ struct ListWebApps {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StopWebApp {
-    /// The app, by its name.
+    /// The name of the app.
     app: String,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }

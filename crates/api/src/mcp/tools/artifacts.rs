@@ -40,13 +40,13 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListArtifacts {
-    /// Only those of this sandbox, which may be gone.
+    /// Only artifacts of this sandbox, which may no longer exist.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Only those of this category.
+    /// Only artifacts of this category.
     #[serde(default)]
     category: Option<CategoryName>,
-    /// At most so many: 50 when left out.
+    /// The maximum number of artifacts; 50 by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = ARTIFACTS_LISTED_MAX))]
     limit: Option<u64>,
@@ -55,24 +55,24 @@ struct ListArtifacts {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct ArtifactList {
     artifacts: Vec<KeptArtifact>,
-    /// Whether there are older ones.
+    /// Whether there are older artifacts.
     more: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CleanupArtifacts {
-    /// Only those that are older than so many seconds.
+    /// Only artifacts older than this many seconds.
     #[serde(default)]
     #[schemars(range(min = 0))]
     older_than_seconds: Option<f64>,
-    /// Only those of this category.
+    /// Only artifacts of this category.
     #[serde(default)]
     category: Option<CategoryName>,
-    /// Only those of this sandbox, which may be gone.
+    /// Only artifacts of this sandbox, which may no longer exist.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Whether all are meant; needed when nothing else is said.
+    /// Removes all artifacts; needed when no other condition is given.
     #[serde(default)]
     all: bool,
 }
@@ -80,7 +80,7 @@ struct CleanupArtifacts {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct CleanedUp {
     removed: u64,
-    /// Their sizes together.
+    /// Their total size.
     bytes: u64,
 }
 

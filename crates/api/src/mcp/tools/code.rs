@@ -43,43 +43,44 @@ variables are kept and contains all output from before it.";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Execute {
-    /// The code.
+    /// The code to run.
     code: String,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// `python`, `node` or `bash`; `python` when left out.
+    /// `python`, `node` or `bash`; `python` by default.
     #[serde(default)]
     #[schemars(length(max = 63))]
     language: Option<String>,
-    /// The interpreter, by a name of your choice; one for each language when left out. Interpreters
-    /// share files, and no variables.
+    /// A name of your choice for the interpreter; each language has one by default. Interpreters
+    /// share files but not variables.
     #[serde(default)]
     context: Option<String>,
-    /// Keeps the variables beyond the interpreter, the sandbox and the server, under a name of your
-    /// choice; without a `sandbox` it has one of its own. Python and Node; not with a `context`.
+    /// A name of your choice for a session that keeps its variables after the interpreter, the
+    /// sandbox and the server end. Without `sandbox`, the session has its own sandbox. For Python
+    /// and Node; not with `context`.
     #[serde(default)]
     session_id: Option<String>,
-    /// Seconds until the code is interrupted; the server's own limit when left out, 240 as a rule.
+    /// Seconds until the code is interrupted; by default the server's limit, usually 240.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
 }
 
-/// How a run has ended.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Ok,
-    /// An exception that nothing caught.
+    /// An uncaught exception.
     Error,
     /// The code asked to exit.
     Exited,
     Interrupted,
     TimedOut,
-    /// The interpreter is no more.
+    /// The interpreter died.
     Died,
-    /// Its turn never came.
+    /// It never started.
     Cancelled,
 }
 
@@ -89,7 +90,7 @@ struct Executed {
     context: String,
     language: String,
     status: Status,
-    /// Its beginning, if it was long.
+    /// The beginning only, if it was long.
     stdout: String,
     stderr: String,
     /// The value of the last expression, as text.
@@ -97,32 +98,32 @@ struct Executed {
     value: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Raised>,
-    /// Of code that asked to exit.
+    /// The exit code, if the code asked to exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,
     /// Whether the next call finds the variables of this one.
     state_kept: bool,
-    /// Why the variables of earlier calls were gone when this one began.
+    /// Why the variables of earlier calls were lost before this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state_lost: Option<String>,
-    /// What earlier calls' threads and programs have said since.
+    /// Output since then from threads and programs of earlier calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     late: Option<String>,
     duration_seconds: f64,
-    /// Whether compiled code was used again, where the language says.
+    /// Whether compiled code was reused, if the language reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cache_hit: Option<bool>,
-    /// Of a call with a `session_id`: which run it was, and what was brought back for it.
+    /// For a call with `session_id`: the number of the run, and what was restored for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<InNotebook>,
-    /// Whether something of the outputs is not shown.
+    /// Whether part of the output is not shown.
     truncated: bool,
-    /// By which `read_output` reads on.
+    /// The run to pass to `read_output`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     rest: Vec<Rest>,
-    /// Pictures and documents that were shown, files that the code offers, and the new and changed
-    /// files of its directory and of `/artifacts`, kept.
+    /// The kept artifacts: displayed pictures and documents, files that the code offers, and new
+    /// and changed files in its directory and in `/artifacts`.
     artifacts: Vec<KeptArtifact>,
     artifacts_left_out: Vec<LeftOut>,
 }

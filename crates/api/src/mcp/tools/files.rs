@@ -45,16 +45,16 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadFile {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Its absolute path.
+    /// The absolute path.
     #[schemars(length(max = 4096))]
     path: String,
-    /// The first byte that is wanted; 0 when left out.
+    /// The first byte to read; 0 by default.
     #[serde(default)]
     offset: Option<u64>,
-    /// At most so many bytes: 65536 when left out. A picture is always read whole.
+    /// The maximum number of bytes; 65536 by default. A picture is always read whole.
     #[serde(default)]
     #[schemars(range(min = 1, max = READ_BYTES_MAX))]
     limit: Option<u64>,
@@ -65,15 +65,15 @@ struct FileRead {
     sandbox: String,
     path: String,
     mime_type: String,
-    /// Of the whole file.
+    /// Bytes of the whole file.
     total_bytes: u64,
     offset: u64,
-    /// What was read of it here.
+    /// Bytes read here.
     bytes: u64,
-    /// Where it goes on; absent at its end.
+    /// Where to continue; absent at the end of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// What was read, if it is text.
+    /// The content, if it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
@@ -181,13 +181,13 @@ pub fn absolute(path: String) -> Result<String, Problem> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListFiles {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// The directory's absolute path.
+    /// The absolute path of the directory.
     #[schemars(length(max = 4096))]
     path: String,
-    /// The name behind which the list goes on: `next` of the answer before.
+    /// The name after which the list continues: `next` of the previous answer.
     #[serde(default)]
     after: Option<String>,
 }
@@ -197,7 +197,7 @@ struct FilesListed {
     sandbox: String,
     path: String,
     entries: Vec<FileEntry>,
-    /// What to ask for as `after`; absent at the end.
+    /// The value for `after`; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }

@@ -57,37 +57,37 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateManimAnimation {
-    /// The Python code, a whole file.
+    /// The Python code, a complete file.
     code: String,
-    /// `medium_quality` when left out.
+    /// `medium_quality` by default.
     #[serde(default)]
     quality: Quality,
-    /// The class of the scene; needed when the code has several.
+    /// The class of the scene; needed if the code has several.
     #[serde(default)]
     scene_name: Option<String>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Seconds until it is ended; the server's own limit when left out, 240 as a rule.
+    /// Seconds until it is ended; by default the server's limit, usually 240.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
 }
 
-/// How large and smooth the film is.
+/// The resolution and frame rate of the video.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 enum Quality {
-    /// 854 × 480, 15 pictures a second.
+    /// 854 × 480, 15 frames per second.
     #[serde(rename = "low_quality")]
     Low,
-    /// 1280 × 720, 30.
+    /// 1280 × 720, 30 frames per second.
     #[serde(rename = "medium_quality")]
     #[default]
     Medium,
-    /// 1920 × 1080, 60.
+    /// 1920 × 1080, 60 frames per second.
     #[serde(rename = "high_quality")]
     High,
-    /// 3840 × 2160, 60.
+    /// 3840 × 2160, 60 frames per second.
     #[serde(rename = "fourk_quality")]
     Fourk,
 }
@@ -96,14 +96,14 @@ enum Quality {
 struct Animation {
     sandbox: String,
     success: bool,
-    /// Why there is no film, in words.
+    /// Why there is no video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     exit_code: i32,
     duration_seconds: f64,
-    /// The end of what manim has said.
+    /// The end of manim's output.
     log: String,
-    /// The film, and pictures if there are any.
+    /// The video, and pictures if there are any.
     artifacts: Vec<KeptArtifact>,
     artifacts_left_out: Vec<LeftOut>,
 }

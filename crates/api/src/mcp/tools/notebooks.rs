@@ -64,16 +64,16 @@ struct List {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Which {
-    /// The session, by its name.
+    /// The name of the session.
     session_id: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HistoryOf {
-    /// The session, by its name.
+    /// The name of the session.
     session_id: String,
-    /// At most so many runs; 20 when left out.
+    /// The maximum number of runs; 20 by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     limit: Option<u64>,
@@ -97,7 +97,7 @@ struct Ran {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Removed {
-    /// The session, by its name.
+    /// The name of the session.
     session_id: String,
 }
 

@@ -29,12 +29,12 @@ pub fn entries() -> Vec<Entry> {
 struct ReadOutput {
     /// The `run` of the result that was cut.
     run: String,
-    /// The first byte that is wanted.
+    /// The first byte to read.
     offset: u64,
-    /// Which output; `stdout` when left out.
+    /// Which output; `stdout` by default.
     #[serde(default)]
     stream: Stream,
-    /// At most so many bytes: 65536 when left out.
+    /// The maximum number of bytes; 65536 by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = READ_BYTES_MAX))]
     limit: Option<u64>,
@@ -46,12 +46,12 @@ struct MoreOutput {
     stream: Stream,
     offset: u64,
     text: String,
-    /// Where it goes on; absent at the end of what is kept.
+    /// Where to continue; absent at the end of the kept output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// What there was.
+    /// Bytes of the whole output.
     total_bytes: u64,
-    /// What is kept of it: its beginning.
+    /// Bytes that are kept, from the beginning.
     kept_bytes: u64,
 }
 

@@ -45,12 +45,12 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ExposePort {
-    /// The port in the sandbox, at its 127.0.0.1. It need not be listened on yet.
+    /// The port at 127.0.0.1 in the sandbox. Nothing needs to listen there yet.
     port: NonZeroU16,
-    /// The port on the host; any that is free when left out.
+    /// The port on the host; any free one by default.
     #[serde(default)]
     host_port: Option<NonZeroU16>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -60,7 +60,7 @@ struct ExposePort {
 struct ClosePort {
     /// The port on the host.
     host_port: NonZeroU16,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -74,7 +74,7 @@ struct PortClosed {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListPorts {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }

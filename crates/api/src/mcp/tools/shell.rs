@@ -42,28 +42,28 @@ pub fn entries() -> Vec<Entry> {
 struct ShellExecute {
     /// The command line.
     command: String,
-    /// Where it begins; the sandbox's own directory when left out.
+    /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     working_directory: Option<String>,
-    /// Seconds until it is killed with all that it has started; the server's own limit when left
-    /// out, 240 as a rule.
+    /// Seconds until it is killed with all that it started; by default the server's limit, usually
+    /// 240.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
 
-/// How a command has ended.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Exited,
     /// It could not be started.
     NeverRan,
-    /// By a signal.
+    /// A signal ended it.
     Signaled,
     Killed,
     TimedOut,
@@ -75,21 +75,22 @@ enum Status {
 struct Ran {
     sandbox: String,
     status: Status,
-    /// What a shell would say: 128 and the signal for one that ended it, 124 for a timeout.
+    /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+    /// a timeout.
     exit_code: i32,
-    /// Its beginning, if it was long.
+    /// The beginning only, if it was long.
     stdout: String,
     stderr: String,
     duration_seconds: f64,
-    /// Processes of it that live on.
+    /// How many of its processes still run.
     left_behind_count: u32,
-    /// Whether something of the outputs is not shown.
+    /// Whether part of the output is not shown.
     truncated: bool,
-    /// By which `read_output` reads on.
+    /// The run to pass to `read_output`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     rest: Vec<Rest>,
-    /// The new and changed files of its directory and of `/artifacts`, kept.
+    /// The kept artifacts: new and changed files in its directory and in `/artifacts`.
     artifacts: Vec<KeptArtifact>,
     artifacts_left_out: Vec<LeftOut>,
 }

@@ -36,7 +36,7 @@ pub enum AppType {
     /// Any ASGI app, by uvicorn.
     Fastapi,
     Streamlit,
-    /// A program that listens by itself: a command, or code that is a script.
+    /// A program that runs its own server: a command, or code run as a script.
     Command,
 }
 
@@ -53,42 +53,42 @@ pub enum Command {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["code"] }, { "required": ["command"] }]))]
 pub struct StartApp {
-    /// Its name; one of its type by default. An app of that name that has ended gives way.
+    /// Its name; by default a name made from its type. It replaces an ended app of the same name.
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = APP_NAME))]
     pub name: Option<String>,
     #[serde(rename = "type")]
     pub kind: AppType,
-    /// A file of Python.
+    /// The app's code, a Python file.
     #[serde(default)]
     #[schemars(with = "String", length(max = CODE_BYTES_MAX))]
     pub code: Option<String>,
-    /// Of the type `command` alone.
+    /// Only for the type `command`.
     #[serde(default)]
     #[schemars(with = "Command")]
     pub command: Option<Command>,
-    /// In the sandbox; a free one by default. The app has it as `$PORT`.
+    /// The port in the sandbox; a free one by default. The app gets it as `$PORT`.
     #[serde(default)]
     pub port: Option<NonZeroU16>,
-    /// On this host, at 127.0.0.1; 0 is any that is free.
+    /// The port on this host, at 127.0.0.1; 0 takes any free port.
     #[serde(default)]
     pub host_port: u16,
     /// Added to the sandbox's environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Where it begins; the sandbox's own directory by default.
+    /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub workdir: Option<String>,
-    /// What is asked for to see whether it answers.
+    /// The path to request to see whether the app answers.
     #[serde(default = "root")]
     #[schemars(length(max = READY_PATH_BYTES_MAX), extend("pattern" = "^/[!-~]*$"))]
     pub ready_path: String,
-    /// How long it may take to: a minute unless said.
+    /// How long it may take to answer; one minute by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = READY_TIMEOUT_MS_MAX))]
     pub ready_timeout_ms: Option<u64>,
-    /// The interpreter of code: `python3` unless said.
+    /// The interpreter for `code`; `python3` by default.
     #[serde(default)]
     #[schemars(length(min = 1, max = 4096))]
     pub python: Option<String>,

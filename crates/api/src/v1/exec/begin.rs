@@ -34,14 +34,14 @@ const HOLDER: &str = "exec";
 /// The signal that nothing survives.
 const KILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
 
-/// What happens to a program when the client that waits for it is gone.
+/// What happens to a program when its client disconnects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
-    /// It is killed with all that it has started.
+    /// It is killed with all that it started.
     #[default]
     Cancel,
-    /// It goes on as a session whose output is recorded.
+    /// It keeps running as a session with recorded output.
     Detach,
 }
 

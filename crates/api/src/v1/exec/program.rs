@@ -21,15 +21,15 @@ const MIB: u64 = 1024 * 1024;
 /// As many as a kernel has numbers for.
 const PROCESSES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Bounds of what a program may use, together with all that it starts. Where the host cannot
-/// enforce one, a warning says so.
+/// Limits on what a program and all that it starts may use. A warning names each limit that the
+/// host cannot enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     #[serde(default)]
     #[schemars(range(min = 1, max = MEMORY_MIB_MAX))]
     pub memory_mib: Option<u64>,
-    /// Processors, in parts if need be.
+    /// CPUs; fractions are allowed.
     #[serde(default)]
     #[schemars(range(min = 0, max = CPUS_MAX))]
     pub cpus: Option<f64>,

@@ -29,7 +29,7 @@ use crate::websocket::{
 };
 use agent_client::guest::Guest;
 
-/// What a client says to a program that runs.
+/// A client's message to a running program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
@@ -47,9 +47,9 @@ pub enum Order {
         #[serde(default)]
         target: SignalTarget,
     },
-    /// How large the client's view of a terminal is.
+    /// The size of the client's terminal.
     Resize { rows: u16, columns: u16 },
-    /// The keyboard shall be the client's, whoever has it.
+    /// Take the keyboard, whoever holds it.
     Take {},
 }
 
@@ -62,7 +62,7 @@ pub enum SignalTarget {
     /// Its process group; on a terminal the one in the foreground.
     #[default]
     Group,
-    /// All that it has started.
+    /// Everything that it started.
     Tree,
 }
 

@@ -58,11 +58,11 @@ impl FilePath {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathQuery {
-    /// Absolute.
+    /// The absolute path.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
     path: Option<String>,
-    /// The same for paths that are not UTF-8.
+    /// The path in base64, for paths that are not UTF-8.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = BASE64))]
     path_base64: Option<String>,

@@ -19,27 +19,27 @@ use super::refusal::refused;
 use super::shape::FileWritten;
 use agent_client::guest::{FileTarget, Guest};
 
-/// Which file, and how it is written.
+/// Which file to write, and how.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteQuery {
     #[serde(flatten)]
     at: PathQuery,
-    /// Make missing directories on the way.
+    /// Make missing parent directories.
     #[serde(default)]
     parents: bool,
-    /// In octal. A file that is there keeps its own when left out, a new one gets 0644.
+    /// Octal. By default an existing file keeps its own and a new file gets 0644.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = PERMISSIONS))]
     permissions: Option<Permissions>,
-    /// Refuse to write a file that is there already. Not with `append`, nor with an `offset` other
-    /// than 0.
+    /// Refuse to write an existing file. Not with `append`, nor with an `offset` other than 0.
     #[serde(default)]
     create_only: bool,
-    /// Write behind the end of the file. Not with `offset`.
+    /// Append to the file. Not with `offset`.
     #[serde(default)]
     append: bool,
-    /// Write from this byte on, which must not lie behind the end of the file. 0 begins anew.
+    /// Write from this byte on, which must not be past the end of the file. 0 starts the file
+    /// again.
     #[serde(default)]
     #[schemars(with = "u64")]
     offset: Option<u64>,

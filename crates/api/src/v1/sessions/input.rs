@@ -33,29 +33,29 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputQuery {
-    /// Where the client believes the input to stand.
+    /// The input offset that the client expects.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub offset: Option<u64>,
-    /// The input ends behind the body. On a terminal that is the end-of-file key.
+    /// End the input after the body. On a terminal this is the end-of-file key.
     #[serde(default)]
     pub eof: bool,
-    /// Take the keyboard from whoever has it.
+    /// Take the keyboard from the client that holds it.
     #[serde(default)]
     pub take: bool,
-    /// How long the program is given to take it: 30 s by default.
+    /// How long the program may take to receive it; 30 s by default.
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1, max = TIMEOUT_MS_MAX))]
     pub timeout_ms: Option<u64>,
 }
 
-/// What became of some input.
+/// The result of sending input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputTaken {
-    /// Where the input stands now.
+    /// The input offset now.
     pub offset: u64,
-    /// Whether the program has been given all of the body.
+    /// Whether the program has received all of the body.
     pub complete: bool,
 }
 

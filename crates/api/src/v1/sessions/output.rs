@@ -33,45 +33,45 @@ the header `burrow-offset` has the offset where they begin. A gap ends such an a
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputQuery {
-    /// All of the session's by default.
+    /// Which output; all by default.
     #[serde(default)]
     #[schemars(with = "ChannelName")]
     pub channel: Option<ChannelName>,
-    /// The first byte that is wanted of each output: 0 by default.
+    /// The first byte of each output to send; 0 by default.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub from: Option<u64>,
-    /// The same for stderr, where that is another.
+    /// The first byte of stderr, if it differs.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub stderr_from: Option<u64>,
-    /// At most so many of the newest bytes of each output.
+    /// At most this many of the newest bytes of each output.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub tail: Option<u64>,
-    /// Go on until the session ends.
+    /// Continue until the session ends.
     #[serde(default)]
     pub follow: bool,
 }
 
-/// What is heard of a session.
+/// An event of a session's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputEvent {
     Output {
         channel: ChannelName,
-        /// Where in the output it begins, in bytes.
+        /// The offset in the output where it begins, in bytes.
         offset: u64,
         #[serde(flatten)]
         content: Content,
     },
     /// Output that no longer exists.
     Gap { channel: ChannelName, from: u64, to: u64 },
-    /// The program has ended, and this was all of its output.
+    /// The program ended, and this was all of its output.
     Exited { exit: Exit },
-    /// The sandbox ended with it, and this was all that is known of its output.
+    /// The sandbox ended, and this was all that is known of the output.
     Over {},
-    /// This was all so far, and it goes on.
+    /// This was all output so far, and the program still runs.
     Running {},
 }
 

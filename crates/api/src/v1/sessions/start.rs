@@ -63,7 +63,7 @@ pub struct StartSession {
     /// Whether it takes input. One on a terminal does; the others read an empty file by default.
     #[serde(default)]
     pub stdin: bool,
-    /// Where it begins; the sandbox's own directory by default.
+    /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub cwd: Option<String>,
@@ -73,7 +73,7 @@ pub struct StartSession {
     /// `name`, `name:group`, `uid` or `uid:gid`.
     #[serde(default)]
     pub user: Option<String>,
-    /// From its start to a kill of all that it has started.
+    /// The time from its start until it is killed with all that it started.
     #[serde(default)]
     #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
     pub timeout_ms: Option<u64>,
