@@ -10,9 +10,10 @@ not_in_vms := "an_adopted_sandbox_has_another|^nothing_lost::"
 default:
     @just --list
 
-# Build the bridge and the agent.
+# Build the bridge, the agent, and the builder of images. The builder is in the same call because its
+# dependencies are the bridge's with the same features; in a call of its own cargo builds 31 of them again.
 build: _agent
-    cargo build --release -p host-bridge
+    cargo build --release -p host-bridge -p rootfs
 
 # The agent, as small as the toolchain makes it: docs/decisions/0007-a-small-agent.md.
 _agent: _target
@@ -56,8 +57,7 @@ try: build
     {{bridge}} run -- sh -c 'echo "$(id -un), pid $$ of $(ls -d /proc/[0-9]* | wc -l) processes, root on $(stat -f -c %T /)"'
 
 # Kernel and root file systems for microVMs, with the agent inside: rootfs/README.md.
-images *NAMES: _agent
-    cargo build --release -p rootfs
+images *NAMES: build
     target/release/rootfs build {{NAMES}}
     target/release/rootfs verify
 
@@ -109,8 +109,8 @@ soak-vm: build _kit
     BURROW_TEST_MACHINE=qemu BURROW_TEST_IMAGE=full cargo nextest run --workspace --test every_machine -E 'test(/^nothing_lost::/)'
 
 # The kernel and images as they are; without them tests of virtual machines are skipped.
-_kit:
-    -@just images
+_kit: build
+    -@target/release/rootfs build && target/release/rootfs verify
 
 # The two ends over a link that is cut anywhere, over many seeds.
 simulate SEEDS="100000":
@@ -122,11 +122,11 @@ fuzz SECONDS="60":
 
 # Write docs/reference/configuration.md and dist/burrow.toml anew, after changing an option.
 configuration:
-    BURROW_WRITE_CONFIGURATION=1 cargo test -p host-bridge --lib settings
+    BURROW_WRITE_CONFIGURATION=1 cargo test -p settings --lib
 
 # Write docs/reference/cli.md anew, after changing a verb or an option.
 cli:
-    BURROW_WRITE_CLI=1 cargo test -p host-bridge --lib cli::reference
+    BURROW_WRITE_CLI=1 cargo test -p cli --lib reference
 
 # The book of docs/, as target/book/html. mdBook gets a tree that is laid out as this one is, so that links
 # to files beside docs/ work in the book too.
@@ -172,7 +172,7 @@ mcp: _mcp_fixture build
 
 # The bridge with what the suites ask for, which goes nowhere else: `build` makes the real one after it.
 _mcp_fixture: _agent
-    cargo clippy -p host-bridge --all-targets --features mcp-fixture -- -D warnings
+    cargo clippy -p host-bridge -p api --all-targets --features mcp-fixture -- -D warnings
     cargo build --release -p host-bridge --features mcp-fixture
     mkdir -p target/mcp
     cp {{bridge}} target/mcp/host-bridge-fixture

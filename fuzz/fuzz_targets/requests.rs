@@ -2,7 +2,7 @@
 //! the beginning of what was said; where a head is changed on its way, it is one that would go on as it is.
 #![no_main]
 
-use burrow_fuzz::egress::http::{Head, Requests, Wrong, agrees, is_request};
+use burrow_fuzz::egress::http::{Head, Requests, BadRequest, agrees, is_request};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     match again.fine {
         Ok(()) => assert_eq!(again.out, whole.out, "it goes on as it is"),
         // A head has a field more that the client's may have had no more room for.
-        Err(Wrong::TooLong | Wrong::Malformed("it has too many fields")) => {}
+        Err(BadRequest::TooLong | BadRequest::Malformed("it has too many fields")) => {}
         Err(wrong) => panic!("what goes on may not go on: {wrong}"),
     }
     let _ = (is_request(said), agrees(said));
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
         match Head::parse(&sent) {
             Ok(again) => assert_eq!(again.length(), head.length(), "its body ends where it did"),
             // It has two that the client's may have had no more room for.
-            Err(Wrong::Malformed(why)) => assert_eq!(why, "it has too many fields"),
+            Err(BadRequest::Malformed(why)) => assert_eq!(why, "it has too many fields"),
             Err(wrong) => panic!("what is sent is no head: {wrong}"),
         }
     }
@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// What has become of requests.
 struct Passed {
-    fine: Result<(), Wrong>,
+    fine: Result<(), BadRequest>,
     out: Vec<u8>,
     /// The first has a body that it does not need, and is changed for that.
     is_only_one: bool,

@@ -15,6 +15,7 @@
 
 mod checksum;
 mod directory;
+mod error;
 mod inode;
 mod plan;
 mod read;
@@ -25,9 +26,10 @@ mod xattr;
 #[cfg(test)]
 mod tests;
 
+pub use error::WriteError;
 pub use read::{ReadError, read};
 pub use superblock::SuperblockError;
-pub use write::{Options, WriteError, Written, write};
+pub use write::{Options, Written, write};
 
 /// One block, as the superblock states it; the page size of every machine that we boot.
 pub const BLOCK_BYTES: u64 = 4096;

@@ -10,7 +10,7 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 REPL = os.path.join(ROOT, "guest-agent/src/repl")
-KEEPER = os.path.join(ROOT, "host-bridge/src/notebook/keeper.js")
+KEEPER = os.path.join(ROOT, "crates/services/src/notebook/keeper.js")
 # How long a run may take.
 RUN_SECONDS = 60
 

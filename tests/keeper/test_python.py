@@ -56,7 +56,7 @@ os._exit(0)
 
 def session(directory, steps, limits=None, environment=None):
     given = {
-        "keeper": os.path.join(HERE, "..", "..", "host-bridge", "src", "notebook", "keeper.py"),
+        "keeper": os.path.join(HERE, "..", "..", "crates", "services", "src", "notebook", "keeper.py"),
         "directory": directory,
         "steps": [(kind, textwrap.dedent(code)) for kind, code in steps],
         "limits": limits or {},

@@ -64,15 +64,15 @@ pub fn skip(reason: &str) {
     writeln!(log, "{name}: {reason}").expect("skips.log can be written");
 }
 
-/// Where tests keep what they fetch for programs in a box, or why there is no such place: a box has
+/// Where tests keep what they fetch for programs in a sandbox, or why there is no such place: a sandbox has
 /// a `/tmp` of its own.
 ///
 /// # Errors
-/// When a box could not see it.
+/// When a sandbox could not see it.
 pub fn kept_for_boxes(name: &str) -> Result<PathBuf, String> {
     let path = workspace().join("target").join(name);
     if path.starts_with("/tmp") {
-        return Err(format!("a box has its own /tmp and cannot see {}", path.display()));
+        return Err(format!("a sandbox has its own /tmp and cannot see {}", path.display()));
     }
     Ok(path)
 }

@@ -13,8 +13,10 @@ use std::process::Command;
 use tests::own_port::OwnPort;
 use tests::{Burrow, agent_path, bridge_path, have_or_skip};
 
-/// The pages whose blocks are run, each from its top to its end in one shell.
-const RUN_PAGES: &[&str] = &["README.md", "docs/tutorial/first-figure.md"];
+/// The pages whose blocks are run, each from its top to its end in one shell. In `docs/howto` all pages are
+/// looked at.
+const FIRST_PAGES: [&str; 2] = ["README.md", "docs/tutorial/first-figure.md"];
+const HOWTO: &str = "docs/howto";
 /// The port that the pages name; each run has another.
 const WRITTEN_PORT: &str = "5555";
 /// How long all blocks of a page may take.
@@ -53,12 +55,17 @@ fn files() -> Vec<PathBuf> {
     found.iter().map(|path| path.strip_prefix(root()).expect("below").to_owned()).collect()
 }
 
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "md")
+}
+
 fn pages() -> Vec<PathBuf> {
-    files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
+    files().into_iter().filter(|path| is_page(path)).collect()
 }
 
 fn read(path: &Path) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+    fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The text without fenced blocks; with what is in backticks, because headings have that in them.
@@ -202,7 +209,7 @@ fn every_document_that_a_source_names_exists() {
             let path = path.trim_end_matches('.');
             let is_start =
                 !text[..at].ends_with(|c: char| c.is_alphanumeric() || "./-_".contains(c));
-            if is_start && path.ends_with(".md") {
+            if is_start && is_page(Path::new(path)) {
                 named += 1;
                 assert!(root().join(path).exists(), "{} names {path}", file.display());
             }
@@ -227,8 +234,10 @@ fn blocks(text: &str) -> Vec<Block> {
     // Whether the last thing on the page was a block of commands.
     let mut follows = false;
     while let Some((at, line)) = lines.next() {
+        // A block within a list is further in.
+        let line = line.trim_start();
         if let Some(language) = line.strip_prefix("```") {
-            let body = lines.by_ref().take_while(|(_, line)| *line != "```");
+            let body = lines.by_ref().take_while(|(_, line)| line.trim_start() != "```");
             let body: Vec<_> = body.map(|(_, line)| line).collect();
             if language == "sh" {
                 let not_run = before.strip_prefix(NOT_RUN).map(|reason| {
@@ -269,15 +278,25 @@ fn script(blocks: &[&Block], port: u16) -> String {
         "set -eo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n".to_owned();
     for block in blocks {
         let commands = block.commands.replace(WRITTEN_PORT, &port.to_string());
-        script += &format!("echo '{MARK}{}'\n{commands}\n", block.line);
+        script.extend([&*format!("echo '{MARK}{}'\n", block.line), &commands, "\n"]);
     }
     script + "exit 0\n"
 }
 
-/// Runs the blocks of a page in a directory that looks like a clone after `./do build`.
-fn run_page(page: &str) {
-    if !have_or_skip("bash") || !have_or_skip("curl") || !have_or_skip("python3") {
-        return;
+/// Whether there is what the pages ask for; a test without says that it is skipped.
+fn have_all() -> bool {
+    ["bash", "curl", "python3"].into_iter().all(have_or_skip)
+}
+
+/// Runs the blocks of a page in a directory that looks like a clone after `./do build`. Returns how many
+/// that were; nothing when the test is skipped.
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever reads the test's output sees what is not run, and why"
+)]
+fn run_page(page: &str) -> Option<usize> {
+    if !have_all() {
+        return None;
     }
     let blocks = blocks(&read(Path::new(page)));
     for block in blocks.iter().filter(|block| block.not_run.is_some()) {
@@ -289,7 +308,9 @@ fn run_page(page: &str) {
     }
     let run: Vec<_> = blocks.iter().filter(|block| block.not_run.is_none()).collect();
     println!("{page}: {} blocks run, {} not", run.len(), blocks.len() - run.len());
-    assert!(!run.is_empty(), "{page} has no block that is run");
+    if run.is_empty() {
+        return Some(0);
+    }
 
     let burrow = Burrow::new();
     let port = OwnPort::claim();
@@ -301,11 +322,19 @@ fn run_page(page: &str) {
     for part in ["examples", "clients"] {
         symlink(root().join(part), clone.join(part)).expect("a link");
     }
+    // The first pages say how the program comes onto the path; the others assume it.
+    let search = std::env::var("PATH").expect("a path");
+    let search = if page.starts_with(HOWTO) {
+        format!("{}:{search}", clone.join("target/release").display())
+    } else {
+        search
+    };
     let output = Command::new("timeout")
         .args(["--kill-after=10", PAGE_SECONDS_MAX, "bash", "-c", "exec 2>&1; eval \"$SCRIPT\""])
         .env("SCRIPT", script(&run, port.number()))
         .current_dir(&clone)
         .env("HOME", &home)
+        .env("PATH", search)
         .env("BURROW_RUNTIME_DIR", burrow.runtime())
         .env("BURROW_STATE_DIR", burrow.state())
         .env("BURROW_AGENT", agent_path())
@@ -316,8 +345,9 @@ fn run_page(page: &str) {
         .output()
         .expect("bash runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{page}: {}\n{said}", output.status);
-    for block in run {
+    let log = fs::read_to_string(clone.join("serve.log")).unwrap_or_default();
+    assert!(output.status.success(), "{page}: {}\n{said}\n{log}", output.status);
+    for block in &run {
         let mark = format!("{MARK}{}\n", block.line);
         let own = said.split(&mark).nth(1).expect("the block began");
         let mut lines = own.split(MARK).next().unwrap_or_default().lines();
@@ -326,16 +356,25 @@ fn run_page(page: &str) {
             assert!(found, "{page}:{}: {written:?} is not printed\n{said}", block.line);
         }
     }
+    Some(run.len())
 }
 
 #[test]
 fn the_commands_of_the_readme_work_in_their_order() {
-    run_page(RUN_PAGES[0]);
+    assert_ne!(run_page(FIRST_PAGES[0]), Some(0), "no block is run");
 }
 
 #[test]
 fn the_commands_of_the_tutorial_work_in_their_order_and_print_what_it_says() {
-    run_page(RUN_PAGES[1]);
+    assert_ne!(run_page(FIRST_PAGES[1]), Some(0), "no block is run");
+}
+
+#[test]
+fn the_commands_of_the_how_to_pages_work_in_their_order() {
+    let pages = pages().into_iter().filter(|page| page.starts_with(HOWTO));
+    let counts: Option<Vec<_>> =
+        pages.map(|page| run_page(page.to_str().expect("UTF-8"))).collect();
+    assert!(counts.is_none_or(|counts| counts.iter().sum::<usize>() > 0), "no block is run");
 }
 
 #[test]

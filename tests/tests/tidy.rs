@@ -1,6 +1,9 @@
 //! The rules of the tree that no compiler holds: who imports whom, where `unsafe` may be, how files
 //! begin.
 
+#[path = "tidy/circles.rs"]
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -54,128 +57,6 @@ const AGENT: &[Imports] = &[
         &[
             "config", "limits", "task", "cgroup", "pid1", "hotplug", "metrics", "session", "agent",
             "doors",
-        ],
-    ),
-];
-
-const BRIDGE: &[Imports] = &[
-    ("limits", &[]),
-    ("mime", &[]),
-    ("similar", &[]),
-    ("notify", &[]),
-    ("secret", &[]),
-    ("trust", &[]),
-    ("dial", &["trust"]),
-    ("instant", &[]),
-    ("hex", &[]),
-    ("byte_path", &[]),
-    ("audit", &["config", "hex", "instant"]),
-    ("settings", &["similar", "secret", "egress", "workspace", "dial", "config", "limits"]),
-    ("config", &["limits"]),
-    ("terminal", &["limits"]),
-    ("link", &["limits"]),
-    ("guest", &["link", "limits"]),
-    ("machine", &["hex", "secret", "guest", "link", "config", "limits"]),
-    ("image", &["byte_path", "hex", "settings", "config", "instant", "dial", "trust"]),
-    ("egress", &["guest", "secret", "trust", "config"]),
-    ("workspace", &["byte_path", "secret", "guest", "config", "hex", "instant", "dial", "trust"]),
-    (
-        "sandbox",
-        &[
-            "instant",
-            "settings",
-            "egress",
-            "workspace",
-            "machine",
-            "image",
-            "secret",
-            "guest",
-            "link",
-            "config",
-            "limits",
-        ],
-    ),
-    ("store", &["config"]),
-    ("notebook", &["hex", "store", "sandbox", "machine", "guest", "config", "limits"]),
-    ("artifact", &["hex", "store", "sandbox", "guest", "config", "limits", "mime"]),
-    ("forwards", &["sandbox", "guest", "limits"]),
-    ("app", &["forwards", "sandbox", "guest", "limits"]),
-    ("keys", &["instant", "sandbox", "config", "limits"]),
-    (
-        "api",
-        &[
-            "instant",
-            "audit",
-            "app",
-            "notebook",
-            "artifact",
-            "mime",
-            "store",
-            "forwards",
-            "keys",
-            "settings",
-            "sandbox",
-            "image",
-            "secret",
-            "workspace",
-            "machine",
-            "guest",
-            "link",
-            "config",
-            "limits",
-        ],
-    ),
-    ("bridge", &["control", "sandbox", "machine", "guest", "config", "limits"]),
-    (
-        "control",
-        &[
-            "audit",
-            "app",
-            "instant",
-            "notebook",
-            "artifact",
-            "store",
-            "api",
-            "keys",
-            "notify",
-            "trust",
-            "settings",
-            "egress",
-            "sandbox",
-            "image",
-            "secret",
-            "workspace",
-            "machine",
-            "guest",
-            "link",
-            "config",
-            "limits",
-        ],
-    ),
-    ("build", &["egress", "sandbox", "image", "guest", "config"]),
-    (
-        "cli",
-        &[
-            "build",
-            "audit",
-            "instant",
-            "api",
-            "artifact",
-            "store",
-            "keys",
-            "control",
-            "settings",
-            "similar",
-            "sandbox",
-            "image",
-            "secret",
-            "workspace",
-            "machine",
-            "guest",
-            "link",
-            "config",
-            "limits",
-            "terminal",
         ],
     ),
 ];
@@ -260,16 +141,121 @@ fn the_agents_parts_use_only_parts_above_them() {
     }
 }
 
+/// A row of the table of crates in ARCHITECTURE.md: the crate, and what it may import.
+fn rows_of_crates() -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let table = text.lines().skip_while(|line| !line.starts_with("| crate | owns | may import |"));
+    let rows = table.skip(2).take_while(|line| line.starts_with("| "));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let imports = cells[3].split(", ").filter(|name| *name != "–");
+        (cells[1].trim_matches('`').to_owned(), imports.map(str::to_owned).collect())
+    };
+    rows.map(row).collect()
+}
+
+/// The crates of this workspace that a `Cargo.toml` names as dependencies, those of tests aside.
+fn imported_crates(dir: &Path) -> Vec<String> {
+    let text = fs::read_to_string(dir.join("Cargo.toml")).expect("a manifest");
+    let section = text.split("[dependencies]").nth(1).unwrap_or_default();
+    let section = section.split("\n[").next().unwrap_or_default();
+    let name = |line: &str| line.split(['.', ' ']).next().unwrap_or_default().to_owned();
+    let is_ours = |name: &String| {
+        name == "protocol" || name == "rootfs" || root().join("crates").join(name).is_dir()
+    };
+    section.lines().map(name).filter(|name| !name.is_empty()).filter(is_ours).collect()
+}
+
 #[test]
-fn the_bridges_parts_use_only_what_they_may() {
-    check_imports("host-bridge", BRIDGE);
+fn each_crate_imports_what_its_row_in_the_architecture_says() {
+    let rows = rows_of_crates();
+    let mut crates: Vec<String> = fs::read_dir(root().join("crates"))
+        .expect("the crates")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    crates.sort();
+    let mut listed: Vec<String> = rows.iter().map(|(name, _)| name.clone()).collect();
+    listed.sort();
+    assert_eq!(crates, listed, "ARCHITECTURE.md has a row for each crate");
+    for (name, allowed) in &rows {
+        let mut allowed = allowed.clone();
+        let mut imported = imported_crates(&root().join("crates").join(name));
+        allowed.sort();
+        imported.sort();
+        assert_eq!(imported, allowed, "what {name} imports, and its row");
+    }
+}
+
+#[test]
+fn each_crate_imports_only_crates_above_it() {
+    let rows = rows_of_crates();
+    assert!(rows.len() > 10, "the table of crates is found");
+    for (at, (name, allowed)) in rows.iter().enumerate() {
+        for other in
+            allowed.iter().filter(|other| !["protocol", "rootfs"].contains(&other.as_str()))
+        {
+            let is_above = rows[..at].iter().any(|(above, _)| above == other);
+            assert!(is_above, "{name} imports {other}, which is not above it");
+        }
+    }
+}
+
+#[test]
+fn a_crate_uses_every_crate_that_it_imports() {
+    for (name, allowed) in rows_of_crates() {
+        let dir = root().join("crates").join(&name);
+        let texts: Vec<String> = sources(&dir.join("src"))
+            .iter()
+            .map(|path| fs::read_to_string(path).expect("a source"))
+            .collect();
+        for other in allowed {
+            let path = format!("{}::", other.replace('-', "_"));
+            assert!(texts.iter().any(|text| text.contains(&path)), "{name} does not use {other}");
+        }
+    }
+}
+
+/// Circles that stay, each for its reason.
+const CIRCLES: &[(&str, &str)] = &[
+    // A message names its answers and an answer its requests: they are one vocabulary.
+    ("protocol", "exit fault hello message repl requests"),
+    // A gate leads to the resolver, and what the resolver finds opens gates.
+    ("crates/egress", "gates resolver"),
+];
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let mut dirs: Vec<String> =
+        ["protocol", "guest-agent", "rootfs", "host-bridge"].map(str::to_owned).to_vec();
+    dirs.extend(rows_of_crates().into_iter().map(|(name, _)| format!("crates/{name}")));
+    let mut found = Vec::new();
+    for dir in &dirs {
+        for circle in circles::circles(&root().join(dir).join("src")) {
+            found.push((dir.as_str(), circle.join(" ")));
+        }
+    }
+    let stays = |(dir, circle): &(&str, String)| CIRCLES.contains(&(*dir, circle.as_str()));
+    let known = found.iter().filter(|one| stays(one)).count();
+    found.retain(|one| !stays(one));
+    assert!(found.is_empty(), "files import each other in a circle: {found:#?}");
+    assert_eq!(known, CIRCLES.len(), "a circle that is gone needs no row");
+}
+
+#[test]
+fn every_crate_of_the_bridge_forbids_unsafe_and_says_what_it_owns() {
+    for (name, _) in rows_of_crates() {
+        let text = fs::read_to_string(root().join("crates").join(&name).join("src/lib.rs"));
+        let text = text.expect("a library");
+        assert!(text.starts_with("//!"), "{name} has no face");
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{name} must forbid unsafe");
+    }
 }
 
 #[test]
 fn unsafe_stays_where_it_is_reviewed() {
-    for crate_dir in ["protocol", "host-bridge", "guest-agent"] {
-        let src = root().join(crate_dir).join("src");
-        for path in sources(&src) {
+    for dir in ["protocol/src", "host-bridge/src", "guest-agent/src", "crates"] {
+        for path in sources(&root().join(dir)) {
             let text = fs::read_to_string(&path).expect("a source");
             let has_unsafe = text.lines().any(|line| {
                 let line = line.trim_start();
@@ -288,7 +274,7 @@ fn unsafe_stays_where_it_is_reviewed() {
 #[test]
 fn every_file_says_what_it_is_and_stays_readable() {
     const LINES_MAX: usize = 600;
-    for dir in ["protocol/src", "host-bridge/src", "guest-agent/src", "tests"] {
+    for dir in ["protocol/src", "host-bridge/src", "guest-agent/src", "crates", "tests"] {
         for path in sources(&root().join(dir)) {
             let text = fs::read_to_string(&path).expect("a source");
             // Unit tests belong to the file that they sit beside.

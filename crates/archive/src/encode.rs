@@ -7,6 +7,7 @@ use super::header::{
     BLOCK_BYTES, Fields, LONG_NUMBER_MAX, NAME_BYTES, PREFIX_BYTES, SHORT_NUMBER_MAX,
 };
 use super::path::{check_name, without_final_slashes};
+use super::record::write_record;
 use super::{
     DEVICE_NUMBER_MAX, Entry, FILE_BYTES_MAX, Kind, MODE_MASK, PAX_BYTES_MAX, TarError, pax,
 };
@@ -119,21 +120,21 @@ impl<'a> EntryFields<'a> {
     fn pax_records(&self) -> Vec<u8> {
         let mut names = Vec::new();
         if !self.path.is_ascii() || split_path(&self.path).is_none() {
-            pax::write_record(&mut names, pax::PATH, &self.path);
+            write_record(&mut names, pax::PATH, &self.path);
         }
         if !self.link.is_ascii() || self.link.len() > NAME_BYTES {
-            pax::write_record(&mut names, pax::LINK, self.link);
+            write_record(&mut names, pax::LINK, self.link);
         }
 
         let mut body = Vec::new();
         // Names of Linux are bytes; readers that care must hear it before they see one.
         let is_utf8 = |name| std::str::from_utf8(name).is_ok();
         if !is_utf8(&self.path) || !is_utf8(self.link) {
-            pax::write_record(&mut body, pax::CHARSET, pax::CHARSET_BINARY);
+            write_record(&mut body, pax::CHARSET, pax::CHARSET_BINARY);
         }
         body.append(&mut names);
 
-        let mut number = |key, value: String| pax::write_record(&mut body, key, value.as_bytes());
+        let mut number = |key, value: String| write_record(&mut body, key, value.as_bytes());
         let entry = self.entry;
         let size = entry.kind.content_bytes();
         if size > LONG_NUMBER_MAX {

@@ -24,6 +24,7 @@ mod encode;
 mod header;
 mod path;
 mod pax;
+mod record;
 mod xattr;
 
 #[cfg(test)]

@@ -131,22 +131,6 @@ fn parse_record(bytes: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     (*newline == b'\n' && !key.is_empty()).then_some((length, key, value))
 }
 
-/// Appends one record to a body.
-pub(super) fn write_record(body: &mut Vec<u8>, key: &str, value: &[u8]) {
-    // Space, equals sign and newline.
-    let fixed = key.len() + value.len() + 3;
-    // The length counts its own digits, and they may be one more than those of the rest.
-    let mut length = fixed + decimal_digits(fixed);
-    length = fixed + decimal_digits(length);
-    body.extend_from_slice(format!("{length} {key}=").as_bytes());
-    body.extend_from_slice(value);
-    body.push(b'\n');
-}
-
-fn decimal_digits(number: usize) -> usize {
-    number.checked_ilog10().map_or(1, |log| log as usize + 1)
-}
-
 /// A point in time as pax spells it: one signed decimal fraction. Minus half a second is half a
 /// second after second -1, so the fraction of a negative time is turned around.
 pub(super) fn format_time((seconds, nanoseconds): Time) -> String {

@@ -137,7 +137,7 @@ fn extension(flag: u8, body: &[u8]) -> Vec<u8> {
 fn records(pairs: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (key, value) in pairs {
-        pax::write_record(&mut body, key, value);
+        super::record::write_record(&mut body, key, value);
     }
     body
 }

@@ -15,7 +15,7 @@ pub(super) fn write(pairs: &[(Vec<u8>, Vec<u8>)], records: &mut Vec<u8>) -> Resu
         // A record begins with its key, up to the first sign of equality.
         let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('='));
         let name = name.ok_or(TarError::OutOfRange { field })?;
-        super::pax::write_record(records, &format!("{PREFIX}{name}"), value);
+        super::record::write_record(records, &format!("{PREFIX}{name}"), value);
     }
     if records.len() > PAX_BYTES_MAX {
         let bytes = records.len() as u64;

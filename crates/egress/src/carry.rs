@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::http::{LastAnswer, Requests, Wrong, agrees};
+use super::http::{BadRequest, LastAnswer, Requests, agrees};
 use super::limits::{IDLE_LOOKS, READ_BYTES};
 use super::meter::{Meter, Spent};
 use agent_client::guest::{GuestError, Output, Piece, Writer};
@@ -31,10 +31,10 @@ pub enum Broken {
     #[error("bytes {from} to {to} no longer exist")]
     Gap { from: u64, to: u64 },
     #[error("a later request is refused: {0}")]
-    Request(#[from] Wrong),
+    Request(#[from] BadRequest),
     /// Of a connection that is read on its way; the others are refused before they begin.
     #[error("its request is refused: {0}")]
-    FirstRequest(Wrong),
+    FirstRequest(BadRequest),
     #[error(transparent)]
     Spent(#[from] Spent),
     #[error("TLS with {with}: {source}")]

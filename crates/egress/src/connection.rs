@@ -13,7 +13,7 @@ use super::connect::{ConnectError, connect, permitted};
 use super::event::{Verdict, What};
 use super::hello::{Greeting, Hello};
 use super::host::Host;
-use super::http::{Requests, Wrong, is_request, is_second, told_in_second};
+use super::http::{BadRequest, Requests, is_request, is_second, told_in_second};
 use super::inject::Missing;
 use super::limits::FIRST_BYTES_DEADLINE;
 use super::meter::Spent;
@@ -35,7 +35,7 @@ pub(super) enum Refused {
     #[error("{0}")]
     Greeting(&'static str),
     #[error("{0}")]
-    Request(#[from] Wrong),
+    Request(#[from] BadRequest),
     #[error("it is neither TLS nor HTTP/1, which are all that may go to this port")]
     Unknown,
     #[error("it speaks HTTP/2 without TLS, where only HTTP/1 is carried")]

@@ -15,10 +15,12 @@
 //! of lines that are half. There are servers that pass over the body of a request that needs none, and
 //! find the next request in it: such a one is the last of its connection, and the server told so.
 
+pub(super) mod bad_request;
 mod head;
 mod last;
 mod second;
 
+pub use bad_request::BadRequest;
 pub use head::{Head, authority};
 pub use last::LastAnswer;
 pub use second::told as told_in_second;
@@ -28,23 +30,6 @@ use std::sync::Arc;
 use super::host::Host;
 use super::inject::Injections;
 use super::limits::{HEAD_BYTES_MAX, PIECE_LINE_BYTES_MAX};
-
-/// Why a request does not go on.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
-    #[error("it is no plain HTTP/1 request: {0}")]
-    Malformed(&'static str),
-    #[error("its head has more than {HEAD_BYTES_MAX} bytes")]
-    TooLong,
-    #[error("it is for the host {asked:?}, and the connection for {host}")]
-    AnotherHost { asked: String, host: Host },
-    #[error("it asks for a tunnel through the server")]
-    Tunnel,
-    #[error("it asks for what it says itself, where secrets are put into it")]
-    Shown,
-    #[error("it asks to go on with {protocol:?}")]
-    Upgrade { protocol: String },
-}
 
 /// What may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,13 +97,13 @@ impl Requests {
     }
 
     /// For the rest of a request whose head is judged already, and for nothing behind it.
-    pub fn rest_of(host: Host, port: u16, head: &Head) -> Result<Self, Wrong> {
+    pub fn rest_of(host: Host, port: u16, head: &Head) -> Result<Self, BadRequest> {
         let mut requests = Self::new(host, port);
         requests.only_one = true;
         requests.state = requests.body_of(head)?;
         if requests.state == State::Upgrade {
             let protocol = head::shown(head.one("upgrade")?.unwrap_or_default());
-            return Err(Wrong::Upgrade { protocol });
+            return Err(BadRequest::Upgrade { protocol });
         }
         Ok(requests)
     }
@@ -144,7 +129,7 @@ impl Requests {
     }
 
     /// Takes bytes of the client, and puts what may go on into `out`.
-    pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Wrong> {
+    pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), BadRequest> {
         while !bytes.is_empty() {
             match self.state {
                 State::Head => {
@@ -200,7 +185,7 @@ impl Requests {
                     let Some(length) = held else { break };
                     let total = before + length;
                     if total > HEAD_BYTES_MAX {
-                        return Err(Wrong::TooLong);
+                        return Err(BadRequest::TooLong);
                     }
                     head::check_line(&self.held)?;
                     out.append(&mut self.held);
@@ -208,9 +193,9 @@ impl Requests {
                         if length == 2 { self.next() } else { State::Tail { bytes: total } };
                 }
                 State::Upgrade => {
-                    return Err(Wrong::Malformed("it goes on before the server has agreed"));
+                    return Err(BadRequest::Malformed("it goes on before the server has agreed"));
                 }
-                State::Over => return Err(Wrong::Malformed("it sends more than one request")),
+                State::Over => return Err(BadRequest::Malformed("it sends more than one request")),
             }
         }
         Ok(())
@@ -226,7 +211,7 @@ impl Requests {
         bytes: &mut &[u8],
         end: &[u8],
         max: usize,
-    ) -> Result<Option<usize>, Wrong> {
+    ) -> Result<Option<usize>, BadRequest> {
         // The end may have begun in what is held.
         let from = self.held.len().saturating_sub(end.len() - 1);
         let before = self.held.len();
@@ -237,9 +222,9 @@ impl Requests {
         let Some(at) = found else {
             if self.held.len() > max {
                 return Err(if end.len() == 4 {
-                    Wrong::TooLong
+                    BadRequest::TooLong
                 } else {
-                    Wrong::Malformed("a piece of its body has no good size")
+                    BadRequest::Malformed("a piece of its body has no good size")
                 });
             }
             *bytes = &bytes[room..];
@@ -251,15 +236,15 @@ impl Requests {
         Ok(Some(length))
     }
 
-    fn judge(&mut self, bytes: &[u8]) -> Result<Head, Wrong> {
+    fn judge(&mut self, bytes: &[u8]) -> Result<Head, BadRequest> {
         let head = Head::parse(bytes)?;
         if head.method == "CONNECT" {
-            return Err(Wrong::Tunnel);
+            return Err(BadRequest::Tunnel);
         }
         // Its answer is the request as it came, with what was put into it.
         let shows = ["TRACE", "TRACK"].iter().any(|one| head.method.eq_ignore_ascii_case(one));
         if shows && self.secrets.is_some() {
-            return Err(Wrong::Shown);
+            return Err(BadRequest::Shown);
         }
         head.check_host(&self.host, self.port)?;
         self.state = self.body_of(&head)?;
@@ -268,7 +253,7 @@ impl Requests {
     }
 
     /// A head that was judged, without what is not to go on with it.
-    fn as_it_goes_on(&mut self, judged: &Head, head: Vec<u8>) -> Result<Vec<u8>, Wrong> {
+    fn as_it_goes_on(&mut self, judged: &Head, head: Vec<u8>) -> Result<Vec<u8>, BadRequest> {
         let head = if judged.offers_second()? { second::without_offer(&head) } else { head };
         if judged.has_needless_body()? {
             self.only_one = true;
@@ -278,7 +263,7 @@ impl Requests {
     }
 
     /// What follows a head.
-    fn body_of(&self, head: &Head) -> Result<State, Wrong> {
+    fn body_of(&self, head: &Head) -> Result<State, BadRequest> {
         let length = head.length()?;
         // Other protocols carry requests of their own, which nobody would look into. There are servers
         // that change to one without the word that belongs to it.
@@ -287,7 +272,7 @@ impl Requests {
             let is_meant = head.lists("connection", "upgrade");
             let is_plain = is_meant && length == head::Length::Bytes(0) && self.count == 0;
             if !protocol.eq_ignore_ascii_case("websocket") || !is_plain {
-                return Err(Wrong::Upgrade { protocol: head::shown(protocol) });
+                return Err(BadRequest::Upgrade { protocol: head::shown(protocol) });
             }
             return Ok(State::Upgrade);
         }
@@ -307,10 +292,10 @@ fn pass(bytes: &mut &[u8], left: u64, out: &mut Vec<u8>) -> u64 {
     left - count as u64
 }
 
-fn piece_size(line: &[u8]) -> Result<u64, Wrong> {
+fn piece_size(line: &[u8]) -> Result<u64, BadRequest> {
     /// Sixteen digits are all that a `u64` has.
     const DIGITS_MAX: usize = 15;
-    let wrong = Wrong::Malformed("a piece of its body has no good size");
+    let wrong = BadRequest::Malformed("a piece of its body has no good size");
     head::check_line(line)?;
     let line = line.strip_suffix(b"\r\n").unwrap_or(line);
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();

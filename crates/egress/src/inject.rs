@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::host::Host;
-use super::http::Wrong;
+use super::http::bad_request::BadRequest;
 use super::limits::FILLED_HEAD_BYTES_MAX;
 use host::secret::{Secret, Wiped, wipe};
 
@@ -88,7 +88,7 @@ impl Injections {
 
     /// A request's head as the host is to get it, and the secrets that are in it. The head has been
     /// judged before: its lines are whole and plain.
-    pub fn fill(&self, host: &Host, head: &[u8]) -> Result<(Wiped, Vec<String>), Wrong> {
+    pub fn fill(&self, host: &Host, head: &[u8]) -> Result<(Wiped, Vec<String>), BadRequest> {
         let (mut out, mut used) = (Vec::with_capacity(self.room(head)), Vec::new());
         for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let field = line.iter().position(|byte| *byte == b':').filter(|_| number > 0);
@@ -117,7 +117,7 @@ impl Injections {
         name: &[u8],
         value: &[u8],
         used: &mut Vec<String>,
-    ) -> Result<Option<Wiped>, Wrong> {
+    ) -> Result<Option<Wiped>, BadRequest> {
         let Some(decoded) = decoded_basic(name, value) else { return Ok(None) };
         let mut plain = Vec::with_capacity(self.room(&decoded));
         let before = used.len();
@@ -156,7 +156,7 @@ impl Injections {
         mut value: &[u8],
         out: &mut Vec<u8>,
         used: &mut Vec<String>,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), BadRequest> {
         while let Some(at) = find(value, BEFORE.as_bytes()) {
             put(out, &value[..at])?;
             value = &value[at..];
@@ -187,10 +187,10 @@ pub fn fits_a_field(value: &str) -> bool {
 }
 
 /// Appends within the room that there is: a place that grows leaves a copy of what it had behind.
-fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Wrong> {
+fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), BadRequest> {
     if out.len() + bytes.len() > FILLED_HEAD_BYTES_MAX {
         wipe(out);
-        return Err(Wrong::TooLong);
+        return Err(BadRequest::TooLong);
     }
     out.extend_from_slice(bytes);
     Ok(())

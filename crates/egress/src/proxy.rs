@@ -10,7 +10,7 @@ use super::carry::{Plan, Stream};
 use super::connection::{Refused, lead, reach, run, told};
 use super::event::What;
 use super::host::Host;
-use super::http::{Head, Requests, Wrong, authority};
+use super::http::{BadRequest, Head, Requests, authority};
 use super::limits::{FIRST_BYTES_DEADLINE, HEAD_BYTES_MAX};
 
 const HTTP_PORT: u16 = 80;
@@ -66,7 +66,7 @@ async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
             return Ok(head);
         }
         if held.len() > HEAD_BYTES_MAX {
-            return Err(Wrong::TooLong.into());
+            return Err(BadRequest::TooLong.into());
         }
         from = held.len().saturating_sub(END_OF_HEAD.len() - 1);
         if !stream.fill().await? {
@@ -77,7 +77,7 @@ async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
 
 /// Whom a request is for. Only the target says so: the field beside it may be anybody's.
 fn whom(head: &Head) -> Result<(Host, u16), Refused> {
-    let wrong = Wrong::Malformed("a proxy is asked for the name of a host, and its port");
+    let wrong = BadRequest::Malformed("a proxy is asked for the name of a host, and its port");
     let asked = if head.method == "CONNECT" {
         authority(&head.target, 0).filter(|(_, port)| *port != 0)
     } else {

@@ -10,7 +10,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::meter::Spent;
 use super::{ExpiryKind, Record, SandboxError, Snapshot, Spec};
 use crate::limits::LOG_BYTES_MAX;
 use machine::limits::VIRTUAL_MEMORY_BYTES_DEFAULT;
@@ -66,6 +65,13 @@ impl Cap {
     pub(super) fn is_of_days(&self) -> bool {
         self.run_ms.is_some() || self.output_bytes.is_some()
     }
+}
+
+/// What a scope has used of a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    pub run_ms: u64,
+    pub output_bytes: u64,
 }
 
 /// Whose sandboxes are counted.

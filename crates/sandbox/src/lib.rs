@@ -20,6 +20,7 @@
 
 pub mod caps;
 mod commit;
+mod directories;
 pub mod event;
 mod expiry;
 mod granted;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::caps::{Caps, Scope};
+use super::caps::{Caps, Scope, Spent};
 use super::{ExpiryKind, Record, SandboxRef};
 use crate::limits::{METER_BYTES_MAX, METERED_SCOPES_MAX};
 use agent_client::guest::Heard;
@@ -25,13 +25,6 @@ use host::instant::now_ms;
 use host::paths::write_durably;
 
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
-
-/// What a scope has used of a day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
-    pub run_ms: u64,
-    pub output_bytes: u64,
-}
 
 /// Clones are the same meter.
 #[derive(Clone, Debug)]

@@ -31,7 +31,6 @@ use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
 use super::record::Kept;
 use super::recorder::SharedLog;
-use super::registry::Occupied;
 use super::snapshot::bytes_of;
 use super::stored::Held;
 use super::{Event, EventSink, Record, SandboxError, State, Why};
@@ -44,7 +43,7 @@ use machine::limits::{KILL_DEADLINE, SET_RIGHT_MAX};
 use machine::{BoxFuture, Directories, Machine, MachineExit, Running};
 
 use ::workspace::limits::LAST_SYNC_DEADLINE;
-use ::workspace::{Mirror, Said, Workspaces};
+use ::workspace::{Mirror, Outcome, Workspaces};
 
 pub(super) use order::{Order, Reply};
 use suspend::Errand;
@@ -67,7 +66,7 @@ pub(super) struct Place {
     pub presence: Arc<Presence>,
     pub workspaces: Workspaces,
     /// Dropped with the owner: then the name is free.
-    pub _occupied: Occupied,
+    pub _occupied: Box<dyn Send + Sync>,
 }
 
 /// Everything that the loop can see.
@@ -88,7 +87,7 @@ enum Happening {
     /// What takes its time is done.
     Returned(Errand),
     /// Something of the workspace has come back.
-    Said(Said),
+    Said(Outcome),
 }
 
 /// The time that programs get to end by themselves.
@@ -575,7 +574,7 @@ async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>
 }
 
 /// The same for what is said of a workspace.
-async fn heard(mirror: Option<&mut Mirror>) -> Said {
+async fn heard(mirror: Option<&mut Mirror>) -> Outcome {
     match mirror {
         Some(mirror) => mirror.said().await,
         None => pending().await,

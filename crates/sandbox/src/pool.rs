@@ -107,7 +107,7 @@ impl Pool {
     pub async fn claim(&self, asked: &Shape, personal: &Personal) -> Option<Claimed> {
         for _ in 0..POOL_CLAIM_TRIES_MAX {
             let (number, ready) = self.0.take(asked)?;
-            let directories = super::registry::directories(&self.0.paths, &ready.id);
+            let directories = super::directories::directories(&self.0.paths, &ready.id);
             match self.0.hand_over(number, &ready, &directories, personal).await {
                 Ok(warnings) => {
                     self.0.shelves[number].claimed();
@@ -133,7 +133,7 @@ impl Pool {
             return true;
         };
         let machine = self.0.machines.get(kind);
-        let directories = super::registry::directories(&self.0.paths, id);
+        let directories = super::directories::directories(&self.0.paths, id);
         let adoption = machine.adopt(id.clone(), directories, pooled.trace.clone()).await;
         let running = match adoption {
             Adoption::Alive(running) => Some(running),
@@ -322,7 +322,7 @@ impl Inner {
                 guest.forsake();
             }
         }
-        let directories = super::registry::directories(&self.paths, id);
+        let directories = super::directories::directories(&self.paths, id);
         let machine = self.machines.get(kind);
         machine.clean(id.clone(), Some(directories.clone())).await;
         // The state goes last, so that what a crash leaves here is still found.

@@ -93,7 +93,7 @@ impl Seat {
 }
 
 /// Held by an owner as long as its name is taken; dropping it frees the name.
-pub(super) struct Occupied {
+struct Occupied {
     registry: Weak<Inner>,
     which: SandboxRef,
 }
@@ -113,7 +113,7 @@ impl Inner {
     }
 
     fn directories(&self, id: &BoxId) -> Directories {
-        directories(&self.paths, id)
+        super::directories::directories(&self.paths, id)
     }
 
     fn trouble(&self, which: Option<SandboxRef>, what: String) {
@@ -124,14 +124,6 @@ impl Inner {
     fn own_directories(&self) -> Vec<&Path> {
         let all = self.hidden_of_alone.iter().chain([&self.paths]);
         all.flat_map(|paths| [paths.runtime.as_path(), paths.state.as_path()]).collect()
-    }
-}
-
-/// The two directories of a sandbox, or of a machine that may become one.
-pub(super) fn directories(paths: &Paths, id: &BoxId) -> Directories {
-    Directories {
-        runtime: paths.runtime_boxes().join(id.as_str()),
-        state: paths.state_boxes().join(id.as_str()),
     }
 }
 
@@ -520,7 +512,7 @@ impl Registry {
             meter: self.0.meter.clone(),
             presence,
             workspaces: self.0.workspaces.clone(),
-            _occupied: Occupied { registry: Arc::downgrade(&self.0), which },
+            _occupied: Box::new(Occupied { registry: Arc::downgrade(&self.0), which }),
         };
         Ok(Owner::new(kept, place, show, ordered))
     }

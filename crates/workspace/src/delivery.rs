@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::end::End;
-use super::mirror::{Answer, Said, due};
+use super::outcome::{Answer, Outcome, due};
 use super::s3::limits::{AGAIN_FIRST, AGAIN_MAX};
 use super::{Report, Staging, Workspace};
 
@@ -18,7 +18,7 @@ pub(super) struct Delivering {
     pub kept: PathBuf,
     pub end: End,
     pub asked: mpsc::Receiver<Answer>,
-    pub say: mpsc::Sender<Said>,
+    pub say: mpsc::Sender<Outcome>,
 }
 
 impl Delivering {
@@ -27,7 +27,7 @@ impl Delivering {
         let mut answer = None;
         loop {
             let (report, pushed) = staging.push_until(&self.end, answer.is_some()).await;
-            Said::tell(&self.say, report, pushed, answer.take()).await;
+            Outcome::report(&self.say, report, pushed, answer.take()).await;
             let again = staging.again().map(|pause| Instant::now() + pause);
             if again.is_none() {
                 // Whoever asks from now on asks another; those who have are answered.
@@ -52,7 +52,7 @@ impl Delivering {
                 Ok(found) => return found,
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        Said::tell(&self.say, Report::default(), Err(error), None).await;
+                        Outcome::report(&self.say, Report::default(), Err(error), None).await;
                     }
                 }
             }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::delivery::Delivering;
 use super::end::End;
@@ -16,6 +16,7 @@ use super::guest::walk;
 use super::held::Held;
 use super::limits::{ASKS_WAITING_MAX, EXCHANGE_END_MAX, QUIET, SAID_WAITING_MAX, SYNC_DEADLINE};
 use super::manifest::Manifest;
+use super::outcome::{Answer, Outcome, due};
 use super::s3::Staging;
 use super::take::Taking;
 use super::tree::Tree;
@@ -23,47 +24,12 @@ use super::{Carried, Report, Workspace, WorkspaceError, send};
 use agent_client::guest::Guest;
 use host::instant;
 
-/// What came of an exchange that has done something, could not be made, or was asked for.
-#[derive(Debug)]
-pub struct Said {
-    pub report: Report,
-    pub failed: Option<WorkspaceError>,
-    /// Whoever asked. Those who hear of an exchange put it down and then answer.
-    answer: Option<Answer>,
-}
-
-pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
-
-impl Said {
-    /// Says what has come of an exchange, unless nothing has happened and nobody has asked.
-    pub(super) async fn tell(
-        say: &mpsc::Sender<Self>,
-        report: Report,
-        done: Result<(), WorkspaceError>,
-        answer: Option<Answer>,
-    ) {
-        let failed = done.err();
-        if !report.is_empty() || failed.is_some() || answer.is_some() {
-            // Whoever is to put it down and does not is gone.
-            let _ = say.send(Self { report, failed, answer }).await;
-        }
-    }
-
-    /// Tells whoever has asked for it.
-    pub fn answer(self) {
-        let Self { report, failed, answer } = self;
-        if let Some(answer) = answer {
-            let _ = answer.send(failed.map_or(Ok(report), Err));
-        }
-    }
-}
-
 /// The workspace of one living sandbox. Dropping it ends the exchanges before the next file, and one that
 /// is under way then gets no name; [`Mirror::end`] also waits for that.
 #[derive(Debug)]
 pub struct Mirror {
     asks: mpsc::Sender<Answer>,
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<Outcome>,
     end: End,
     task: JoinHandle<()>,
 }
@@ -198,7 +164,7 @@ impl Mirror {
     }
 
     /// The same, and waits until nothing more can come back. What was said and nobody has heard yet.
-    pub async fn end(mut self) -> Vec<Said> {
+    pub async fn end(mut self) -> Vec<Outcome> {
         self.end.say();
         let mut rest = Vec::new();
         let ended = async {
@@ -214,7 +180,7 @@ impl Mirror {
     }
 
     /// What is said next; never when the task is gone.
-    pub async fn said(&mut self) -> Said {
+    pub async fn said(&mut self) -> Outcome {
         match self.said.recv().await {
             Some(said) => said,
             None => std::future::pending().await,
@@ -239,7 +205,7 @@ struct Mirroring {
     number: u64,
     end: End,
     asked: mpsc::Receiver<Answer>,
-    say: mpsc::Sender<Said>,
+    say: mpsc::Sender<Outcome>,
 }
 
 impl Mirroring {
@@ -278,13 +244,13 @@ impl Mirroring {
             report.extend(pushed);
             done = done.and(brought);
         }
-        Said::tell(&self.say, report, done, answer).await;
+        Outcome::report(&self.say, report, done, answer).await;
     }
 
     /// Brings the bucket what it did not take before.
     async fn push_again(&mut self) {
         let (report, done) = self.push(false).await;
-        Said::tell(&self.say, report, done, None).await;
+        Outcome::report(&self.say, report, done, None).await;
     }
 
     async fn push(&mut self, is_asked: bool) -> (Report, Result<(), WorkspaceError>) {
@@ -339,14 +305,6 @@ impl Mirroring {
             }
             Err(error) => (Report::default(), Err(WorkspaceError::Manifest(error.into()))),
         }
-    }
-}
-
-/// Resolves when it is time; never without one.
-pub(super) async fn due(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

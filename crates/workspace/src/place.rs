@@ -5,6 +5,7 @@ use std::io;
 
 use rustix::io::Errno;
 
+use super::explain::{explain, may_pass};
 use super::guest::Seen;
 use super::held::Held;
 use super::limits::CONFLICTS_PER_FILE_MAX;
@@ -22,21 +23,6 @@ enum Verdict {
     /// The host has the same by itself.
     Same(HostStamp),
     Conflict,
-}
-
-/// Whether another try may succeed although nothing has changed in the guest.
-pub(super) fn may_pass(error: &io::Error) -> bool {
-    let passing = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
-/// What is said of a host that does not take something.
-pub fn explain(error: &io::Error) -> String {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::LOOP | Errno::XDEV) => "it leads through a link on the host".to_owned(),
-        Some(Errno::NOTDIR | Errno::EXIST) => "the host has something else there".to_owned(),
-        _ => format!("the host does not take it: {error}"),
-    }
 }
 
 impl Taking {

@@ -252,10 +252,10 @@ impl Taking {
 
     /// What has been said of a path that the host did not take. It is tried again when the guest changes it.
     fn give_up(&mut self, path: &[u8], kind: Kind, seen: &Seen, error: &std::io::Error) {
-        let what = super::place::explain(error);
+        let what = super::explain::explain(error);
         self.report.refuse(path, what);
         let host = self.manifest.known.get(path).and_then(|known| known.host);
-        self.know(path, kind, seen, host, !super::place::may_pass(error));
+        self.know(path, kind, seen, host, !super::explain::may_pass(error));
     }
 
     pub(super) fn know(

@@ -131,7 +131,7 @@ impl Place {
         .collect()
     }
 
-    /// The directories of boxes that have this file.
+    /// The directories of sandboxes that have this file.
     fn with_file(&self, name: &str) -> Vec<PathBuf> {
         let boxes = fs::read_dir(self.paths().state_boxes());
         let boxes = boxes.into_iter().flatten().flatten().map(|entry| entry.path());
@@ -275,7 +275,7 @@ async fn eight_ready_machines_and_sixty_four_creations_share_no_machine() {
         }
         names
     };
-    assert_eq!(names.len(), 64, "two boxes are one: {names:?}");
+    assert_eq!(names.len(), 64, "two sandboxes are one: {names:?}");
     assert!(place.with_file(CLAIMED_FILE).is_empty());
     remove_all(&registry).await;
     registry.leave().await;
@@ -366,7 +366,7 @@ async fn a_machine_that_hangs_is_found_and_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claimed_box_is_what_was_asked_for() {
+async fn a_claimed_sandbox_is_what_was_asked_for() {
     needs_agent!();
     let place = Place::new("personal");
     let registry = place.open(options(2)).await;
@@ -605,7 +605,7 @@ async fn a_bridge_that_is_asked_to_end_leaves_no_pooled_machine() {
     client.start(spec("stays")).await.unwrap();
     assert_eq!(client.list(control::List::default()).await.unwrap().len(), 1);
     daemon.end();
-    assert_eq!(place.machines().len(), 1, "the box runs on, alone");
+    assert_eq!(place.machines().len(), 1, "the sandbox runs on, alone");
     assert!(place.with_file(POOL_FILE).is_empty());
 }
 
@@ -654,7 +654,7 @@ async fn whoever_owns_a_machine_when_the_bridge_is_killed_is_told_by_its_record(
     for gone in [0, 1, 2, 4] {
         assert!(!ready[gone].exists(), "what was left at point {gone} is still there");
     }
-    assert_eq!(place.machines().len(), 2, "the box, and the one that is ready");
+    assert_eq!(place.machines().len(), 2, "the sandbox, and the one that is ready");
     assert_eq!(registry.get(&which("own")).unwrap().state, State::Running);
     assert!(!claimed.join(CLAIMED_FILE).exists());
     let again = registry.create(spec("again")).await.unwrap();

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::error::WriteError;
 use super::inode::{COMPACT_BYTES, EXTENDED_BYTES, Inode, Layout, pack_device, type_of};
-use super::write::WriteError;
 use super::{BLOCK_BYTES, INODES_MAX, INODES_START, SLOT_BYTES, directory, xattr};
 use crate::tree::{Kind, NodeId, Tree, shown};
 

@@ -3,10 +3,10 @@
 
 use std::io::{self, Write};
 
+use super::error::WriteError;
 use super::inode::{Layout, type_of};
 use super::plan::{Plan, Planned, whole_blocks};
 use super::superblock::Superblock;
-use super::xattr::XattrError;
 use super::{BLOCK_BYTES, SLOT_BYTES, directory};
 use crate::digest::{HashingWriter, Sha256};
 use crate::tree::{Content, ContentReader, Kind, NodeId, Tree};
@@ -28,17 +28,6 @@ pub struct Written {
     pub bytes: u64,
     pub sha256: Sha256,
     pub inodes: u64,
-}
-
-/// Why a tree cannot become an image.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error("{path}: {source}")]
-    Xattr { path: String, source: XattrError },
-    #[error("more files or bytes than an image holds")]
-    TooLarge,
 }
 
 /// Writes a tree as an image; see the module for its form.

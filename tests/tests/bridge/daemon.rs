@@ -1,4 +1,4 @@
-//! The daemon and the boxes that stay: every verb that needs it, and what becomes of boxes, their
+//! The daemon and the sandboxes that stay: every verb that needs it, and what becomes of sandboxes, their
 //! sessions and their logs when it is killed, at any moment, and started again.
 
 use std::fmt::Write as _;
@@ -141,7 +141,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn a_box_is_started_listed_inspected_stopped_and_removed() {
+fn a_sandbox_is_started_listed_inspected_stopped_and_removed() {
     let burrow = Burrow::serving();
     assert_eq!(burrow.ok(&["start", "--name", "work", "-e", "SECRET=hush"]), "work\n");
     assert_eq!(burrow.ok(&["ps", "--quiet"]), "work\n");
@@ -184,7 +184,7 @@ fn a_taken_name_is_refused_and_a_namespace_has_names_of_its_own() {
     assert_eq!(burrow.ok(&["ps", "-q", "--namespace", "ci"]), "ci/work\n");
     burrow.ok(&["exec", "ci/work", "--", "sh", "-c", "echo there > /marker"]);
     let apart = burrow.run(&["exec", "work", "--", "cat", "/marker"]);
-    assert_eq!(apart.status.code(), Some(1), "boxes share files");
+    assert_eq!(apart.status.code(), Some(1), "sandboxes share files");
 
     burrow.ok(&["kill", "work"]);
     assert_eq!(inspect(&burrow, "work")["why"], "killed");
@@ -195,7 +195,7 @@ fn a_taken_name_is_refused_and_a_namespace_has_names_of_its_own() {
 }
 
 #[test]
-fn an_unknown_box_is_told_with_those_that_may_have_been_meant() {
+fn an_unknown_sandbox_is_told_with_those_that_may_have_been_meant() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "worker"]);
     for verb in [
@@ -316,7 +316,7 @@ fn logs_come_by_tail_by_time_by_stream_and_as_json() {
 }
 
 #[test]
-fn a_followed_log_shows_what_comes_and_ends_with_its_box() {
+fn a_followed_log_shows_what_comes_and_ends_with_its_sandbox() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
     let script = "echo first; read line; echo $line; sleep 1000";
@@ -338,7 +338,7 @@ fn a_followed_log_shows_what_comes_and_ends_with_its_box() {
 }
 
 #[test]
-fn whoever_sits_in_a_box_that_ends_is_told_so() {
+fn whoever_sits_in_a_sandbox_that_ends_is_told_so() {
     let burrow = Burrow::serving();
     for (verb, code, word) in [
         (&["stop", "work"][..], 137, "because the box was stopped"),
@@ -446,7 +446,7 @@ fn a_bridge_killed_again_and_again_loses_nothing_of_any_session() {
 }
 
 #[test]
-fn a_bridge_killed_at_seeded_moments_always_comes_back_to_its_boxes() {
+fn a_bridge_killed_at_seeded_moments_always_comes_back_to_its_sandboxes() {
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "first"]);
     let one = supervisor(&burrow, "first");
@@ -475,7 +475,7 @@ fn a_bridge_killed_at_seeded_moments_always_comes_back_to_its_boxes() {
     }
     assert_eq!(supervisor(&burrow, "first"), one, "it is the same box still");
     assert_eq!(burrow.ok(&["exec", "first", "--", "echo", "here"]), "here\n");
-    // Of those that were cut off nothing is left: as many directories as boxes.
+    // Of those that were cut off nothing is left: as many directories as sandboxes.
     let kept = burrow.ok(&["ps", "--all", "--quiet"]).lines().count();
     for parent in [burrow.runtime(), burrow.state()] {
         let boxes = std::fs::read_dir(parent.join("boxes")).expect("a directory").count();
@@ -504,7 +504,7 @@ fn a_bridge_killed_while_idle_adopts_and_goes_on() {
 }
 
 #[test]
-fn a_box_that_ended_while_the_bridge_was_away_is_shown_as_stopped() {
+fn a_sandbox_that_ended_while_the_bridge_was_away_is_shown_as_stopped() {
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
     burrow.ok(&["exec", "-d", "work", "--", "sh", "-c", "echo said; sleep 1000"]);
@@ -526,7 +526,7 @@ fn a_box_that_ended_while_the_bridge_was_away_is_shown_as_stopped() {
 }
 
 #[test]
-fn a_box_whose_agent_is_killed_under_a_living_bridge_is_shown_as_stopped() {
+fn a_sandbox_whose_agent_is_killed_under_a_living_bridge_is_shown_as_stopped() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
     let pid = supervisor(&burrow, "work");
@@ -538,13 +538,13 @@ fn a_box_whose_agent_is_killed_under_a_living_bridge_is_shown_as_stopped() {
 }
 
 #[test]
-fn a_daemon_that_is_asked_to_end_leaves_its_boxes_to_the_next() {
+fn a_daemon_that_is_asked_to_end_leaves_its_sandboxes_to_the_next() {
     let mut burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
     burrow.ok(&["exec", "-d", "--session", "on", "work", "--", "sh", "-c", "echo a; sleep 1000"]);
     let before = supervisor(&burrow, "work");
     assert_eq!(burrow.end_daemon(), Some(0));
-    assert!(resident_bytes(before).is_some(), "the box has ended with the daemon");
+    assert!(resident_bytes(before).is_some(), "the sandbox has ended with the daemon");
     assert!(!burrow.runtime().join("control.sock").exists());
     burrow.serve();
     assert_eq!(supervisor(&burrow, "work"), before);
@@ -552,7 +552,7 @@ fn a_daemon_that_is_asked_to_end_leaves_its_boxes_to_the_next() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_stop_its_boxes_does() {
+fn a_daemon_that_is_told_to_stop_its_sandboxes_does() {
     let mut burrow = Burrow::serving_with(&["--stop-boxes"]);
     burrow.ok(&["start", "--name", "work"]);
     let pid = supervisor(&burrow, "work");
@@ -597,7 +597,7 @@ fn control_groups(name: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn nothing_of_a_removed_box_is_left() {
+fn nothing_of_a_removed_sandbox_is_left() {
     let mut burrow = Burrow::serving();
     for (round, kill_daemon) in [false, true].into_iter().enumerate() {
         burrow.ok(&["start", "--name", "work"]);

@@ -1,4 +1,4 @@
-//! What a box says that it uses, under loads that are known.
+//! What a sandbox says that it uses, under loads that are known.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ async fn percent(guest: &Guest) -> f64 {
     percent
 }
 
-/// Waits until the box reads what its one busy session uses: all of a CPU, or what others on this
+/// Waits until the sandbox reads what its one busy session uses: all of a CPU, or what others on this
 /// machine leave of one.
 async fn assert_busy(guest: &Guest, busy: &Start) {
     let used_us = async || {
@@ -156,7 +156,7 @@ async fn memory_files_and_processes_show_and_go_away_again() {
 }
 
 #[tokio::test]
-async fn two_boxes_do_not_see_each_others_load() {
+async fn two_sandboxes_do_not_see_each_others_load() {
     let (one, other) = (Sandbox::start().await, Sandbox::start().await);
     begin(&one.guest, "busy", BUSY).await;
     let script = "head -c 52428800 /dev/zero >/written; sleep 1000";

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use tests::tmux::Tmux;
 use tests::{Burrow, agent_path, eventually, have, skip};
 
-/// A box `work` with a session `demo` on a terminal, in front of which nobody sits yet.
+/// A sandbox `work` with a session `demo` on a terminal, in front of which nobody sits yet.
 struct Stage {
     burrow: Burrow,
 }
@@ -397,7 +397,7 @@ fn a_stopped_viewer_goes_on_in_raw_mode() {
 }
 
 #[test]
-fn a_box_that_is_killed_gives_the_terminal_back_and_says_so() {
+fn a_sandbox_that_is_killed_gives_the_terminal_back_and_says_so() {
     let stage = Stage::with_echo();
     let Some(viewer) = stage.attach("") else { return };
     viewer.sees("early-bird");
@@ -408,7 +408,7 @@ fn a_box_that_is_killed_gives_the_terminal_back_and_says_so() {
 }
 
 #[test]
-fn a_box_that_is_stopped_ends_the_session_and_gives_the_terminal_back() {
+fn a_sandbox_that_is_stopped_ends_the_session_and_gives_the_terminal_back() {
     let stage = Stage::with_echo();
     let Some(viewer) = stage.attach("") else { return };
     viewer.sees("early-bird");
@@ -426,7 +426,7 @@ fn a_daemon_that_is_killed_takes_nothing_from_who_is_attached() {
     viewer.sees("early-bird");
     stage.burrow.kill_daemon();
     viewer.types("on");
-    // Whatever is seen, the daemon is back before it is judged: it is what removes the box.
+    // Whatever is seen, the daemon is back before it is judged: it is what removes the sandbox.
     let went_on = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| viewer.sees("<on>")));
     stage.burrow.serve();
     went_on.expect("attach goes on without the daemon");
@@ -547,7 +547,7 @@ fn who_reads_no_more_of_a_session_leaves_it_running() {
 }
 
 #[test]
-fn unknown_boxes_sessions_and_sockets_are_named_with_a_hint() {
+fn unknown_sandboxes_sessions_and_sockets_are_named_with_a_hint() {
     let stage = Stage::with_echo();
     let socket = stage.burrow.scratch().join("nobody.sock");
     let socket = socket.to_str().expect("UTF-8");

@@ -449,7 +449,7 @@ fn json_is_json_whatever_is_asked() {
     let checks = doctor["checks"].as_array().expect("a list");
     let check = |name: &str| checks.iter().find(|check| check["name"] == name).expect("a check");
     assert_eq!(check("daemon")["verdict"], "works");
-    // It says what boxes have, not what the host could have.
+    // It says what sandboxes have, not what the host could have.
     let agent = &parse(&burrow.ok(&["inspect", "--json", "work"]))["agent"];
     let has_groups = agent["cgroup_missing"].is_null()
         && ["cpu", "memory", "pids"].iter().all(|wanted| {
@@ -457,7 +457,7 @@ fn json_is_json_whatever_is_asked() {
         });
     let verdict = if has_groups { "works" } else { "lacks" };
     assert_eq!(check("control groups")["verdict"], verdict);
-    // Whole boxes may be held to what they were granted where sessions in them are not.
+    // Whole sandboxes may be held to what they were granted where sessions in them are not.
     let bounded = ["start", "--name", "bounded", "--memory", "64", "--cpus", "0.5", "--json"];
     let bounded = parse(&burrow.ok(&bounded));
     if !has_groups && bounded["warnings"].as_array().is_none_or(Vec::is_empty) {

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use tests::tmux::Tmux;
 use tests::{Burrow, agent_path, eventually, have, skip};
 
-/// A box `work`, and a terminal with a prompt for its Python.
+/// A sandbox `work`, and a terminal with a prompt for its Python.
 struct Stage {
     burrow: Burrow,
     tmux: Tmux,
@@ -375,7 +375,7 @@ fn a_window_that_is_closed_leaves_nobody_behind() {
 }
 
 #[test]
-fn the_end_of_the_box_ends_the_prompt_with_a_word() {
+fn the_end_of_the_sandbox_ends_the_prompt_with_a_word() {
     let Some(stage) = Stage::open() else { return };
     stage.says("'typed ' + 'before'", "\n'typed before'\n");
     stage.tmux.text("half a line");

@@ -296,7 +296,7 @@ fn whoever_stops_reading_ends_the_code() {
 }
 
 #[test]
-fn a_context_of_a_box_keeps_what_runs_leave() {
+fn a_context_of_a_sandbox_keeps_what_runs_leave() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
     let python = |code: &str| burrow.run(&["repl", "work", "-c", code]);
@@ -432,7 +432,7 @@ fn a_slip_is_met_with_what_to_do() {
     );
     let (exit, said) = stderr(&["repl", "--lang", "cobol", "-c", "1"]);
     assert!(exit == Some(125) && said.contains("python, node, bash"), "{said}");
-    // A file that reads like a box.
+    // A file that reads like a sandbox.
     let mut command = burrow.command(&["repl", "script"]);
     std::fs::write(burrow.scratch().join("script"), "print(1)").expect("a file");
     let output = command.current_dir(burrow.scratch()).output().expect("the bridge runs");
@@ -484,7 +484,7 @@ fn a_secret_is_not_shown_while_it_is_typed() {
 }
 
 #[test]
-fn programs_and_interpreters_begin_where_their_box_says() {
+fn programs_and_interpreters_begin_where_their_sandbox_says() {
     let server = Server::dev();
     let client = Client::new(server.url());
     let asked = serde_json::json!({ "name": "work", "workdir": "/usr" });

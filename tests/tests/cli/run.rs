@@ -1,4 +1,4 @@
-//! `host-bridge run`: one command in a box of its own, as a person at a terminal or a script sees
+//! `host-bridge run`: one command in a sandbox of its own, as a person at a terminal or a script sees
 //! it.
 
 use std::time::{Duration, Instant};
@@ -160,7 +160,7 @@ fn a_reader_that_goes_away_ends_an_endless_program() {
 }
 
 #[test]
-fn a_bridge_that_is_killed_takes_its_one_shot_box_with_it() {
+fn a_bridge_that_is_killed_takes_its_one_shot_sandbox_with_it() {
     let burrow = Burrow::new();
     let mut child = burrow.command(&["run", "--", "sleep", "1000"]).spawn().expect("starts");
     let bridge = nix::unistd::Pid::from_raw(child.id() as i32);

@@ -1,4 +1,4 @@
-//! Files of a box through the library: whole, in part, as trees, watched, and with the disk full.
+//! Files of a sandbox through the library: whole, in part, as trees, watched, and with the disk full.
 
 use std::time::{Duration, Instant};
 
@@ -137,7 +137,7 @@ fn directories_are_made_listed_moved_and_removed() {
 }
 
 #[test]
-fn a_reader_in_the_box_sees_the_old_file_or_the_new_and_nothing_between() {
+fn a_reader_in_the_sandbox_sees_the_old_file_or_the_new_and_nothing_between() {
     runtime().block_on(async {
         const BYTES: usize = 500_000;
         let mut sandbox = Sandbox::start().await;
@@ -182,7 +182,7 @@ fn a_reader_in_the_box_sees_the_old_file_or_the_new_and_nothing_between() {
 }
 
 #[test]
-fn a_full_box_refuses_a_file_with_its_reason_and_leaves_the_old_one() {
+fn a_full_sandbox_refuses_a_file_with_its_reason_and_leaves_the_old_one() {
     runtime().block_on(async {
         let sandbox = Sandbox::start_as(|spec| spec.scratch_bytes = Some(4 << 20)).await;
         let target = || FileTarget { parents: true, ..FileTarget::replace("/kept/data") };

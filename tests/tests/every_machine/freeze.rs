@@ -233,7 +233,7 @@ async fn an_adoption_and_a_stop_thaw() {
     assert!(adopted.frozen_ms >= WHILE.as_millis() as u64, "{adopted:?}");
     let stands_at = count(&sandbox).await;
     until_counting(&sandbox, stands_at).await;
-    // What is frozen does not hear TERM; the end of the box is not held up by it.
+    // What is frozen does not hear TERM; the end of the sandbox is not held up by it.
     sandbox.guest.freeze(LONG).await.expect("it freezes");
     let began = Instant::now();
     sandbox.end().await;

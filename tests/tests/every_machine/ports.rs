@@ -1,4 +1,4 @@
-//! TCP connections into a box: through the library and through `port-forward`, megabytes both ways
+//! TCP connections into a sandbox: through the library and through `port-forward`, megabytes both ways
 //! at once, with ends that close one after the other.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -98,7 +98,7 @@ fn a_forwarded_connection_carries_megabytes_both_ways_and_closes_in_halves() {
 }
 
 #[test]
-fn a_port_of_the_host_leads_into_a_box() {
+fn a_port_of_the_host_leads_into_a_sandbox() {
     let burrow = Burrow::serving();
     burrow.ok(&["start", "--name", "work"]);
     burrow.ok(&["exec", "-d", "work", "--", "python3", "-c", ECHO, "7000"]);

@@ -187,7 +187,7 @@ fn what_a_program_says_last_on_a_terminal_is_not_lost() {
     });
 }
 
-/// A terminal with a shell of a box in it, begun with `run -it`.
+/// A terminal with a shell of a sandbox in it, begun with `run -it`.
 fn in_a_box(burrow: &Burrow) -> Option<Tmux> {
     let tmux = Tmux::open(burrow)?;
     tmux.line("hb run -it -e PS1='in> ' -e ENV= -- sh; echo code=$?");
@@ -276,7 +276,7 @@ fn a_terminal_is_as_before_when_the_program_has_ended() {
 }
 
 #[test]
-fn vim_writes_a_file_in_a_box() {
+fn vim_writes_a_file_in_a_sandbox() {
     if !have("vim") {
         return skip("vim is not installed");
     }
@@ -452,7 +452,7 @@ fn a_long_paste_arrives_whole() {
 }
 
 #[test]
-fn a_bridge_that_is_killed_gives_the_terminal_back_and_takes_its_box_with_it() {
+fn a_bridge_that_is_killed_gives_the_terminal_back_and_takes_its_sandbox_with_it() {
     let burrow = Burrow::new();
     let Some(tmux) = Tmux::open(&burrow) else { return };
     let mode = tmux.mode();

@@ -1,4 +1,4 @@
-//! Images by recipes: built on this host, run in boxes, and refused where they should be.
+//! Images by recipes: built on this host, run in sandboxes, and refused where they should be.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics, with the line")]
 
@@ -115,7 +115,7 @@ fn what_is_copied_to_places_that_come_and_go_is_there_for_commands() {
         place.sh("cat /read; ls /tmp /tmp/work /run"),
         "one\n/run:\nserver\n\n/tmp:\nwork\n\n/tmp/work:\nhere\n"
     );
-    // What its box needed of an image that has neither is in no layer.
+    // What its sandbox needed of an image that has neither is in no layer.
     place.built("FROM base\nRUN true\n", &[]);
     let archive = place.burrow.scratch().join("made.tar");
     place.burrow.ok(&["image", "save", "made", "-o", archive.to_str().unwrap()]);
@@ -311,7 +311,7 @@ fn a_stage_gives_its_files_to_another_and_what_nobody_needs_is_not_built() {
 fn what_was_done_before_is_not_done_again() {
     let Some(place) = place() else { return };
     place.write("a", "one");
-    // What a command says twice was done twice: no two boxes have the same random numbers.
+    // What a command says twice was done twice: no two sandboxes have the same random numbers.
     let recipe = "FROM base\nCOPY a /a\nRUN cat /proc/sys/kernel/random/uuid > /drawn\nENV X=1\n";
     let (_, first) = place.built(recipe, &[]);
     let drawn = place.sh("cat /drawn");
@@ -500,7 +500,7 @@ fn a_command_that_fails_says_where_and_how_and_leaves_nothing() {
     assert!(place.refused("FROM not/here:1\n", &[]).contains("--pull missing"));
     let said = place.refused("FROM --platform=plan9/mips base\n", &[]);
     assert!(said.contains("plan9/mips"), "{said}");
-    // A box that builds has no network.
+    // A sandbox that builds has no network.
     let said =
         place.refused("FROM base\nRUN test $(ls /sys/class/net | busybox wc -l) -gt 1\n", &[]);
     assert!(said.contains("exit code 1"), "{said}");

@@ -103,7 +103,7 @@ fn small(burrow: &Burrow, busybox: &Path) -> String {
 }
 
 #[test]
-fn a_directory_becomes_an_image_and_the_root_of_a_box() {
+fn a_directory_becomes_an_image_and_the_root_of_a_sandbox() {
     let Some(busybox) = busybox() else { return };
     let burrow = Burrow::new();
     let digest = small(&burrow, &busybox);
@@ -113,7 +113,7 @@ fn a_directory_becomes_an_image_and_the_root_of_a_box() {
         assert!(output.starts_with("from the image\n"), "{image}: {output}");
         assert!(output.contains("new"), "{image}: {output}");
     }
-    // What one box wrote is not in the next.
+    // What one sandbox wrote is not in the next.
     let again = said(&burrow, &["run", "--image", "small:1", "--", "ls", "/etc"]);
     assert!(!again.contains("new"), "{again}");
 }
@@ -139,7 +139,7 @@ fn an_image_may_have_no_shell_no_users_and_no_directories() {
 }
 
 #[test]
-fn links_where_something_is_mounted_lead_nobody_out_of_a_box() {
+fn links_where_something_is_mounted_lead_nobody_out_of_a_sandbox() {
     let Some(busybox) = busybox() else { return };
     let burrow = Burrow::new();
     let canary = burrow.scratch().join("canary");
@@ -276,7 +276,7 @@ fn layers_take_away_replace_and_keep_what_is_below() {
 }
 
 #[test]
-fn a_box_that_stays_holds_its_image_and_says_which() {
+fn a_sandbox_that_stays_holds_its_image_and_says_which() {
     let Some(busybox) = busybox() else { return };
     let burrow = Burrow::serving();
     let digest = small(&burrow, &busybox);
@@ -316,7 +316,7 @@ fn write_app(burrow: &Burrow, busybox: &Path) {
 }
 
 #[test]
-fn programs_of_a_box_run_as_its_images_user_unless_the_caller_says_otherwise() {
+fn programs_of_a_sandbox_run_as_its_images_user_unless_the_caller_says_otherwise() {
     let Some(busybox) = busybox() else { return };
     if !is_root() {
         return skip("other users can be had by root alone");
@@ -350,13 +350,13 @@ fn programs_of_a_box_run_as_its_images_user_unless_the_caller_says_otherwise() {
     assert_eq!(leave("id -u > /artifacts/own", None), 1);
     assert_eq!(leave("id -u > /artifacts/other", Some("5:6")), 1);
     assert_eq!(leave("echo > /artifacts/other", None), 0);
-    // Whoever starts the box has the word before its image.
+    // Whoever starts the sandbox has the word before its image.
     said(&server, &["start", "--name", "other", "--image", "app", "--user", "5:6"]);
     assert_eq!(said(&server, &["exec", "other", "--", "id", "-u"]), "5");
 }
 
 #[test]
-fn interpreters_run_as_the_user_of_their_box() {
+fn interpreters_run_as_the_user_of_their_sandbox() {
     if !is_root() {
         return skip("other users can be had by root alone");
     }

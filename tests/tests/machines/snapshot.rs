@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tests::machines::machines_or_skip;
 use tests::{Burrow, eventually};
 
-/// A box that is a machine with a disk of its own.
+/// A sandbox that is a machine with a disk of its own.
 const SOURCE: [&str; 12] = [
     "start",
     "--name",

@@ -1,4 +1,4 @@
-//! Boxes that are machines: a real kernel with the agent as its init, in QEMU. What behaves as on the
+//! Sandboxes that are machines: a real kernel with the agent as its init, in QEMU. What behaves as on the
 //! process machine is tested by the suites of those things, which `just test-vm` runs in machines;
 //! here is what only a machine has.
 
@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 /// The image that all of these boot.
 const IMAGE: &str = "python";
 
-/// Makes of a box a machine.
+/// Makes of a sandbox a machine.
 fn machine(spec: &mut Spec) {
     spec.machine = MachineKind::Qemu;
     spec.image = Some(IMAGE.to_owned());
@@ -35,7 +35,7 @@ fn block_on(test: impl Future<Output = ()>) {
         .block_on(test);
 }
 
-/// Starts a kept box and returns its record.
+/// Starts a kept sandbox and returns its record.
 fn start(burrow: &Burrow, name: &str, more: &[&str]) -> serde_json::Value {
     let arguments = [&["start", "--json", "--name", name], &MACHINE[..], more].concat();
     serde_json::from_str(&burrow.ok(&arguments)).expect("a record")

@@ -220,7 +220,7 @@ impl Scene {
                 assert_eq!(holds(&said, &forms), None, "{verb:?}");
             }
         }
-        // What is in a box may hold what it was given. The operator has given one to the daemon.
+        // What is in a sandbox may hold what it was given. The operator has given one to the daemon.
         let daemon = self.server.daemon_pid().as_raw();
         let within = self.in_boxes();
         let strangers: Vec<_> = holders(&self.canaries)
@@ -230,7 +230,7 @@ impl Scene {
         assert!(strangers.is_empty(), "{strangers:?} hold values");
     }
 
-    /// Whatever runs in a box, but for the two processes of its agent.
+    /// Whatever runs in a sandbox, but for the two processes of its agent.
     fn in_boxes(&self) -> HashSet<i32> {
         let supervisors: Vec<_> = self
             .server
@@ -275,7 +275,7 @@ fn every_provider_reaches_the_sandbox_and_nobody_else() {
     let ran = scene.ask("POST", "/v1/sandboxes/default/a/exec", &exec).expect(200).json();
     assert!(ran["stdout"].as_str().unwrap().starts_with(&expected[1]), "{ran}");
     scene.bash("default/a", "sleep 1000 & echo started");
-    eventually("a program of the box has its environment", || {
+    eventually("a program of the sandbox has its environment", || {
         let within = scene.in_boxes();
         holders(&scene.canaries).iter().any(|pid| within.contains(pid))
     });
@@ -390,7 +390,7 @@ fn the_daemon_leaves_no_core() {
 }
 
 #[test]
-fn a_command_in_a_box_of_its_own_has_them_without_a_daemon() {
+fn a_command_in_a_sandbox_of_its_own_has_them_without_a_daemon() {
     let scene = Scene::new();
     let config = scene.server.scratch().join("burrow.toml");
     let line =

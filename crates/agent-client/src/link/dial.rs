@@ -3,7 +3,6 @@
 //! The driver and `Link::connect` call it. It sends nothing but the handshake of a hybrid or
 //! serial socket, and hands on what stands behind the other side's line of it.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use tokio::time::Instant;
 use tokio_vsock::{VsockAddr, VsockStream};
 
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, HANDSHAKE_LINE_BYTES_MAX, WELCOME_FIRST};
+use super::random::random;
 use super::{Address, LinkError, Socket, serial};
 
 /// Connects once. Waits as long as the other side lets it; callers set a deadline.
@@ -132,10 +132,4 @@ impl Patience {
         let doubled = (self.next * 2).min(self.max);
         std::mem::replace(&mut self.next, doubled)
     }
-}
-
-/// A random number from the keys that the standard library draws for its hash maps: enough for
-/// pauses and for ids, which are no secrets.
-pub fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

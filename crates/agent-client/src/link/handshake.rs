@@ -10,7 +10,8 @@ use protocol::frame::{Frame, Kind};
 use protocol::hello::{Goodbye, Hello, Resume, VERSION_MAX, VERSION_MIN, Welcome};
 use protocol::mux::ProtocolError;
 
-use super::dial::{dial, random};
+use super::dial::dial;
+use super::random::random;
 use super::{Address, LinkError, Options, Socket};
 
 /// Who we are, towards one agent.

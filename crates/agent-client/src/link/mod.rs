@@ -10,12 +10,12 @@
 //! protocol ends the guest with a typed error. Nothing here knows sandboxes, machines or people.
 
 mod address;
-mod arrival;
 mod dial;
 mod driver;
 mod error;
 mod handshake;
 pub mod limits;
+mod random;
 mod relink;
 pub mod serial;
 mod socket;

@@ -13,8 +13,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::sleep;
 
-use super::dial::random;
 use super::limits::GOODBYE_FLUSH_MAX;
+use super::random::random;
 
 /// What is carried at once.
 const CHUNK_BYTES: usize = 64 * 1024;

@@ -11,6 +11,8 @@
 //!    └──── closed by us, goodbye, protocol error ────────┘
 //! ```
 
+mod arrival;
+
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -410,7 +412,7 @@ impl State {
 
     /// Takes in a frame that arrived.
     pub fn accept(&mut self, frame: Frame<'_>) -> Result<(), LinkError> {
-        super::arrival::accept(self, frame)?;
+        arrival::accept(self, frame)?;
         self.sweep_completed();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::super::host::Host;
 use super::super::limits::FIELDS_MAX;
-use super::Wrong;
+use super::BadRequest;
 use super::second::{OFFER, is_offer};
 
 /// A head that is plain enough to be understood in one way alone.
@@ -23,20 +23,20 @@ pub enum Length {
 }
 
 /// Refuses a line that ends otherwise than it seems to.
-pub fn check_line(line: &[u8]) -> Result<(), Wrong> {
+pub fn check_line(line: &[u8]) -> Result<(), BadRequest> {
     let text = line.strip_suffix(b"\r\n").unwrap_or(line);
     let is_plain = |byte: &u8| *byte == b'\t' || *byte >= b' ' && *byte != 0x7f;
     if text.iter().all(is_plain) {
         Ok(())
     } else {
-        Err(Wrong::Malformed("it has characters that only control"))
+        Err(BadRequest::Malformed("it has characters that only control"))
     }
 }
 
 impl Head {
     /// Reads a head with the empty line at its end.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
-        let text = bytes.strip_suffix(b"\r\n\r\n").ok_or(Wrong::Malformed("it has no end"))?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadRequest> {
+        let text = bytes.strip_suffix(b"\r\n\r\n").ok_or(BadRequest::Malformed("it has no end"))?;
         let text: String = text.iter().map(|byte| char::from(*byte)).collect();
         let mut lines = text.split("\r\n");
         let first = lines.next().unwrap_or_default();
@@ -44,23 +44,23 @@ impl Head {
         let (Some(method), Some(target), Some(version), None) =
             (words.next(), words.next(), words.next(), words.next())
         else {
-            return Err(Wrong::Malformed("its first line has not three words"));
+            return Err(BadRequest::Malformed("its first line has not three words"));
         };
         if !is_token(method) || target.is_empty() || !["HTTP/1.1", "HTTP/1.0"].contains(&version) {
-            return Err(Wrong::Malformed("its first line is wrong"));
+            return Err(BadRequest::Malformed("its first line is wrong"));
         }
         check_line(first.as_bytes())?;
         let mut fields = Vec::new();
         for line in lines {
             check_text(line)?;
             let (name, value) =
-                line.split_once(':').ok_or(Wrong::Malformed("a field has no colon"))?;
+                line.split_once(':').ok_or(BadRequest::Malformed("a field has no colon"))?;
             // A line that begins with a space goes on with the one before, to some.
             if !is_token(name) {
-                return Err(Wrong::Malformed("the name of a field is wrong"));
+                return Err(BadRequest::Malformed("the name of a field is wrong"));
             }
             if fields.len() >= FIELDS_MAX {
-                return Err(Wrong::Malformed("it has too many fields"));
+                return Err(BadRequest::Malformed("it has too many fields"));
             }
             let value = value.trim_matches([' ', '\t']);
             fields.push((name.to_ascii_lowercase(), value.to_owned()));
@@ -70,11 +70,11 @@ impl Head {
     }
 
     /// The value of a field that may be there once.
-    pub fn one(&self, name: &str) -> Result<Option<&str>, Wrong> {
+    pub fn one(&self, name: &str) -> Result<Option<&str>, BadRequest> {
         let mut values = self.all(name);
         let value = values.next();
         if values.next().is_some() {
-            return Err(Wrong::Malformed("it says twice what may be said once"));
+            return Err(BadRequest::Malformed("it says twice what may be said once"));
         }
         Ok(value)
     }
@@ -90,19 +90,19 @@ impl Head {
     }
 
     /// Whether it has a body that means nothing.
-    pub fn has_needless_body(&self) -> Result<bool, Wrong> {
+    pub fn has_needless_body(&self) -> Result<bool, BadRequest> {
         /// Of these the standard says so.
         const NEED_NONE: [&str; 4] = ["GET", "HEAD", "DELETE", "TRACE"];
         Ok(NEED_NONE.contains(&self.method.as_str()) && self.length()? != Length::Bytes(0))
     }
 
     /// Whether it offers to go on with the second version, and with nothing else.
-    pub fn offers_second(&self) -> Result<bool, Wrong> {
+    pub fn offers_second(&self) -> Result<bool, BadRequest> {
         Ok(self.one("upgrade")?.is_some_and(is_offer))
     }
 
     /// How much follows, if that can be said in one way alone.
-    pub fn length(&self) -> Result<Length, Wrong> {
+    pub fn length(&self) -> Result<Length, BadRequest> {
         let coding = self.one("transfer-encoding")?;
         let length = self.one("content-length")?;
         match (coding, length) {
@@ -111,22 +111,23 @@ impl Head {
                 let is_plain =
                     !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
                 let length = length.parse().ok().filter(|_| is_plain);
-                length.map(Length::Bytes).ok_or(Wrong::Malformed("its length is no number"))
+                length.map(Length::Bytes).ok_or(BadRequest::Malformed("its length is no number"))
             }
             (Some(coding), None)
                 if coding.eq_ignore_ascii_case("chunked") && self.version == "HTTP/1.1" =>
             {
                 Ok(Length::Pieces)
             }
-            (Some(_), None) => Err(Wrong::Malformed("its body is coded in an unknown way")),
-            (Some(_), Some(_)) => Err(Wrong::Malformed("it has a length and pieces")),
+            (Some(_), None) => Err(BadRequest::Malformed("its body is coded in an unknown way")),
+            (Some(_), Some(_)) => Err(BadRequest::Malformed("it has a length and pieces")),
         }
     }
 
     /// Refuses a request that is for another host than this, in whichever of its places.
-    pub fn check_host(&self, host: &Host, port: u16) -> Result<(), Wrong> {
-        let asked = self.one("host")?.ok_or(Wrong::Malformed("it names no host"))?;
-        let another = |asked: &str| Wrong::AnotherHost { asked: shown(asked), host: host.clone() };
+    pub fn check_host(&self, host: &Host, port: u16) -> Result<(), BadRequest> {
+        let asked = self.one("host")?.ok_or(BadRequest::Malformed("it names no host"))?;
+        let another =
+            |asked: &str| BadRequest::AnotherHost { asked: shown(asked), host: host.clone() };
         let is_it = |asked: &str| authority(asked, port) == Some((host.clone(), port));
         if !is_it(asked) {
             return Err(another(asked));
@@ -139,11 +140,11 @@ impl Head {
             Some((in_target, path))
                 if is_it(in_target) && !path.is_empty() && !path.starts_with('/') =>
             {
-                Err(Wrong::Malformed("its target has no path"))
+                Err(BadRequest::Malformed("its target has no path"))
             }
             Some((in_target, _)) if is_it(in_target) => Ok(()),
             Some((in_target, _)) => Err(another(in_target)),
-            None => Err(Wrong::Malformed("its target is neither a path nor an address")),
+            None => Err(BadRequest::Malformed("its target is neither a path nor an address")),
         }
     }
 
@@ -200,9 +201,9 @@ pub fn closing(head: &[u8]) -> Vec<u8> {
     out
 }
 
-fn check_text(line: &str) -> Result<(), Wrong> {
+fn check_text(line: &str) -> Result<(), BadRequest> {
     if line.chars().any(|c| c.is_ascii_control() && c != '\t') {
-        return Err(Wrong::Malformed("it has characters that only control"));
+        return Err(BadRequest::Malformed("it has characters that only control"));
     }
     Ok(())
 }

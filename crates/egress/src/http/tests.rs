@@ -9,7 +9,7 @@ fn requests() -> Requests {
 }
 
 /// What goes on of some bytes, in pieces of so many.
-fn passed(text: &[u8], bytes: usize) -> Result<Vec<u8>, Wrong> {
+fn passed(text: &[u8], bytes: usize) -> Result<Vec<u8>, BadRequest> {
     let (mut requests, mut out) = (requests(), Vec::new());
     for piece in text.chunks(bytes) {
         requests.push(piece, &mut out)?;
@@ -17,7 +17,7 @@ fn passed(text: &[u8], bytes: usize) -> Result<Vec<u8>, Wrong> {
     Ok(out)
 }
 
-fn wrong(text: &str) -> Wrong {
+fn wrong(text: &str) -> BadRequest {
     let wrong = passed(text.as_bytes(), usize::MAX).expect_err(text);
     for bytes in 1..text.len().min(40) {
         passed(text.as_bytes(), bytes).expect_err(text);
@@ -47,7 +47,7 @@ fn a_request_for_another_host_does_not_go_on() {
         "GET / HTTP/1.1\r\nHost:\r\n\r\n",
         "GET http://b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
     ] {
-        assert!(matches!(wrong(text), Wrong::AnotherHost { .. }), "{text:?}");
+        assert!(matches!(wrong(text), BadRequest::AnotherHost { .. }), "{text:?}");
     }
 }
 
@@ -55,7 +55,7 @@ fn a_request_for_another_host_does_not_go_on() {
 fn the_second_request_of_a_connection_is_judged_as_the_first() {
     let first = "POST / HTTP/1.1\r\nHost: a.org\r\nContent-Length: 2\r\n\r\nhi";
     let text = format!("{first}GET /secret HTTP/1.1\r\nHost: b.org\r\n\r\n");
-    assert!(matches!(wrong(&text), Wrong::AnotherHost { .. }));
+    assert!(matches!(wrong(&text), BadRequest::AnotherHost { .. }));
     let (mut requests, mut out) = (requests(), Vec::new());
     requests.push(text.as_bytes(), &mut out).unwrap_err();
     assert_eq!(out, first.as_bytes(), "nothing of the second has gone on");
@@ -83,15 +83,15 @@ fn a_request_that_can_be_understood_in_two_ways_does_not_go_on() {
         "Host: a.org\r\nno colon",
     ] {
         let text = format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n");
-        assert!(matches!(wrong(&text), Wrong::Malformed(_)), "{text:?}");
+        assert!(matches!(wrong(&text), BadRequest::Malformed(_)), "{text:?}");
     }
     for line in ["GET  / HTTP/1.1", "GET /", "GET / HTTP/2.0", "GET / HTTP/1.1 x", "G(T / HTTP/1.1"]
     {
         let text = format!("{line}\r\nHost: a.org\r\n\r\n");
-        assert!(matches!(wrong(&text), Wrong::Malformed(_)), "{text:?}");
+        assert!(matches!(wrong(&text), BadRequest::Malformed(_)), "{text:?}");
     }
     let coded = "POST / HTTP/1.0\r\nHost: a.org\r\nTransfer-Encoding: chunked\r\n\r\n";
-    assert!(matches!(wrong(coded), Wrong::Malformed(_)), "the older version has no pieces");
+    assert!(matches!(wrong(coded), BadRequest::Malformed(_)), "the older version has no pieces");
 }
 
 #[test]
@@ -109,19 +109,19 @@ fn pieces_of_a_body_have_plain_sizes_and_ends() {
         "5\r\nhello\n0\r\n\r\n",
     ] {
         let text = format!("{head}{body}");
-        assert!(matches!(wrong(&text), Wrong::Malformed(_)), "{body:?}");
+        assert!(matches!(wrong(&text), BadRequest::Malformed(_)), "{body:?}");
     }
 }
 
 #[test]
 fn heads_and_lines_have_bounds() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: a.org\r\n\r\n", "x".repeat(HEAD_BYTES_MAX));
-    assert_eq!(passed(long.as_bytes(), 1000), Err(Wrong::TooLong));
+    assert_eq!(passed(long.as_bytes(), 1000), Err(BadRequest::TooLong));
     let endless = vec![b'x'; HEAD_BYTES_MAX + 1];
-    assert_eq!(passed(&endless, 100), Err(Wrong::TooLong));
+    assert_eq!(passed(&endless, 100), Err(BadRequest::TooLong));
     let many = "X: y\r\n".repeat(1000);
     let text = format!("GET / HTTP/1.1\r\nHost: a.org\r\n{many}\r\n");
-    assert!(matches!(passed(text.as_bytes(), 9000), Err(Wrong::Malformed(_))));
+    assert!(matches!(passed(text.as_bytes(), 9000), Err(BadRequest::Malformed(_))));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_body_that_means_nothing_is_the_last_of_its_connection() {
             let text = format!("{}{hidden}", head(said));
             assert_eq!(passed(text.as_bytes(), 9).unwrap(), closing.as_bytes());
             let more = format!("{text}GET / HTTP/1.1\r\nHost: a.org\r\n\r\n");
-            assert!(matches!(wrong(&more), Wrong::Malformed(_)), "{more:?}");
+            assert!(matches!(wrong(&more), BadRequest::Malformed(_)), "{more:?}");
         }
     }
     let post = format!(
@@ -153,7 +153,7 @@ fn a_body_that_means_nothing_is_the_last_of_its_connection() {
 fn a_whole_address_has_a_path_behind_its_host_and_nothing_else() {
     for target in ["http://a.org?@b.org/", "http://a.org#@b.org/", "http://a.org?/"] {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a.org\r\n\r\n");
-        assert!(matches!(wrong(&text), Wrong::Malformed(_)), "{text:?}");
+        assert!(matches!(wrong(&text), BadRequest::Malformed(_)), "{text:?}");
     }
     for target in ["http://a.org", "http://a.org/", "HTTP://A.org:80/?@b.org"] {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a.org\r\n\r\n");
@@ -163,7 +163,7 @@ fn a_whole_address_has_a_path_behind_its_host_and_nothing_else() {
 
 #[test]
 fn a_tunnel_is_not_asked_for() {
-    assert_eq!(wrong("CONNECT a.org:80 HTTP/1.1\r\nHost: a.org\r\n\r\n"), Wrong::Tunnel);
+    assert_eq!(wrong("CONNECT a.org:80 HTTP/1.1\r\nHost: a.org\r\n\r\n"), BadRequest::Tunnel);
 }
 
 #[test]
@@ -182,9 +182,9 @@ fn a_websocket_waits_for_the_server_and_nothing_else_is_agreed_upon() {
     let other = b"GET / HTTP/1.1\r\nHost: b.org\r\n\r\n";
     requests.push(other, &mut out).expect_err("requests are judged on when it has not");
     for protocol in ["tls/1.0", "h2c, websocket", "h2"] {
-        assert!(matches!(wrong(&ask(protocol)), Wrong::Upgrade { .. }), "{protocol}");
+        assert!(matches!(wrong(&ask(protocol)), BadRequest::Upgrade { .. }), "{protocol}");
         let unsaid = ask(protocol).replace("keep-alive, Upgrade", "HTTP2-Settings");
-        assert!(matches!(wrong(&unsaid), Wrong::Upgrade { .. }), "{protocol}");
+        assert!(matches!(wrong(&unsaid), BadRequest::Upgrade { .. }), "{protocol}");
     }
     // An offer goes no further, whether it is said as it should be or not.
     let unsaid = ask("h2c").replace("keep-alive, Upgrade", "HTTP2-Settings");
@@ -196,7 +196,7 @@ fn a_websocket_waits_for_the_server_and_nothing_else_is_agreed_upon() {
         }
     }
     let later = format!("GET / HTTP/1.1\r\nHost: a.org\r\n\r\n{}", ask("websocket"));
-    assert!(matches!(wrong(&later), Wrong::Upgrade { .. }));
+    assert!(matches!(wrong(&later), BadRequest::Upgrade { .. }));
     assert_eq!(agrees(b"HTTP/1.1 101 Switching"), Some(true));
     assert_eq!(agrees(b"HTTP/1.1 1"), None);
     assert_eq!(agrees(b"HTTP/1.1 200 OK"), Some(false));

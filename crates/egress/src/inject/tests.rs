@@ -76,7 +76,7 @@ fn a_head_that_would_become_endless_is_refused() {
     let field = "X-Two: burrow-secret~t~\r\n".repeat(8);
     let head = format!("GET / HTTP/1.1\r\n{field}\r\n");
     let refused = injections.fill(&host("a.example.org"), head.as_bytes());
-    assert_eq!(refused.err(), Some(Wrong::TooLong));
+    assert_eq!(refused.err(), Some(BadRequest::TooLong));
 }
 
 #[test]

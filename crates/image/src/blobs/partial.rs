@@ -77,7 +77,7 @@ fn look(blobs: &Blobs, digest: Digest, size: u64) -> Result<Look, BlobError> {
     }
     if blobs.has(&digest) {
         // It was finished between the two looks, and this is a new and empty file.
-        super::sweep::remove_locked(&path, &file);
+        remove_locked(&path, &file);
         return Ok(Look::Begun(Begun::Whole));
     }
     if !is_at(&path, &file) {
@@ -95,6 +95,13 @@ pub(super) fn is_locked_by_us(file: &File) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes the one that is open and locked. What cannot be removed, the next sweep finds.
+pub(super) fn remove_locked(path: &Path, file: &File) {
+    if is_at(path, file) {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -190,6 +197,6 @@ impl Partial {
 
     /// Takes the file away while its lock is held, so that it is nobody else's.
     fn discard(&self) {
-        super::sweep::remove_locked(&self.path, &self.file);
+        remove_locked(&self.path, &self.file);
     }
 }

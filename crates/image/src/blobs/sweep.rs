@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::partial::{is_at, is_locked_by_us};
+use super::partial::{is_locked_by_us, remove_locked};
 use super::{BlobError, Blobs};
 use crate::digest::Digest;
 use crate::limits::{PARTIAL_AGE_MAX, PARTIALS_MAX};
@@ -46,11 +46,4 @@ pub(super) fn remove_partial(path: &Path) -> Result<(), BlobError> {
         remove_locked(path, &file);
     }
     Ok(())
-}
-
-/// Removes the one that is open and locked. What cannot be removed, the next sweep finds.
-pub(super) fn remove_locked(path: &Path, file: &File) {
-    if is_at(path, file) {
-        let _ = fs::remove_file(path);
-    }
 }

@@ -10,7 +10,7 @@ use crate::mounted;
 use crate::{Event, SandboxError, State, WorkspaceEvent};
 use machine::Running;
 use workspace::limits::WARNINGS_MAX;
-use workspace::{Ends, Mirror, Report, Said, WorkspaceError};
+use workspace::{Ends, Mirror, Outcome, Report, WorkspaceError};
 
 /// The answer to whoever asked for an exchange.
 pub(crate) type SyncReply = oneshot::Sender<Result<Report, SandboxError>>;
@@ -133,7 +133,7 @@ impl Owner {
     }
 
     /// Puts down what has come of an exchange.
-    pub(super) async fn hear(&mut self, said: Said) {
+    pub(super) async fn hear(&mut self, said: Outcome) {
         let (of, name) = (self.kept.record.subject(), self.kept.record.workspace.clone());
         if self.warn(&said.report) {
             self.save().await;

@@ -109,7 +109,7 @@ impl Inner {
         };
         loop {
             let id = BoxId::draw().map_err(StartError::Draw)?;
-            let directories = super::super::registry::directories(&self.paths, &id);
+            let directories = super::super::directories::directories(&self.paths, &id);
             if directories.state.exists() || directories.runtime.exists() {
                 continue;
             }

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::{Instant, sleep};
 
 use super::{Registry, Seats};
+use crate::caps::Spent;
 use crate::caps::{Cap, Caps, Held, Scope, Tally, Used};
 use crate::limits::{METER_MARK_PAUSE, METER_PAUSE};
-use crate::meter::Spent;
 use crate::owner::Order;
 use crate::snapshot::{Draft, Snapshots};
 use crate::{Name, Record, SandboxError, Snapshot, Spec};

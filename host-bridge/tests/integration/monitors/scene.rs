@@ -139,7 +139,7 @@ impl Scene {
         self.command(&[machine, more, &["--"], command].concat()).output().unwrap()
     }
 
-    /// Starts a box that stays.
+    /// Starts a sandbox that stays.
     pub fn start(&self, name: &str) {
         self.ok(&[
             "start",
@@ -224,7 +224,7 @@ impl Scene {
     /// The one box's directory of sockets.
     fn runtime(&self) -> PathBuf {
         let mut entries = fs::read_dir(self.base.join("run/boxes")).unwrap().flatten();
-        entries.next().expect("a box").path()
+        entries.next().expect("a sandbox").path()
     }
 
     pub fn monitor_socket(&self) -> PathBuf {
@@ -234,7 +234,7 @@ impl Scene {
     /// How much of the one box's console is kept.
     pub fn console_bytes(&self) -> u64 {
         let mut entries = fs::read_dir(self.base.join("state/boxes")).unwrap().flatten();
-        let state = entries.next().expect("a box").path();
+        let state = entries.next().expect("a sandbox").path();
         let bytes = |name: &str| fs::metadata(state.join(name)).map_or(0, |found| found.len());
         bytes("console.log") + bytes("console.log.1")
     }

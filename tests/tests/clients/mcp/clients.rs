@@ -90,7 +90,7 @@ fn programs(dir: &Path) -> PathBuf {
     place
 }
 
-/// The little that clients hand on, and where this test's boxes are.
+/// The little that clients hand on, and where this test's sandboxes are.
 fn surroundings(mut command: Command, burrow: &Burrow, programs: &Path) -> Command {
     let path = std::env::var("PATH").expect("a path");
     command

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::mcp::{Lines, VERSION_WITHOUT_SESSIONS, text};
 use tests::{Burrow, children, eventually};
 
-/// The boxes that the daemon has.
+/// The sandboxes that the daemon has.
 fn boxes(burrow: &Burrow) -> Vec<String> {
     let listed = burrow.ok(&["ps", "--all", "--quiet"]);
     listed.lines().map(str::to_owned).collect()
@@ -113,7 +113,7 @@ fn a_cancelled_command_is_killed_with_all_that_it_has_started() {
 }
 
 #[test]
-fn two_sessions_have_a_box_each_and_the_end_of_one_is_not_the_others() {
+fn two_sessions_have_a_sandbox_each_and_the_end_of_one_is_not_the_others() {
     let burrow = Burrow::serving();
     let (mut one, mut two) =
         (Lines::open(&burrow, &[]), Lines::open(&burrow, &["--namespace", "team"]));
@@ -129,12 +129,12 @@ fn two_sessions_have_a_box_each_and_the_end_of_one_is_not_the_others() {
     let name = second.as_str().unwrap().strip_prefix("team/").unwrap();
     assert_eq!(two.ok("execute", &json!({ "code": "x", "sandbox": name }))["value"], "2");
     assert_eq!(one.close(), Some(0));
-    eventually("its box is gone", || boxes(&burrow) == [second.as_str().unwrap()]);
+    eventually("its sandbox is gone", || boxes(&burrow) == [second.as_str().unwrap()]);
     assert_eq!(two.ok("execute", &json!({ "code": "x" }))["value"], "2");
 }
 
 #[test]
-fn a_client_that_is_killed_leaves_no_box() {
+fn a_client_that_is_killed_leaves_no_sandbox() {
     let burrow = Burrow::serving();
     let mut lines = Lines::open(&burrow, &[]);
     lines.ok("execute", &json!({ "code": "1" }));
@@ -143,7 +143,7 @@ fn a_client_that_is_killed_leaves_no_box() {
     assert_eq!(boxes(&burrow).len(), 1);
     lines.signal(Signal::SIGKILL);
     lines.wait();
-    eventually("its box is gone", || boxes(&burrow).is_empty());
+    eventually("its sandbox is gone", || boxes(&burrow).is_empty());
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn without_a_daemon_all_ends_with_the_program_however_it_ends() {
         lines.ok("execute", &json!({ "code": "1" }));
         lines.ok("sandbox_create", &json!({ "name": "kept" }));
         let started = children(lines.pid());
-        assert!(!started.is_empty(), "a box is a process");
+        assert!(!started.is_empty(), "a sandbox is a process");
         match signal {
             None => assert_eq!(lines.close(), Some(0)),
             Some(signal) => {
@@ -162,7 +162,7 @@ fn without_a_daemon_all_ends_with_the_program_however_it_ends() {
                 lines.wait();
             }
         }
-        eventually("its boxes are gone", || {
+        eventually("its sandboxes are gone", || {
             started.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists())
         });
         let left = std::fs::read_dir(burrow.runtime()).unwrap().flatten();
@@ -178,7 +178,7 @@ fn two_programs_without_a_daemon_go_on_beside_each_other() {
     one.ok("execute", &json!({ "code": "x = 1" }));
     let apart = two.call("execute", &json!({ "code": "x" }));
     assert_eq!(apart["structuredContent"]["error"]["type"], "NameError", "{}", text(&apart));
-    // What holds the others' boxes is hidden from them.
+    // What holds the others' sandboxes is hidden from them.
     let place = burrow.runtime().display().to_string();
     let looked =
         two.ok("shell_execute", &json!({ "command": format!("ls -A {place} 2>&1 | wc -l") }));

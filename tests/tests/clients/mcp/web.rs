@@ -25,7 +25,7 @@ fn boxes(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn every_version_has_its_session_with_a_box_of_its_own() {
+fn every_version_has_its_session_with_a_sandbox_of_its_own() {
     let server = Server::with_keys();
     let key = key(&server, &[]);
     let mut sandboxes = Vec::new();
@@ -44,7 +44,7 @@ fn every_version_has_its_session_with_a_box_of_its_own() {
 }
 
 #[test]
-fn the_version_without_sessions_finds_its_keys_box_again() {
+fn the_version_without_sessions_finds_its_keys_sandbox_again() {
     let server = Server::with_keys();
     let (one, two) = (key(&server, &[]), key(&server, &[]));
     let mut web = Web::new(client(&server, &one), VERSION_WITHOUT_SESSIONS);
@@ -102,7 +102,7 @@ fn a_key_does_what_its_scopes_and_namespace_allow() {
 }
 
 #[test]
-fn a_session_is_its_keys_alone_and_ends_with_its_box() {
+fn a_session_is_its_keys_alone_and_ends_with_its_sandbox() {
     let server = Server::with_keys();
     let (one, two) = (key(&server, &[]), key(&server, &[]));
     let mut web = Web::open(client(&server, &one), VERSION);
@@ -116,7 +116,7 @@ fn a_session_is_its_keys_alone_and_ends_with_its_box() {
     assert_eq!(boxes(&server).len(), 1);
     let ended = web.send("DELETE", &Value::Null);
     assert!(matches!(ended.status, 200 | 202 | 204), "{}", ended.status);
-    eventually("its box is gone", || boxes(&server).is_empty());
+    eventually("its sandbox is gone", || boxes(&server).is_empty());
     assert_eq!(web.post("tools/list", &json!({})).status, 404);
 }
 

@@ -114,7 +114,7 @@ fn every_session_of_a_machine_that_dies_ends_within_a_second_and_says_why() {
             let said = String::from_utf8_lossy(&ended.stderr).into_owned();
             assert!(!ended.status.success() && !said.is_empty(), "{victim}: {said}");
         }
-        eventually("the box has stopped", || shown(&burrow, name).contains("stopped"));
+        eventually("the sandbox has stopped", || shown(&burrow, name).contains("stopped"));
         burrow.ok(&["rm", name]);
     }
     assert_eq!(leftovers(&burrow), Vec::<String>::new());
@@ -190,7 +190,7 @@ fn a_machine_whose_shell_is_killed_goes_with_it() {
     let below = tests::children(shell);
     assert!(below.len() >= 2, "a machine and its relay: {below:?}");
     kill(shell, Signal::SIGKILL).expect("it is ours");
-    eventually("the box has stopped", || shown(&burrow, "shell").contains("stopped"));
+    eventually("the sandbox has stopped", || shown(&burrow, "shell").contains("stopped"));
     eventually("its processes are gone", || below.iter().all(|pid| kill(*pid, None).is_err()));
     burrow.ok(&["rm", "shell"]);
     assert_eq!(leftovers(&burrow), Vec::<String>::new());

@@ -233,7 +233,7 @@ fn rules_that_cannot_be_kept_to_are_refused_when_the_sandbox_is_made() {
 }
 
 #[test]
-fn a_command_in_a_box_of_its_own_has_the_bounds_of_the_configuration() {
+fn a_command_in_a_sandbox_of_its_own_has_the_bounds_of_the_configuration() {
     let Some(internet) = Internet::or_skip() else { return };
     let burrow = Burrow::new();
     let config = burrow.scratch().join("burrow.toml");

@@ -1,7 +1,7 @@
 //! What a round trip and a flow cost against the test agent on a thread of its own, beside the floor
 //! of a bare socket pair. Ignored by default: figures of a debug build or a busy machine say nothing.
 //!
-//! `cargo test --release -p host-bridge speed -- --ignored --nocapture --test-threads 1`
+//! `cargo test --release -p agent-client speed -- --ignored --nocapture --test-threads 1`
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -10,10 +10,10 @@ use protocol::mux::{Direction, Incoming, ProtocolError};
 use protocol::stream::StreamError;
 use protocol::{Fault, FaultCode, RequestId, StreamId};
 
-use super::limits::PIECES_MAX;
-use super::state::{Begins, Opening, State};
-use super::stream::TooManyPieces;
-use super::{Failure, LinkError};
+use super::super::limits::PIECES_MAX;
+use super::super::stream::TooManyPieces;
+use super::super::{Failure, LinkError};
+use super::{Begins, Opening, State};
 
 /// Offsets beyond are refused, as `protocol::stream` does for gaps: no sum of two then overflows.
 const OFFSET_MAX: u64 = u64::MAX / 2;

@@ -1,0 +1,12 @@
+//! Where a sandbox keeps its files.
+
+use host::paths::Paths;
+use machine::{BoxId, Directories};
+
+/// The two directories of a sandbox, or of a machine that may become one.
+pub fn directories(paths: &Paths, id: &BoxId) -> Directories {
+    Directories {
+        runtime: paths.runtime_boxes().join(id.as_str()),
+        state: paths.state_boxes().join(id.as_str()),
+    }
+}

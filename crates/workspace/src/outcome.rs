@@ -1,0 +1,50 @@
+//! What an exchange came to, for those who asked for it and for the record. The mirror of a living sandbox
+//! and the delivery of a dead one's bucket both report it.
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use super::{Report, WorkspaceError};
+
+/// An exchange that changed something, failed, or was asked for.
+#[derive(Debug)]
+pub struct Outcome {
+    pub report: Report,
+    pub failed: Option<WorkspaceError>,
+    /// Whoever asked. The owner records the exchange and then answers.
+    answer: Option<Answer>,
+}
+
+pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
+
+impl Outcome {
+    /// Reports an exchange, unless nothing has happened and nobody has asked.
+    pub(super) async fn report(
+        to: &mpsc::Sender<Self>,
+        report: Report,
+        done: Result<(), WorkspaceError>,
+        answer: Option<Answer>,
+    ) {
+        let failed = done.err();
+        if !report.is_empty() || failed.is_some() || answer.is_some() {
+            // A receiver that is gone records nothing any more.
+            let _ = to.send(Self { report, failed, answer }).await;
+        }
+    }
+
+    /// Answers whoever asked for it.
+    pub fn answer(self) {
+        let Self { report, failed, answer } = self;
+        if let Some(answer) = answer {
+            let _ = answer.send(failed.map_or(Ok(report), Err));
+        }
+    }
+}
+
+/// Waits for a point in time; for ever without one.
+pub(super) async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
