@@ -52,7 +52,7 @@ pub enum BridgeError {
     Guest(#[from] GuestError),
     #[error("{language:?} cannot be the name of a language")]
     Language { language: String },
-    #[error("could not draw an id: {0}")]
+    #[error("cannot make a random id: {0}")]
     Draw(io::Error),
 }
 

@@ -51,15 +51,15 @@ STATE = {
 
 # What `invalid` means where a schema could not have said it, by what the message says.
 BEYOND_SCHEMAS = (
-    "names both path and path_base64",
-    "names no path",
+    "has both path and path_base64",
+    "has no path",
     "exclude each other",
-    "is not base64",
+    "is not valid base64",
     "is not absolute",
-    "create_only asks",
+    "create_only needs",
     "scratch_bytes is",
     "is not a name of an environment variable",
-    "a sandbox's environment cannot have the name",
+    "cannot be the name of an environment variable",
     # What the name of an image is, of its parts and all together.
     "the name of an image",
     "the name is longer than",
@@ -71,25 +71,25 @@ BEYOND_SCHEMAS = (
     # Which names of hosts are none but addresses, and which ports a rule may have.
     "egress: ",
     "the value of the label",
-    "is not that of Content-Digest",
+    "does not match Content-Digest",
     "Content-Digest cannot be checked",
     # The header is drawn empty in spite of its pattern.
-    "Content-Digest is not as it must be",
+    "Content-Digest is malformed",
     "this call is a WebSocket",
-    "app is started from its `code`",
+    "an app of the type",
     # Of what there is in the sandbox.
     "no such sample was taken yet",
     "has no terminal",
     "it has terminal",
     "is a directory",
-    "not a place in a log",
+    "not a position in a log",
     "the code has fewer than",
     "has no name of its own",
-    "the query names no artifacts",
+    "the query does not say which artifacts",
     # One body serves runs in contexts and in notebooks.
-    "cache_key: only notebooks remember one",
-    "only regular files are taken",
-    "no file has such a name",
+    "cache_key: only runs in notebooks take it",
+    "only regular files are kept",
+    "no file matches this name",
 )
 
 

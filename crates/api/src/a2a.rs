@@ -58,10 +58,12 @@ pub fn operations() -> Vec<Operation> {
             .run()
             .about(ABOUT_BUCKETS)
             .problems(starts),
-        operation(Method::GET, all, "a2a_list", "The names of the sandboxes that there are.", list),
+        operation(Method::GET, all, "a2a_list", "List the names of all sandboxes.", list),
         operation(Method::DELETE, one, "a2a_remove", "End and remove a sandbox.", remove)
             .run()
-            .about("One that is gone is as good as one that was removed: its client asks twice.")
+            .about(
+                "A sandbox that does not exist counts as removed, because this client asks twice.",
+            )
             .problems(&[Code::Conflict]),
         operation(
             Method::POST,
@@ -71,7 +73,7 @@ pub fn operations() -> Vec<Operation> {
             exec,
         )
         .counted()
-        .about("When the client is gone before the end, it is killed with all that it has started.")
+        .about("If the client disconnects first, the program is killed with all that it started.")
         .problems(runs),
         operation(
             Method::POST,
@@ -81,7 +83,7 @@ pub fn operations() -> Vec<Operation> {
             run_python,
         )
         .counted()
-        .about("The sandbox is gone when this is answered, and when the client is.")
+        .about("The sandbox is removed before the answer, and when the client disconnects.")
         .problems(one_shots),
         operation(
             Method::POST,
@@ -91,24 +93,25 @@ pub fn operations() -> Vec<Operation> {
             run_shell,
         )
         .counted()
-        .about("The sandbox is gone when this is answered, and when the client is.")
+        .about("The sandbox is removed before the answer, and when the client disconnects.")
         .problems(one_shots),
     ]
     .map(|operation| operation.tag("a2a"))
     .to_vec()
 }
 
-const ABOUT_BUCKETS: &str = "\
-`bucket` is the workspace. The client names one even when its caller has not: `agent-` and the name of \
-the sandbox, or `agent-workspace`. Those mean none.";
+const ABOUT_BUCKETS: &str = "`bucket` is the workspace. The client sends a name even when its \
+caller gave none: `agent-` and the name of the sandbox, or `agent-workspace`. These names mean no \
+workspace.";
 
-/// What a program has said, and how it ended, as that client reads it.
+/// The output of a program and how it ended, in the form that this client reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Executed {
     stdout: String,
     stderr: String,
-    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+    /// a timeout.
     exit_code: i32,
     /// Whether output was cut off.
     truncated: bool,

@@ -42,19 +42,20 @@ impl Admission {
         let running = keys.get(key).copied().unwrap_or(0);
         if running >= self.per_key_max {
             let message = format!(
-                "this key has {running} runs under way, and {} is the limit",
+                "this key has {running} runs in progress, and the limit is {}",
                 self.per_key_max
             );
             let details = serde_json::json!({ "running": running, "limit": self.per_key_max });
             return Err(Problem::new(Code::LimitReached, message)
-                .hint("wait for one of them to end")
+                .hint("wait until one of them ends")
                 .details(details)
                 .retry_after(BUSY_PAUSE));
         }
         let Ok(place) = Arc::clone(&self.all).try_acquire_owned() else {
-            let message = format!("{} runs are under way here, which is the limit", self.all_max);
+            let message =
+                format!("this server has {} runs in progress, which is the limit", self.all_max);
             return Err(Problem::new(Code::Unavailable, message)
-                .hint("come again in a moment")
+                .hint("try again in a moment")
                 .retry_after(BUSY_PAUSE));
         };
         *keys.entry(key.to_owned()).or_default() += 1;

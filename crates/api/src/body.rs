@@ -82,7 +82,7 @@ impl AsRef<[u8]> for Counted {
 
 /// The client is gone, or has been given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client is gone")]
+#[error("the client disconnected")]
 pub struct Gone;
 
 impl Sink {
@@ -117,7 +117,7 @@ impl Sink {
 
 /// Why a streamed body was cut off.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the body ended before it was whole")]
+#[error("the body ended before it was complete")]
 pub struct CutOff;
 
 impl Outgoing {
@@ -331,7 +331,7 @@ impl Received {
         loop {
             let Ok(frame) = timeout(BODY_PAUSE_MAX, incoming.frame()).await else {
                 let seconds = BODY_PAUSE_MAX.as_secs();
-                let message = format!("no byte of the body has come for {seconds} s");
+                let message = format!("no byte of the body arrived for {seconds} s");
                 return Err(Problem::new(Code::RequestTimeout, message));
             };
             match frame {
@@ -342,7 +342,7 @@ impl Received {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(Problem::invalid(format!("the body broke off: {error}")));
+                    return Err(Problem::invalid(format!("the body was cut off: {error}")));
                 }
             }
         }
@@ -394,6 +394,6 @@ impl Received {
 pub fn too_large(bytes_max: u64) -> Problem {
     let message = format!("the body is larger than the limit of {bytes_max} bytes");
     Problem::new(Code::TooLarge, message)
-        .hint("send less at once, or raise `body_bytes_max` in the server's configuration")
+        .hint("send a smaller body, or raise `body_bytes_max` in the server's configuration")
         .details(serde_json::json!({ "limit": bytes_max }))
 }

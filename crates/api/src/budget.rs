@@ -82,9 +82,9 @@ impl Share {
         if self.try_grow(bytes) {
             return Ok(());
         }
-        let message = "the calls under way hold all the memory that there is for them";
+        let message = "the calls in progress use all the memory reserved for calls";
         Err(Problem::new(Code::Unavailable, message)
-            .hint("come again in a moment, or send less at once")
+            .hint("try again in a moment, or send a smaller body")
             .retry_after(BUSY_PAUSE))
     }
 

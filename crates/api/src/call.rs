@@ -81,8 +81,8 @@ impl Call {
         if self.caller.covers(namespace) {
             return Ok(());
         }
-        let message = format!("this key is not for the namespace {namespace}");
-        Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
+        let message = format!("this key does not cover the namespace {namespace}");
+        Err(Problem::new(Code::Forbidden, message).hint("use a key for that namespace"))
     }
 
     /// The one namespace that is asked for; `None` for all of a key that reaches all.
@@ -143,8 +143,8 @@ impl Call {
         if self.caller.may(access) {
             return Ok(());
         }
-        let message = format!("this key may not {access}");
-        let hint = "make a key with that scope: host-bridge keygen --scope";
+        let message = format!("this key lacks the scope {access}");
+        let hint = "make a key that has it: host-bridge keygen --scope";
         Err(Problem::new(Code::Forbidden, message).hint(hint))
     }
 }

@@ -120,8 +120,8 @@ impl Door {
         let Some(rates) = &self.rates else { return Ok(()) };
         let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.admit(key, Instant::now()).map_err(|RetryAfter(pause)| {
-            Problem::new(Code::RateLimited, "this key is used more often than it may be")
-                .hint("come again after the pause that Retry-After names")
+            Problem::new(Code::RateLimited, "this key has reached its rate limit")
+                .hint("try again after the seconds in Retry-After")
                 .retry_after(pause)
         })
     }
@@ -134,7 +134,7 @@ impl Door {
                 Peer::Local => IpAddr::from(STRANGER),
             };
             if let Err(RetryAfter(pause)) = self.bad_keys.count(address, Instant::now()) {
-                let message = "too many keys that are not valid have come from this address";
+                let message = "this address has sent too many invalid keys";
                 return Problem::new(Code::RateLimited, message).retry_after(pause);
             }
         }

@@ -178,7 +178,8 @@ fn admit(
             told.key = Some(caller.label());
             told.trail.who(&caller);
             if !caller.may(access) {
-                let message = format!("this key may not do that: {} needs {access}", operation.id);
+                let message =
+                    format!("this key may not do that: {} needs the scope {access}", operation.id);
                 return Err(Problem::new(Code::Forbidden, message)
                     .hint("`host-bridge keygen --scope` makes a key with more scopes"));
             }
@@ -249,7 +250,7 @@ async fn carry_out(operation: &Operation, mut call: Call, key: &str) -> Result<R
     tokio::time::timeout_at(deadline, answering).await.unwrap_or_else(|_| {
         let message = format!("the call took longer than its deadline of {} ms", left.as_millis());
         Err(Problem::new(Code::DeadlineExceeded, message)
-            .hint("what it began may have been done; look before asking again"))
+            .hint("the call may still have taken effect; check before you repeat it"))
     })
 }
 
@@ -261,7 +262,7 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
         Some(limit) if limit <= DEADLINE_MAX && !limit.is_zero() => Ok(Some(limit)),
         _ => {
             let max = DEADLINE_MAX.as_millis();
-            let message = format!("{DEADLINE} must be 1 to {max} milliseconds");
+            let message = format!("{DEADLINE} must be from 1 to {max} milliseconds");
             Err(Problem::invalid(message))
         }
     }

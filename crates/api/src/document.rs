@@ -29,8 +29,8 @@ const KEYED: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::RateLimi
 const PARAMETERS: [(&str, &str, &str); 12] = [
     ("namespace", "The namespace of the sandbox.", NAME),
     ("name", "The name of the sandbox.", NAME),
-    ("sandbox", "The sandbox, by its name.", NAME),
-    ("session", "The session, as its start named it.", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
+    ("sandbox", "The name of the sandbox.", NAME),
+    ("session", "The name of the session.", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
     ("context", "The context.", "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
     ("notebook", "The notebook.", "^[A-Za-z0-9][A-Za-z0-9_-]{0,53}$"),
     ("digest", "The image's digest.", "^sha256:[0-9a-f]{64}$"),
@@ -63,7 +63,7 @@ pub fn document(operations: &[Operation]) -> Value {
             "key": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "A key of `host-bridge keygen`. With `serve --dev` none is asked for."
+                "description": "A key from `host-bridge keygen`. `serve --dev` needs none."
             }
         }
     });
@@ -72,7 +72,7 @@ pub fn document(operations: &[Operation]) -> Value {
         "info": {
             "title": "Burrow",
             "version": env!("CARGO_PKG_VERSION"),
-            "summary": "Sandboxes for code that nobody trusts.",
+            "summary": "Sandboxes for untrusted code.",
             "description": include_str!("document/about.md"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" }
         },
@@ -162,14 +162,14 @@ fn fixed_parameters(operation: &Operation) -> Vec<Value> {
     if operation.access.is_some() {
         parameters.push(json!({
             "name": DEADLINE.as_str(), "in": "header", "required": false,
-            "description": "How many milliseconds the whole call may take. What it runs is ended too.",
+            "description": "The deadline of the whole call, in milliseconds. What the call runs is ended with it.",
             "schema": { "type": "integer", "minimum": 1, "maximum": 86_400_000 }
         }));
     }
     if operation.idempotent {
         parameters.push(json!({
             "name": IDEMPOTENCY_KEY.as_str(), "in": "header", "required": false,
-            "description": "Calls with the same key are carried out once, and all get the one answer.",
+            "description": "Calls with the same key are carried out once, and all get the same answer.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" }
         }));
     }

@@ -101,7 +101,7 @@ fn checked(key: &HeaderValue) -> Result<String, Problem> {
     let text = key.to_str().ok().filter(|text| !text.is_empty());
     let max = IDEMPOTENCY_KEY_BYTES_MAX;
     text.filter(|text| text.len() <= max).map(str::to_owned).ok_or_else(|| {
-        Problem::invalid(format!("Idempotency-Key must be 1 to {max} ASCII characters"))
+        Problem::invalid(format!("Idempotency-Key must have 1 to {max} ASCII characters"))
     })
 }
 
@@ -128,7 +128,7 @@ impl Remembered {
             if entry.fingerprint != fingerprint {
                 let message = "this Idempotency-Key was used for another call";
                 return Err(Problem::new(Code::IdempotencyMismatch, message)
-                    .hint("use a new key for each thing that shall be done once"));
+                    .hint("use a new key for each new call"));
             }
             return Ok((entry.answer.clone(), None));
         }

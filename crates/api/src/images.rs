@@ -25,12 +25,12 @@ impl Api {
         let usual = puller.map(Puller::usual).unwrap_or_default();
         let Some(asked) = asked else { return Ok(usual) };
         if asked > Pull::Never && puller.is_none() {
-            return Err(Problem::new(Code::Unsupported, "pull: this bridge pulls no images"));
+            return Err(Problem::new(Code::Unsupported, "pull: this bridge does not pull images"));
         }
         if asked > usual && !caller.may(Access::Admin) {
-            let message = format!("pull: {asked} can be asked for by admin keys alone");
+            let message = format!("pull: only an admin key may ask for {asked}");
             return Err(Problem::new(Code::Forbidden, message)
-                .hint(format!("image_policy.pull of this server is {usual}")));
+                .hint(format!("this server has image_policy.pull = {usual}")));
         }
         Ok(asked)
     }
@@ -63,16 +63,15 @@ impl Api {
         }
         let shown: String = image.chars().take(NAME_CHARS_SHOWN).collect();
         if is_directory {
-            let message =
-                format!("image: the directory {shown:?} can be named by admin keys alone");
+            let message = format!("image: only an admin key may name the directory {shown:?}");
             return Err(Problem::new(Code::Forbidden, message)
-                .hint("name an image of the server's configuration"));
+                .hint("name an image from the server's configuration"));
         }
         let names: Vec<_> = images.keys().take(NAMES_SHOWN_MAX).map(String::as_str).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!("image: there is no image {shown:?} here");
+        let message = format!("image: this server has no image {shown:?}");
         Err(Problem::new(Code::Unsupported, message)
-            .hint(format!("the server's configuration names {names}")))
+            .hint(format!("the server's configuration has these images: {names}")))
     }
 }
 
@@ -83,7 +82,7 @@ pub(super) fn workspace_of(caller: &Caller, name: String) -> Result<String, Prob
         return Ok(name);
     }
     let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
-    let message = format!("workspace: the directory {shown:?} can be named by admin keys alone");
+    let message = format!("workspace: only an admin key may name the directory {shown:?}");
     Err(Problem::new(Code::Forbidden, message)
-        .hint("name a workspace of the server's configuration"))
+        .hint("name a workspace from the server's configuration"))
 }

@@ -245,7 +245,7 @@ impl Api {
 
     fn notebooks(&self) -> Result<&Notebooks, Problem> {
         self.0.notebooks.as_ref().ok_or_else(|| {
-            let message = "this server keeps nothing, so it has no notebooks";
+            let message = "this server has no state directory, so it has no notebooks";
             Problem::new(Code::Unsupported, message)
         })
     }
@@ -254,7 +254,7 @@ impl Api {
     fn artifacts(&self) -> Result<&Artifacts, Problem> {
         self.kept().ok_or_else(|| {
             Problem::new(Code::Unsupported, "this bridge keeps no artifacts")
-                .hint("one that serves with a state directory does")
+                .hint("start the bridge with a state directory to keep them")
         })
     }
 

@@ -30,21 +30,21 @@ impl Origins {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = without_port(host);
         if !self.serves(name, is_loopback) {
-            let message = format!("this server is not called {name:?}");
+            let message = format!("this server does not answer to the host name {name:?}");
             return Err(Problem::new(Code::Misdirected, message)
                 .hint("use 127.0.0.1 or localhost, or add the name to `allowed_hosts`"));
         }
         match headers.get(ORIGIN).map(HeaderValue::to_str) {
             Some(Ok(origin)) if self.allows(origin, host) => Ok(()),
             Some(origin) => {
-                let origin = origin.unwrap_or("an unreadable origin");
-                let message = format!("web pages of {origin:?} may not drive this server");
+                let origin = origin.unwrap_or("the Origin header is not readable");
+                let message = format!("web pages from {origin:?} may not call this server");
                 Err(Problem::new(Code::Misdirected, message)
                     .hint("add the origin to `allowed_origins` if it is yours"))
             }
             // Without an origin, only a link that a person follows comes from another site.
             None if is_foreign(headers) => {
-                let message = "a web page of another site may not drive this server";
+                let message = "a web page from another site may not call this server";
                 Err(Problem::new(Code::Misdirected, message))
             }
             None => Ok(()),

@@ -39,7 +39,7 @@ pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Outgoing {
             Err(CutShort::Client(Gone)) => {}
             Err(error) => {
                 let request = &*request_id.0;
-                tracing::info!(target: "burrow::http", request, %error, "an answer is cut off");
+                tracing::info!(target: "burrow::http", request, %error, "an answer was cut off");
             }
         }
     });

@@ -80,7 +80,7 @@ impl<S> Paced<S> {
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(WRITE_PAUSE_MAX)));
         if stalled.as_mut().poll(cx).is_ready() {
-            let stands = "the client takes nothing of what is sent to it";
+            let stands = "the client reads nothing of what is sent to it";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, stands)));
         }
         polled
@@ -107,7 +107,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
             && let Some(head) = &mut me.head
             && (me.serving.is_leaving() || head.as_mut().poll(cx).is_ready())
         {
-            let slow = "the head of a request took too long";
+            let slow = "the head of a request took too long to arrive";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, slow)));
         }
         polled

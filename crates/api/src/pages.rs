@@ -10,23 +10,35 @@ use super::problem::{Code, Problem};
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page, Reply};
 
-/// How the server is.
+/// The server's health.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// Always `ok`; a server that is not does not answer.
+    /// Always `ok`; a server that is not healthy does not answer.
     pub status: String,
     pub version: String,
 }
 
 pub fn operations() -> Vec<Operation> {
     [
-        operation(Method::GET, "/livez", "livez", "Whether the server lives.", health),
-        operation(Method::GET, "/readyz", "readyz", "Whether the server takes calls.", ready)
-            .problems(&[Code::Unavailable]),
-        operation(Method::GET, "/api/v1/health", "health", "Whether the server lives.", health),
+        operation(Method::GET, "/livez", "livez", "Check whether the server is running.", health),
+        operation(
+            Method::GET,
+            "/readyz",
+            "readyz",
+            "Check whether the server accepts calls.",
+            ready,
+        )
+        .problems(&[Code::Unavailable]),
+        operation(
+            Method::GET,
+            "/api/v1/health",
+            "health",
+            "Check whether the server is running.",
+            health,
+        ),
         operation(Method::GET, "/openapi.json", "openapi", "This document.", openapi),
-        operation(Method::GET, "/docs", "docs", "The same as a page for people.", reference),
+        operation(Method::GET, "/docs", "docs", "This document as an HTML page.", reference),
     ]
     .map(|operation| operation.access(None).tag("server"))
     .to_vec()
@@ -45,7 +57,7 @@ async fn ready(call: Call, _: Nothing, _: Nothing) -> Result<Reply<Health>, Prob
     }
     if let Some(trouble) = call.api.door().trouble() {
         // It goes on with the keys that it knew; whoever runs it shall look.
-        tracing::warn!(%trouble, "the keys cannot be read anew");
+        tracing::warn!(%trouble, "the keys cannot be reloaded");
     }
     health(call, Nothing, Nothing).await
 }

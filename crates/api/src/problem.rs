@@ -12,35 +12,35 @@ use serde_json::Value;
 use super::body::{Response, json_response};
 use super::limits::PROBLEM_CHARS_MAX;
 
-/// The kinds of refusal.
+/// The codes of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// The call breaks a rule of its shape or contradicts itself; asking again will not help.
+    /// The call is malformed or contradicts itself; repeating it will not help.
     Invalid,
-    /// No key was sent, or one that is not valid any more.
+    /// No key was sent, or the key is no longer valid.
     Unauthenticated,
-    /// The key does not reach that far.
+    /// The key does not allow this.
     Forbidden,
     /// The request came under a host name or from a web page that this server does not serve.
     Misdirected,
     /// There is no such path, sandbox, session, context, run or file.
     NotFound,
-    /// The path is there, and does not know the method.
+    /// The path exists but does not take the method.
     MethodNotAllowed,
-    /// The client wants an answer in a form that there is not.
+    /// The server has no answer in the form that the client accepts.
     NotAcceptable,
-    /// It is there already, or is not in the state that this call needs.
+    /// It already exists, or it is not in the state that this call needs.
     Conflict,
     /// The idempotency key was used for another call.
     IdempotencyMismatch,
-    /// It was there, and is not any more.
+    /// It existed, but no longer does.
     Gone,
     /// The body, or what it asks for, exceeds a limit.
     TooLarge,
-    /// The body is not of a kind that this call takes.
+    /// The body has a media type that this call does not take.
     UnsupportedMediaType,
-    /// The range lies outside of the file.
+    /// The range is outside of the file.
     RangeNotSatisfiable,
     /// This machine kind, this host or this image cannot do that.
     Unsupported,
@@ -54,9 +54,9 @@ pub enum Code {
     ModuleMissing,
     /// The guest's or the host's kernel refused.
     Io,
-    /// Too many calls; `Retry-After` says when to come back.
+    /// Too many calls; `Retry-After` says when to try again.
     RateLimited,
-    /// A named limit on things that exist at once is reached.
+    /// A limit on how many of something may exist is reached.
     LimitReached,
     /// The deadline of the call has passed.
     DeadlineExceeded,
@@ -68,17 +68,17 @@ pub enum Code {
     GuestUnreachable,
     /// The server is stopping or full.
     Unavailable,
-    /// What is asked for would exceed a cap of the namespace or of the key.
+    /// The request would exceed a cap of the namespace or of the key.
     CapExceeded,
     /// There is no secret of that name that the namespace may use.
     UnknownSecret,
     /// A secret's provider did not give it.
     SecretFailed,
-    /// No registry gave the image.
+    /// The image could not be pulled from a registry.
     PullFailed,
     /// There is no workspace of that name that the namespace may use.
     UnknownWorkspace,
-    /// The workspace cannot be used, or its changes do not come back.
+    /// The workspace cannot be used, or its changes are not copied back.
     WorkspaceFailed,
     /// A fault of this server.
     Internal,
@@ -203,7 +203,7 @@ impl Code {
 #[error("{message}")]
 pub struct Problem {
     pub code: Code,
-    /// One sentence that names what was asked for and why it was refused.
+    /// One sentence that says what was wrong.
     pub message: String,
     pub hint: Option<String>,
     /// Facts for programs; what they are depends on the code. Most have none, so it is kept aside.
@@ -219,13 +219,13 @@ pub struct Problem {
 #[schemars(rename = "Problem")]
 pub struct ProblemBody {
     pub code: Code,
-    /// One sentence that names what was asked for and why it was refused.
+    /// One sentence that says what was wrong.
     pub message: String,
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub hint: Option<String>,
-    /// Facts for programs; what they are depends on the code.
+    /// Values for programs; which ones depends on the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub details: Option<Value>,

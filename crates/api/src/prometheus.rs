@@ -32,7 +32,7 @@ const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 const US_PER_S: f64 = 1e6;
 
 pub fn operations() -> Vec<Operation> {
-    let summary = "What sandboxes use and what the server does, for Prometheus.";
+    let summary = "Metrics of the sandboxes and the server, for Prometheus.";
     vec![operation(Method::GET, "/metrics", "prometheus", summary, scrape).tag("server")]
 }
 
@@ -94,10 +94,10 @@ fn sandboxes(
         ("burrow_sandbox_memory_bytes", "gauge", "Memory used.", |sample| {
             Some(sample.memory_bytes as f64)
         }),
-        ("burrow_sandbox_memory_bytes_max", "gauge", "Memory that may be used.", |sample| {
+        ("burrow_sandbox_memory_bytes_max", "gauge", "Memory limit.", |sample| {
             sample.memory_bytes_max.map(|bytes| bytes as f64)
         }),
-        ("burrow_sandbox_disk_bytes", "gauge", "Taken in the writable layer.", |sample| {
+        ("burrow_sandbox_disk_bytes", "gauge", "Bytes used in the writable layer.", |sample| {
             sample.disk_bytes.map(|bytes| bytes as f64)
         }),
         ("burrow_sandbox_disk_bytes_max", "gauge", "Size of the writable layer.", |sample| {
@@ -106,9 +106,12 @@ fn sandboxes(
         ("burrow_sandbox_processes", "gauge", "Processes.", |sample| {
             Some(f64::from(sample.processes))
         }),
-        ("burrow_sandbox_oom_kills_total", "counter", "Processes killed for memory.", |sample| {
-            sample.oom_kills.map(|kills| kills as f64)
-        }),
+        (
+            "burrow_sandbox_oom_kills_total",
+            "counter",
+            "Processes killed because memory ran out.",
+            |sample| sample.oom_kills.map(|kills| kills as f64),
+        ),
         ("burrow_sandbox_read_bytes_total", "counter", "Read from block devices.", |sample| {
             sample.read_bytes.map(|bytes| bytes as f64)
         }),
@@ -142,7 +145,7 @@ fn by_label(text: &mut Text, records: &[Record], labelled: &Labelled) {
         return;
     }
     let family = "burrow_sandboxes_by_label";
-    text.family(family, "gauge", "Sandboxes by each label that is shown, and by state.");
+    text.family(family, "gauge", "Sandboxes by state and by each exported label.");
     for ((name, value, state), count) in counts {
         text.line(family, &[(name, value), ("state", state)], count as f64);
     }
@@ -153,13 +156,18 @@ fn server(text: &mut Text, api: &Api) {
     text.line("burrow_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     text.single("burrow_connections", "gauge", "Open connections.", api.places().open() as f64);
     let runs = api.admission().running() as f64;
-    text.single("burrow_runs", "gauge", "Runs and commands under way.", runs);
+    text.single("burrow_runs", "gauge", "Runs and commands in progress.", runs);
     if let Some(own) = Own::read() {
         let cpu = "CPU time of the server.";
         text.single("process_cpu_seconds_total", "counter", cpu, own.cpu_seconds);
         let memory = "Memory of the server.";
         text.single("process_resident_memory_bytes", "gauge", memory, own.resident_bytes);
-        text.single("process_open_fds", "gauge", "Descriptors of the server.", own.descriptors);
+        text.single(
+            "process_open_fds",
+            "gauge",
+            "Open file descriptors of the server.",
+            own.descriptors,
+        );
     }
     pool(text, &api.registry().pool());
     caps(text, api.registry());
@@ -171,7 +179,7 @@ fn server(text: &mut Text, api: &Api) {
         text.line(name, &labels, calls.count as f64);
     }
     let name = "burrow_http_request_duration_seconds";
-    text.family(name, "histogram", "How long requests took.");
+    text.family(name, "histogram", "Duration of requests.");
     for ((operation, status), calls) in &calls {
         let status = status.to_string();
         let mut below = 0;
@@ -194,19 +202,27 @@ type ReadShelf = fn(&ShelfStatus) -> f64;
 
 fn pool(text: &mut Text, shelves: &[ShelfStatus]) {
     let families: [(&str, &str, &str, ReadShelf); 7] = [
-        ("burrow_pool_wanted", "gauge", "Machines that shall be ready.", |it| it.wanted as f64),
+        ("burrow_pool_wanted", "gauge", "Machines that the pool should hold ready.", |it| {
+            it.wanted as f64
+        }),
         ("burrow_pool_ready", "gauge", "Machines that are ready.", |it| it.ready as f64),
-        ("burrow_pool_starting", "gauge", "Machines that start.", |it| it.starting as f64),
+        ("burrow_pool_starting", "gauge", "Machines that are starting.", |it| it.starting as f64),
         ("burrow_pool_claimed_total", "counter", "Sandboxes from the pool.", |it| {
             it.counts.claimed as f64
         }),
-        ("burrow_pool_missed_total", "counter", "Sandboxes for which none was ready.", |it| {
-            it.counts.missed as f64
-        }),
-        ("burrow_pool_replaced_total", "counter", "Machines ended unclaimed.", |it| {
-            it.counts.replaced as f64
-        }),
-        ("burrow_pool_failed_total", "counter", "Machines that did not start.", |it| {
+        (
+            "burrow_pool_missed_total",
+            "counter",
+            "Sandboxes that found no ready machine in the pool.",
+            |it| it.counts.missed as f64,
+        ),
+        (
+            "burrow_pool_replaced_total",
+            "counter",
+            "Machines that ended before a sandbox claimed them.",
+            |it| it.counts.replaced as f64,
+        ),
+        ("burrow_pool_failed_total", "counter", "Machines that failed to start.", |it| {
             it.counts.failed as f64
         }),
     ];
@@ -231,8 +247,10 @@ type ReadRow = fn(&Row) -> Option<u64>;
 fn caps(text: &mut Text, registry: &Registry) {
     let scopes = registry.capped(SCRAPE_SCOPES_MAX);
     let families: [(&str, &str, ReadRow); 2] = [
-        ("burrow_cap_used", "Used of what has a cap.", |row| row.allowed.map(|_| row.used)),
-        ("burrow_cap_allowed", "What may be used of it.", |row| row.allowed),
+        ("burrow_cap_used", "Use of each resource that has a cap.", |row| {
+            row.allowed.map(|_| row.used)
+        }),
+        ("burrow_cap_allowed", "Cap on each resource.", |row| row.allowed),
     ];
     for (name, help, read) in families {
         text.family(name, "gauge", help);
@@ -246,7 +264,7 @@ fn caps(text: &mut Text, registry: &Registry) {
         }
     }
     let name = "burrow_cap_refusals_total";
-    text.family(name, "counter", "What was refused because of a cap.");
+    text.family(name, "counter", "Calls refused because of a cap.");
     for (cap, count) in registry.refused_by_caps() {
         text.line(name, &[("cap", cap)], count as f64);
     }

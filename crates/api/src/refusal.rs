@@ -28,37 +28,36 @@ impl From<SandboxError> for Problem {
                     "id": id, "state": state.name()
                 })),
             SandboxError::NotFound { .. } => {
-                with(Code::NotFound).hint("GET /v1/sandboxes lists those that there are")
+                with(Code::NotFound).hint("GET /v1/sandboxes lists the sandboxes")
             }
             SandboxError::StillRunning { state, .. } => with(Code::Conflict)
                 .hint("stop it first, or remove it with force=true")
                 .details(json!({ "reason": "still_running", "state": state.name() })),
             SandboxError::CreationEnded { .. } => with(Code::Conflict),
             SandboxError::CreationSpent { .. } => of_day(with(Code::CapExceeded)),
-            SandboxError::DaySpent { scope, cap, used, allowed } => {
-                of_day(with(Code::CapExceeded)).details(json!({
+            SandboxError::DaySpent { scope, cap, used, allowed } => of_day(with(Code::CapExceeded))
+                .details(json!({
                     "scope": scope.kind(), "name": scope.name(), "cap": cap, "used": used,
                     "asked": 0, "allowed": allowed
-                }))
-            }
+                })),
             SandboxError::Commit { source, .. } => match **source {
                 CommitError::Slow => with(Code::TooLarge),
                 CommitError::Read(_) | CommitError::Freeze(_) => with(Code::GuestUnreachable),
             },
             SandboxError::NotRunning { state, .. } => with(Code::Conflict)
-                .hint("its logs are still there to read")
+                .hint("its logs can still be read")
                 .details(json!({ "reason": "not_running", "state": state.name() })),
             SandboxError::Lost { .. } => {
                 with(Code::GuestUnreachable).hint("kill it, or remove it with force=true")
             }
             SandboxError::Paused { .. } => with(Code::Conflict)
-                .hint("POST …/resume lets it go on")
+                .hint("resume it with POST …/resume")
                 .details(json!({ "reason": "paused", "state": "paused" })),
             SandboxError::Busy { .. } => {
                 with(Code::Conflict).retry_after(BUSY_PAUSE).details(json!({ "reason": "busy" }))
             }
             SandboxError::NoSnapshot { .. } => {
-                with(Code::NotFound).hint("GET /v1/snapshots lists those that there are")
+                with(Code::NotFound).hint("GET /v1/snapshots lists the snapshots")
             }
             SandboxError::SnapshotTaken { snapshot } => with(Code::Conflict)
                 .hint("choose another name, or DELETE that snapshot first")
@@ -66,9 +65,8 @@ impl From<SandboxError> for Problem {
                     "reason": "name_taken", "namespace": snapshot.namespace, "name": snapshot.name
                 })),
             SandboxError::TooManySnapshots
-            | SandboxError::TooManyMetered | SandboxError::SnapshotsTooLarge { .. } => {
-                with(Code::LimitReached)
-            }
+            | SandboxError::TooManyMetered
+            | SandboxError::SnapshotsTooLarge { .. } => with(Code::LimitReached),
             SandboxError::SnapshotFixes { what, .. } | SandboxError::Unbounded { what, .. } => {
                 with(Code::Invalid).details(json!({ "field": what }))
             }
@@ -78,7 +76,7 @@ impl From<SandboxError> for Problem {
             }
             SandboxError::CapExceeded { scope, cap, used, asked, allowed } => {
                 with(Code::CapExceeded)
-                    .hint("stop or remove a sandbox, or ask for less; GET /v1/caps shows what is used")
+                    .hint("stop or remove a sandbox, or ask for less; GET /v1/caps shows the use")
                     .details(json!({
                         "scope": scope.kind(), "name": scope.name(), "cap": cap, "used": used,
                         "asked": asked, "allowed": allowed
@@ -87,16 +85,19 @@ impl From<SandboxError> for Problem {
             SandboxError::Secret(error) => refused_secret(error, with),
             SandboxError::Workspace(WorkspaceError::Unknown { name, .. }) => {
                 with(Code::UnknownWorkspace)
-                    .hint("the server's configuration names those that there are")
+                    .hint("the server's configuration lists them")
                     .details(json!({ "workspace": name }))
             }
             SandboxError::Workspace(WorkspaceError::None) => with(Code::Conflict)
                 .hint("name a workspace when the sandbox is made")
                 .details(json!({ "reason": "no_workspace" })),
             SandboxError::Workspace(_) => with(Code::WorkspaceFailed)
-                .hint("the directory or bucket, its limits in [workspaces], or the sandbox is in the way"),
+                .hint("check the directory or bucket, its limits in [workspaces], and the sandbox"),
             SandboxError::HoldsSecrets { .. } => with(Code::Unsupported)
-                .hint("make a snapshot of a sandbox without secrets, and ask for them with its clones")
+                .hint(
+                    "make the snapshot from a sandbox without secrets, and give the secrets to \
+                the sandboxes made from it",
+                )
                 .details(json!({ "reason": "holds_secrets" })),
             SandboxError::Image(error) => with(code_of_image(error)),
             SandboxError::Machine(error) => match error.hint() {
@@ -125,7 +126,7 @@ fn of_day(problem: Problem) -> Problem {
     let until_ms = instant::day_end_ms(now_ms);
     let until = instant::format(until_ms);
     problem
-        .hint(format!("the day of UTC ends at {until}; GET /v1/caps shows what is used"))
+        .hint(format!("the day ends at {until} (UTC); GET /v1/caps shows the use"))
         .retry_after(Duration::from_millis(until_ms - now_ms))
 }
 
@@ -133,7 +134,7 @@ fn refused_secret(error: &SecretError, with: impl FnOnce(Code) -> Problem) -> Pr
     match error {
         SecretError::Unknown { name, .. } | SecretError::Unset { name } => {
             with(Code::UnknownSecret)
-                .hint("the server's configuration says which there are and who may use them")
+                .hint("the server's configuration lists them and says who may use them")
                 .details(json!({ "secret": name }))
         }
         SecretError::Provider { name, kind, .. } => with(Code::SecretFailed)
@@ -158,26 +159,26 @@ impl From<NotebookError> for Problem {
             NotebookError::Guest(error) => error.into(),
             NotebookError::Store(_) | NotebookError::Seal(_) => with(Code::Internal),
             NotebookError::Unknown { .. } => {
-                with(Code::NotFound).hint("GET /v1/notebooks lists those that there are")
+                with(Code::NotFound).hint("GET /v1/notebooks lists the notebooks")
             }
             NotebookError::Name { .. } | NotebookError::CacheKey { .. } => with(Code::Invalid),
             NotebookError::Place { .. } => with(Code::Invalid)
                 .hint("make a sandbox with it, and open the notebook with that `sandbox`"),
             NotebookError::Language { .. } => {
-                with(Code::Unsupported).hint("contexts run it, and keep nothing")
+                with(Code::Unsupported).hint("use a context, which runs it but keeps nothing")
             }
             NotebookError::OtherLanguage { .. } => {
                 with(Code::Conflict).hint("choose another name, or leave the language out")
             }
             NotebookError::Full { .. } => with(Code::LimitReached),
             NotebookError::SandboxGone { .. } => with(Code::Conflict)
-                .hint("open the notebook with a sandbox that runs; its variables come with it")
+                .hint("open the notebook with a running sandbox; its variables are restored there")
                 .details(json!({ "reason": "sandbox_gone" })),
             NotebookError::Elsewhere { .. } => with(Code::Conflict).retry_after(BUSY_PAUSE),
             NotebookError::Busy => with(Code::LimitReached).retry_after(BUSY_PAUSE),
             NotebookError::Closed => with(Code::Unavailable).retry_after(BUSY_PAUSE),
             NotebookError::Damaged { .. } => with(Code::Gone)
-                .hint("POST …/reset lets go of it, and the notebook begins anew")
+                .hint("POST …/reset discards it, and the notebook starts empty")
                 .details(json!({ "reason": "state_damaged" })),
             NotebookError::Keeper { .. }
             | NotebookError::NotSaved { .. }

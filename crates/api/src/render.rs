@@ -41,7 +41,7 @@ pub struct Rendered {
     pub record: ExitRecord,
     /// The end of what it has said, both outputs as they came.
     pub log: String,
-    /// Whether it has said more.
+    /// Whether there was more output.
     pub is_cut: bool,
     pub captured: Captured,
 }

@@ -245,10 +245,10 @@ impl Routes {
         }
         if allowed.is_empty() {
             let message = format!("there is nothing at {path}");
-            return Err(Problem::not_found(message).hint("GET /openapi.json lists what there is"));
+            return Err(Problem::not_found(message).hint("GET /openapi.json lists the paths"));
         }
         let allow = allowed.join(", ");
-        let message = format!("{path} does not know the method {method}; it knows {allow}");
+        let message = format!("{path} does not take the method {method}; it takes {allow}");
         Err(Problem { allow: Some(allow), ..Problem::new(Code::MethodNotAllowed, message) })
     }
 }

@@ -195,7 +195,7 @@ async fn carry_out(
         "sandbox.metrics.get" => metrics::get(call, allowed(call, Access::Read, params)?).await,
         unknown => {
             let (unknown, known) = (shown(unknown), METHODS.join(", "));
-            let message = format!("there is no method {unknown:?}; there are {known}");
+            let message = format!("there is no method {unknown:?}; the methods are {known}");
             Err(Failure::new(UNKNOWN_METHOD, message))
         }
     }
@@ -211,7 +211,9 @@ fn allowed(call: &Call, access: Access, params: Value) -> Result<Params, Failure
 fn which(call: &Call, params: &mut Params) -> Result<SandboxRef, Failure> {
     let namespace = params.maybe_name("namespace")?;
     let name = params.maybe_name("sandbox")?;
-    let name = name.ok_or_else(|| Failure::params("the parameter sandbox is missing: its name"))?;
+    let name = name.ok_or_else(|| {
+        Failure::params("the parameter sandbox is missing: give the sandbox's name")
+    })?;
     let namespace = namespace.unwrap_or_else(|| own_namespace(call));
     Ok(SandboxRef { namespace, name })
 }
@@ -240,7 +242,7 @@ fn inside(call: &Call, which: SandboxRef) -> Result<Inside, Failure> {
     call.reaches(&which.namespace)?;
     let entered = call.api.inside(which);
     entered.map_err(|problem| match problem.code {
-        Code::NotFound | Code::Conflict => problem.hint("sandbox.start makes it").into(),
+        Code::NotFound | Code::Conflict => problem.hint("make it with sandbox.start").into(),
         _ => problem.into(),
     })
 }
@@ -278,7 +280,7 @@ impl Input for Body {
             "params": { "namespace": "default" }
         });
         let content = json!({ "application/json": { "schema": {}, "example": example } });
-        let description = "A request, or a batch of them.";
+        let description = "A request or a batch of requests.";
         let body = json!({ "required": false, "description": description, "content": content });
         document.insert("requestBody", body);
         document.refuses(&[Code::TooLarge, Code::UnsupportedMediaType]);
@@ -300,8 +302,8 @@ impl Output for Answer {
         let one = answer_schema();
         let any =
             json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] });
-        document.answers("200", "What became of it.", "application/json", &any);
-        let description = "A batch of requests without ids was carried out.";
+        document.answers("200", "The result or the error.", "application/json", &any);
+        let description = "All requests of the batch were notifications and were carried out.";
         document.response("204", json!({ "description": description }));
     }
 

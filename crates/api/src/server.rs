@@ -34,7 +34,7 @@ use host::tls::Tls;
 use settings::Listen;
 
 /// What a client is told for whom there is no place.
-const FULL: &str = "every connection is busy; come again in a moment";
+const FULL: &str = "every connection is busy; try again in a moment";
 /// What a client is told that comes while the last calls are finished.
 const ENDING: &str = "the server is stopping";
 
@@ -85,7 +85,7 @@ impl Server {
                         connections.spawn(self.attend(stream, entrance, end.clone()));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a connection was not accepted");
+                        tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -132,7 +132,7 @@ impl Server {
             let Some(tls) = tls else { return serve(api, stream, entrance, place, ending).await };
             let (acceptor, trouble) = tls.acceptor();
             if let Some(error) = trouble {
-                tracing::warn!(%error, "the certificate has changed and is not used");
+                tracing::warn!(%error, "the changed certificate cannot be used");
             }
             if let Ok(Ok(stream)) = timeout(TLS_TIME_MAX, acceptor.accept(stream)).await {
                 serve(api, Box::new(stream), entrance, place, ending).await;

@@ -76,7 +76,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> Input for Query<T> {
         }
         if let Some(name) = without_value(&call.query) {
             let message = format!("the query string: {name:?} has no value");
-            return Err(Problem::invalid(message).hint("leave it out, or say what it shall be"));
+            return Err(Problem::invalid(message).hint("leave it out or give it a value"));
         }
         let read = serde_html_form::from_str(&call.query);
         read.map(Self).map_err(|error| Problem::invalid(format!("the query string: {error}")))
@@ -142,12 +142,11 @@ impl Input for Octets {
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // The parser would also take the fields of an object one after the other, as a list.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
-        let message = "the body is not as this call takes it: it is a list, not an object";
+        let message = "invalid body: it must be an object, not a list";
         return Err(Problem::invalid(message));
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        Problem::invalid(format!("the body is not as this call takes it: {error}"))
-    })
+    serde_json::from_slice(bytes)
+        .map_err(|error| Problem::invalid(format!("invalid body: {error}")))
 }
 
 /// Refuses a body that says it is something else than JSON: a form of a web page above all, which a
@@ -160,7 +159,7 @@ fn expect_json(call: &Call) -> Result<(), Problem> {
     }
     let message = match kind {
         Some(kind) => format!("this call takes application/json, not {kind:?}"),
-        None => "this call takes application/json, and the body does not say what it is".to_owned(),
+        None => "this call takes application/json, and the request has no Content-Type".to_owned(),
     };
     Err(Problem::new(Code::UnsupportedMediaType, message)
         .hint("send the header Content-Type: application/json"))

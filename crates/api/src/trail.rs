@@ -59,7 +59,7 @@ impl Trail {
         };
         inner.audit.admit().map_err(|error: Unwritable| {
             Problem::new(Code::Unavailable, error.to_string())
-                .hint("the server's log says why; its operator has to make room")
+                .hint("the server's log says why; its operator must free disk space")
                 .retry_after(super::limits::BUSY_PAUSE)
         })
     }
@@ -133,7 +133,7 @@ impl Trail {
         self.note(|noted| drop(noted.entry.facts.insert(name.to_owned(), value.into())));
     }
 
-    /// What came of it.
+    /// The outcome.
     pub fn answered(&self, status: StatusCode, code: Option<Code>) {
         self.note(|noted| {
             let entry = &mut noted.entry;

@@ -35,7 +35,7 @@ pub struct Cap {
     /// Sandboxes that live.
     pub sandboxes: Option<u64>,
     pub memory_mib: Option<u64>,
-    /// Thousandths of a processor.
+    /// Thousandths of a CPU.
     pub cpu_millis: Option<u64>,
     /// Writable layers, logs and snapshots.
     pub disk_bytes: Option<u64>,

@@ -19,9 +19,9 @@ const PIECES_WAITING_MAX: usize = 4;
 pub enum CommitError {
     #[error("its files cannot be read: {0}")]
     Read(GuestError),
-    #[error("its programs cannot be made to stand still: {0}")]
+    #[error("its programs cannot be paused: {0}")]
     Freeze(GuestError),
-    #[error("its files took longer than {} s, and its programs have gone on", FREEZE_WATCHDOG_MAX.as_secs())]
+    #[error("reading its files took longer than {} s, so its programs were resumed", FREEZE_WATCHDOG_MAX.as_secs())]
     Slow,
 }
 

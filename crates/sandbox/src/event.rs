@@ -90,14 +90,14 @@ impl fmt::Display for Event {
             Self::Listening { on } => write!(f, "listening on {on}"),
             Self::State { of, state } => write!(f, "{}: {state}", of.which),
             Self::Adopted { of } => write!(f, "{}: adopted from an earlier bridge", of.which),
-            Self::Cleaned { id, why } => write!(f, "removed what was left of {id}: {why}"),
+            Self::Cleaned { id, why } => write!(f, "removed the remains of {id}: {why}"),
             Self::Removed { of } => write!(f, "{}: removed", of.which),
             Self::Trouble { which: Some(which), what } => write!(f, "{which}: {what}"),
             Self::Trouble { which: None, what } => f.write_str(what),
             Self::Egress { of, event } => write!(f, "{}: egress: {event}", of.which),
             Self::Workspace { of, event } => write!(f, "{}: workspace {event}", of.which),
             Self::Pool(event) => event.fmt(f),
-            Self::Ending { running } => write!(f, "ending; {running} sandboxes run on"),
+            Self::Ending { running } => write!(f, "stopping; {running} sandboxes keep running"),
         }
     }
 }

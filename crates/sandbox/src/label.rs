@@ -16,13 +16,13 @@ pub enum InvalidLabel {
     #[error("{count} labels are more than the {LABELS_MAX} that a sandbox may have")]
     TooMany { count: usize },
     #[error(
-        "{0:?} is not a label's key: use 1 to {LABEL_KEY_BYTES_MAX} of letters, digits, '.', '_', \
-         '/' and '-', beginning with a letter or digit"
+        "{0:?} is not a label key: use 1 to {LABEL_KEY_BYTES_MAX} letters, digits, '.', '_', '/' \
+        and '-', beginning with a letter or digit"
     )]
     Key(String),
     #[error(
-        "the value of the label {key:?} is not one: at most {LABEL_VALUE_BYTES_MAX} bytes, and no \
-         control characters"
+        "the value of the label {key:?} is invalid: use at most {LABEL_VALUE_BYTES_MAX} bytes, \
+        without control characters"
     )]
     Value { key: String },
     #[error("{0:?} is not a label: write KEY=VALUE")]

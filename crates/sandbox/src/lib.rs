@@ -91,81 +91,87 @@ pub enum SandboxError {
     #[error("{which} is not running: {state}")]
     NotRunning { which: SandboxRef, state: State },
     #[error(
-        "{which} was killed and its machine is still there after {seconds} s; a process in it hangs in the kernel"
+        "{which} was killed, but its machine still exists after {seconds} s: a process in it hangs \
+        in the kernel"
     )]
     WillNotDie { which: SandboxRef, seconds: u64 },
     #[error(
-        "so many namespaces and keys are counted today that another is not; try again tomorrow"
+        "the bridge already counts the use of as many namespaces and keys as it can today; try \
+        again tomorrow"
     )]
     TooManyMetered,
-    #[error("{SANDBOXES_MAX} sandboxes are kept, which is the limit; remove some that are stopped")]
+    #[error("there are {SANDBOXES_MAX} sandboxes, which is the limit; remove stopped ones")]
     TooMany,
     #[error(
-        "a sandbox's environment cannot have the name {name:?}: it must be text without '=' or zero bytes"
+        "{name:?} cannot be the name of an environment variable: a name is text without '=' or \
+        zero bytes"
     )]
     Environment { name: String },
     #[error(
-        "{hostname:?} is not a host name: 1 to 63 of letters, digits, '_' and '-', beginning with a letter or digit"
+        "{hostname:?} is not a host name: use 1 to 63 letters, digits, '_' and '-', beginning with \
+        a letter or digit"
     )]
     Hostname { hostname: String },
     #[error(
-        "{workdir:?} cannot be a working directory: write an absolute path of at most {WORKDIR_BYTES_MAX} bytes"
+        "{workdir:?} cannot be a working directory: use an absolute path of at most \
+        {WORKDIR_BYTES_MAX} bytes"
     )]
     Workdir { workdir: String },
     #[error(
-        "{user:?} cannot be a user: write NAME, NAME:GROUP, UID or UID:GID, of at most {USER_BYTES_MAX} bytes"
+        "{user:?} cannot be a user: use NAME, NAME:GROUP, UID or UID:GID, of at most \
+        {USER_BYTES_MAX} bytes"
     )]
     User { user: String },
-    #[error("the creation of {which} was ended while its {during}")]
+    #[error("the creation of {which} was cancelled while its {during}")]
     CreationEnded { which: SandboxRef, during: &'static str },
     #[error(
-        "the creation of {which} was ended: its namespace or its key has had what it may have of this day"
+        "the creation of {which} was cancelled: its namespace or its key has used all that it may \
+        use today"
     )]
     CreationSpent { which: SandboxRef },
-    #[error("{which} did not become an image: {source}")]
+    #[error("no image could be made of {which}: {source}")]
     Commit { which: SandboxRef, source: Box<CommitError> },
-    #[error("{what} is {value}; from {min} to {max} would do")]
+    #[error("{what} must be from {min} to {max}, not {value}")]
     OutOfRange { what: &'static str, value: u64, min: u64, max: u64 },
     #[error(transparent)]
     Label(#[from] InvalidLabel),
     #[error("egress: {0}")]
     Rule(#[from] RuleError),
-    #[error("it cannot be given what it may reach: {0}")]
+    #[error("its egress cannot be set up: {0}")]
     Egress(#[from] EgressError),
-    #[error("{what} cannot be had: {why}")]
+    #[error("{what} is not supported: {why}")]
     Unsupported { what: &'static str, why: &'static str, hint: &'static str },
     #[error(
-        "the {scope} may have {allowed} of {cap}: {used} are used, and {asked} more are asked for"
+        "the {scope} may use {allowed} of {cap}: {used} are in use, and this call asks for {asked} more"
     )]
     CapExceeded { scope: caps::Scope, cap: &'static str, used: u64, asked: u64, allowed: u64 },
-    #[error("the {scope} may have {allowed} of {cap}, and all of it is used for today")]
+    #[error("the {scope} may use {allowed} of {cap}, and has used all of it today")]
     DaySpent { scope: caps::Scope, cap: &'static str, used: u64, allowed: u64 },
-    #[error("the {scope} has a cap for {what}, so a sandbox must say how much it may use")]
+    #[error("the {scope} has a cap on {what}, so each sandbox must set a limit on it")]
     Unbounded { scope: caps::Scope, what: &'static str },
     #[error(transparent)]
     Secret(#[from] SecretError),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    #[error(
-        "{which} has secrets, and a snapshot would write its memory with them to the disk, for others to go on from"
-    )]
+    #[error("{which} has secrets, and a snapshot would write its memory with the secrets to disk")]
     HoldsSecrets { which: SandboxRef },
-    #[error("the agent of {which} does not answer any more: {reason}")]
+    #[error("the agent of {which} no longer answers: {reason}")]
     Lost { which: SandboxRef, reason: String },
     #[error("{which} is paused")]
     Paused { which: SandboxRef },
-    #[error("{which} is being paused, resumed, written down or made an image already")]
+    #[error("{which} is already being paused, resumed, snapshotted or committed")]
     Busy { which: SandboxRef },
     #[error("there is no snapshot {snapshot}")]
     NoSnapshot { snapshot: SandboxRef },
-    #[error("there is a snapshot {snapshot} already")]
+    #[error("the snapshot {snapshot} already exists")]
     SnapshotTaken { snapshot: SandboxRef },
-    #[error("the {what} is that of the snapshot {snapshot}, and cannot be another")]
+    #[error("the {what} comes from the snapshot {snapshot} and cannot be changed")]
     SnapshotFixes { snapshot: SandboxRef, what: &'static str },
-    #[error("{SNAPSHOTS_MAX} snapshots are kept, which is the limit; remove some")]
+    #[error("there are {SNAPSHOTS_MAX} snapshots, which is the limit; remove some")]
     TooManySnapshots,
     #[error(
-        "the snapshots take {bytes} bytes, and with this one they may take more than {SNAPSHOTS_BYTES_MAX}; remove some"
+        "the snapshots take {bytes} bytes, and this one could take them over the limit of \
+        {SNAPSHOTS_BYTES_MAX}; remove some"
     )]
     SnapshotsTooLarge { bytes: u64 },
     #[error(transparent)]
@@ -174,7 +180,7 @@ pub enum SandboxError {
     Machine(#[from] MachineError),
     #[error("could not {action} {path:?}: {source}")]
     Files { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("could not draw an id: {0}")]
+    #[error("cannot make a random id: {0}")]
     Draw(io::Error),
     #[error("the bridge is stopping")]
     Stopping,

@@ -78,7 +78,7 @@ pub enum Event {
     Missing {
         bytes: u64,
     },
-    /// The sandbox is over; nothing follows.
+    /// The sandbox has ended; nothing follows.
     Closed {
         why: String,
     },
@@ -102,11 +102,11 @@ impl Event {
 pub enum LogError {
     #[error("could not {action} the log {path:?}: {source}")]
     Files { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("session {session} is unknown to the log")]
+    #[error("the log does not know the session {session}")]
     UnknownSession { session: SessionId },
     #[error("{sessions} sessions are being recorded, which is the limit")]
     TooManySessions { sessions: usize },
-    #[error("a record of {bytes} bytes is longer than a record may be")]
+    #[error("a record of {bytes} bytes is over the limit")]
     TooLong { bytes: usize },
 }
 

@@ -23,8 +23,8 @@ pub struct Name(String);
 /// Why a text is not a [`Name`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a name: use 1 to {NAME_BYTES_MAX} of letters, digits, '_' and '-', beginning \
-     with a letter or digit"
+    "{0:?} is not a name: use 1 to {NAME_BYTES_MAX} letters, digits, '_' and '-', beginning with a \
+    letter or digit"
 )]
 pub struct InvalidName(pub String);
 

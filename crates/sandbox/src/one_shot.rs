@@ -161,7 +161,7 @@ impl OneShot {
         self.alive.machine.clean(self.alive.id.clone(), None).await;
         self.alive.ended = true;
         exit.unwrap_or_else(|_| MachineExit::Unreachable {
-            reason: "it was killed and is still there; a process in it hangs in the kernel"
+            reason: "it was killed, but it still exists: a process in it hangs in the kernel"
                 .to_owned(),
         })
     }

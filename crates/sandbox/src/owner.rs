@@ -350,15 +350,17 @@ impl Owner {
                 let why = match tokio::time::timeout(LAST_SYNC_DEADLINE, last).await {
                     Ok(Ok(_)) => None,
                     Ok(Err(_)) => {
-                        Some("because it was killed, or too many others had asked".to_owned())
+                        Some("because it was killed, or too many others were waiting".to_owned())
                     }
-                    Err(_) => {
-                        Some(format!("as that took longer than {} s", LAST_SYNC_DEADLINE.as_secs()))
-                    }
+                    Err(_) => Some(format!(
+                        "because that took longer than {} s",
+                        LAST_SYNC_DEADLINE.as_secs()
+                    )),
                 };
                 if let Some(why) = why {
-                    let what =
-                        format!("it was stopped before all of its workspace had come back, {why}");
+                    let what = format!(
+                        "it was stopped before all changes in its workspace were copied back, {why}"
+                    );
                     if let Some(kept_back) = kept_back {
                         let _ = kept_back.set(format!("workspace: {what}"));
                     }
@@ -398,7 +400,7 @@ impl Owner {
     async fn give_up(&mut self) {
         self.overdue = None;
         let which = self.kept.record.which();
-        self.enter(State::Lost { reason: "it was killed and is still there".to_owned() }).await;
+        self.enter(State::Lost { reason: "it was killed, but it still exists".to_owned() }).await;
         for reply in self.waiting.drain(..).chain(self.removing.drain(..)) {
             let seconds = KILL_DEADLINE.as_secs();
             let _ = reply.send(Err(SandboxError::WillNotDie { which: which.clone(), seconds }));
@@ -498,7 +500,7 @@ impl Owner {
         let state = self.place.directories.state.clone();
         for path in [log_directory(&state), state] {
             if let Err(error) = remove_directory(&path).await {
-                self.trouble(format!("{} is not removed: {error}", path.display()));
+                self.trouble(format!("{} could not be removed: {error}", path.display()));
             }
         }
     }
@@ -511,7 +513,7 @@ impl Owner {
         let runtime = directories.runtime.clone();
         self.place.machine.clean(self.kept.record.id.clone(), Some(directories)).await;
         if let Err(error) = remove_directory(&runtime).await {
-            self.trouble(format!("{} is not removed: {error}", runtime.display()));
+            self.trouble(format!("{} could not be removed: {error}", runtime.display()));
         }
     }
 
@@ -553,7 +555,7 @@ impl Owner {
 
     async fn save(&mut self) {
         if let Err(error) = self.kept.save(&self.place.directories.state).await {
-            self.trouble(format!("its record is not written: {error}"));
+            self.trouble(format!("its record could not be written: {error}"));
         }
     }
 

@@ -65,7 +65,7 @@ pub struct Record {
     /// What its log takes of the disk; known when it has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
-    /// Where programs begin that name no directory.
+    /// The default working directory of programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
     /// Who programs and interpreters run as that name nobody: as it was asked for, or the image's.
@@ -89,10 +89,10 @@ pub struct Record {
     pub idle_since_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_expires_at_ms: Option<u64>,
-    /// How long record and logs are kept when it has stopped.
+    /// How long its record and logs are kept after it has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_stopped_ms: Option<u64>,
-    /// What it may reach.
+    /// The egress rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<String>,
     /// What was asked for and does not hold on this host.

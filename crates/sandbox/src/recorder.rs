@@ -201,7 +201,7 @@ impl Recorder {
                 if matches!(fault.code, FaultCode::NotFound | FaultCode::Gone) => {}
             // The next change of the list takes it up again where the log ends.
             Err(error) => {
-                self.trouble(format!("session {session} is not recorded any more: {error}"));
+                self.trouble(format!("session {session} is no longer recorded: {error}"));
                 tokio::time::sleep(RECORDER_RETRY_PAUSE).await;
                 return false;
             }

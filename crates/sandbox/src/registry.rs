@@ -196,7 +196,7 @@ impl Registry {
         };
         let registry = Self(Arc::new(inner));
         if let Some(error) = unread {
-            registry.0.trouble(None, format!("what was used today is not known: {error}"));
+            registry.0.trouble(None, format!("today's use cannot be read: {error}"));
         }
         let mut adoptions = JoinSet::new();
         let inner = &registry.0;
@@ -211,7 +211,7 @@ impl Registry {
                     }
                 }
                 Ok(kept) => {
-                    let what = format!("the record in {place} is that of {}", kept.record.id);
+                    let what = format!("the record in {place} belongs to {}", kept.record.id);
                     inner.trouble(None, what);
                 }
                 Err(_) if !directory.join(RECORD_FILE).exists() => {
@@ -223,7 +223,7 @@ impl Registry {
                     });
                 }
                 Err(error) => {
-                    inner.trouble(None, format!("the record in {place} is not read: {error}"));
+                    inner.trouble(None, format!("the record in {place} cannot be read: {error}"));
                 }
             }
         }
@@ -231,7 +231,7 @@ impl Registry {
         for directory in subdirectories(&inner.paths.runtime_boxes())? {
             let Some(id) = id_of(&directory) else { continue };
             if !inner.directories(&id).state.exists() {
-                registry.clean(id, "its record is gone").await;
+                registry.clean(id, "its record is missing").await;
             }
         }
         inner.pool.begin();
@@ -319,10 +319,11 @@ impl Registry {
             hint: "`host-bridge cp` takes files out of every sandbox",
         };
         if record.workspace.is_some() {
-            return Err(unsupported("it has a workspace, whose files are the host's"));
+            return Err(unsupported("it has a workspace, and those files belong to the host"));
         }
         let digest = record.image_digest;
-        let digest = digest.ok_or_else(|| unsupported("its root is no image of the store"))?;
+        let digest =
+            digest.ok_or_else(|| unsupported("its root is not an image from the store"))?;
         let images = self.0.images.clone();
         let images = images.ok_or_else(|| unsupported("this bridge has no images"))?;
         let finding = images.clone();
@@ -521,7 +522,7 @@ impl Registry {
         let which = kept.record.which();
         let seated = self.seat(kept, false);
         if let Err(error) = &seated {
-            self.0.trouble(Some(which), format!("it was not taken up again: {error}"));
+            self.0.trouble(Some(which), format!("it could not be adopted: {error}"));
         }
         seated.ok()
     }

@@ -47,7 +47,7 @@ pub(super) async fn resolve(
 ) -> Result<Given, SandboxError> {
     let resolved = secrets.resolve(spec.namespace.as_str(), &spec.secrets).await;
     if let Err(SecretError::Provider { name, source, .. }) = &resolved {
-        let what = format!("the secret {name:?} could not be had: {source}");
+        let what = format!("the secret {name:?} could not be read: {source}");
         events(&Event::Trouble { which: Some(spec.which()), what });
     }
     let (mut variables, mut injected) = (Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ pub(super) async fn again(
         let (hosts, fields) = match secrets.hosts(namespace, name) {
             Ok(hosts) => (hosts, secrets.fields(namespace, name).unwrap_or_default()),
             Err(error) => {
-                trouble(format!("nothing is put into its requests any more: {error}"));
+                trouble(format!("secrets are no longer added to its requests: {error}"));
                 continue;
             }
         };
@@ -94,7 +94,7 @@ pub(super) async fn again(
         let value = match secrets.resolve(namespace, std::slice::from_ref(name)).await {
             Ok(mut resolved) => resolved.pop().map(|one| one.value),
             Err(SecretError::Provider { source, .. }) => {
-                trouble(format!("the secret {name:?} could not be had: {source}"));
+                trouble(format!("the secret {name:?} could not be read: {source}"));
                 None
             }
             Err(error) => {

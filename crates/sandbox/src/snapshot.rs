@@ -108,7 +108,7 @@ impl Snapshot {
             return Err(fixed("memory"));
         }
         if spec.cpu_millis.is_some_and(|millis| self.cpu_millis != Some(millis)) {
-            return Err(fixed("share of processors"));
+            return Err(fixed("CPU share"));
         }
         if spec.scratch_bytes.is_some_and(|bytes| self.scratch_bytes != bytes) {
             return Err(fixed("writable layer"));

@@ -218,7 +218,7 @@ impl Spec {
         self.rules().map(drop)
     }
 
-    /// What it may reach.
+    /// The egress rules.
     pub(super) fn rules(&self) -> Result<Rules, SandboxError> {
         Ok(Rules::parse(self.egress.as_deref().unwrap_or_default())?)
     }

@@ -85,7 +85,9 @@ impl Phase {
 
 /// No state is called that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a state; there are creating, running, paused, stopping, stopped and lost")]
+#[error(
+    "{0:?} is not a state; the states are creating, running, paused, stopping, stopped and lost"
+)]
 pub struct UnknownPhase(pub String);
 
 impl FromStr for Phase {
@@ -141,13 +143,17 @@ impl fmt::Display for Why {
             Self::Asked => f.write_str("as asked"),
             Self::Killed => f.write_str("killed"),
             Self::Ended { detail } => f.write_str(detail),
-            Self::Expired { kind: ExpiryKind::Idle } => f.write_str("expired, left alone"),
-            Self::Expired { kind: ExpiryKind::Age } => f.write_str("expired, its time was over"),
+            Self::Expired { kind: ExpiryKind::Idle } => {
+                f.write_str("expired: it was idle for too long")
+            }
+            Self::Expired { kind: ExpiryKind::Age } => {
+                f.write_str("expired: it reached its time to live")
+            }
             Self::Expired { kind: ExpiryKind::RunTime } => {
-                f.write_str("expired, the time that its namespace or key may run today was over")
+                f.write_str("expired: its namespace or key used all of its run time for today")
             }
             Self::Expired { kind: ExpiryKind::Output } => {
-                f.write_str("expired, all was said that its namespace or key may say today")
+                f.write_str("expired: its namespace or key wrote all of its output for today")
             }
             Self::BridgeAway => f.write_str("ended while the bridge was away"),
         }

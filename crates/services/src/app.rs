@@ -67,7 +67,7 @@ pub enum State {
     /// It has not answered yet.
     Starting,
     Running,
-    /// It has ended by itself, with code 0.
+    /// It ended by itself with code 0.
     Exited,
     /// It has ended in any other way, or its sandbox's agent does not answer any more.
     Failed,

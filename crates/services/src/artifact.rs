@@ -58,13 +58,13 @@ pub enum ArtifactError {
     #[error("there is no artifact {id}")]
     NotFound { id: ArtifactId },
     /// Something else than this bridge has changed what it keeps.
-    #[error("the bytes of the artifact {id} are not to be had: {source}")]
+    #[error("the content of the artifact {id} cannot be read: {source}")]
     Content { id: String, source: io::Error },
     #[error("the artifact {id} has {bytes} bytes on disk and {size} in the store")]
     Damaged { id: String, bytes: u64, size: u64 },
-    #[error("the artifact {id} has a digest that is none: {source}")]
+    #[error("the artifact {id} has an invalid digest: {source}")]
     Digest { id: String, source: InvalidDigest },
-    #[error("a task of the host has not come to its end: {0}")]
+    #[error("a task on the host did not finish: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
 

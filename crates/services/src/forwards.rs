@@ -57,9 +57,9 @@ struct Entry {
 /// A forward as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// On this host.
+    /// The port on this host.
     pub address: SocketAddr,
-    /// In the sandbox.
+    /// The port in the sandbox.
     pub port: u16,
     pub connections: usize,
 }
@@ -69,11 +69,11 @@ pub struct Forward {
 pub enum ForwardError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("port {port} of this host is forwarded already")]
+    #[error("port {port} of this host is already forwarded")]
     Taken { port: u16 },
     #[error("{which} has {limit} forwarded ports, which is the limit")]
     TooManyOfSandbox { which: SandboxRef, limit: usize },
-    #[error("{limit} ports are forwarded here, which is the limit")]
+    #[error("this host forwards {limit} ports, which is the limit")]
     TooMany { limit: usize },
 }
 
@@ -260,7 +260,7 @@ async fn accept(
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of descriptors, most likely: until some are closed, all would fail.
-                tracing::warn!(%error, "a connection to a forwarded port was not accepted");
+                tracing::warn!(%error, "cannot accept a connection to a forwarded port");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -269,7 +269,7 @@ async fn accept(
         connections.spawn(async move {
             if let Err(error) = inside.carry(stream).await {
                 let (sandbox, port) = (inside.record.which(), inside.port);
-                tracing::debug!(%sandbox, port, %error, "a forwarded connection broke off");
+                tracing::debug!(%sandbox, port, %error, "a forwarded connection broke");
             }
             drop((connected, place));
         });

@@ -32,17 +32,19 @@ pub enum StoreError {
     #[error("the store {path:?} cannot be made: {source}")]
     Make { path: PathBuf, source: io::Error },
     #[error(
-        "the store {path:?} is of a newer bridge (version {version}, this one knows {known}); use that, or move the file away to begin anew"
+        "the store {path:?} was written by a newer bridge (version {version}; this bridge reads up \
+        to {known}); use that bridge, or move the file away to start with an empty store"
     )]
     Newer { path: PathBuf, version: u32, known: usize },
     #[error(
-        "the store {path:?} is damaged ({what}); move it away to begin anew, or put a copy of yours in its place"
+        "the store {path:?} is damaged ({what}); move it away to start with an empty store, or \
+        restore it from a backup"
     )]
     Damaged { path: PathBuf, what: String },
-    #[error("the store has not done it: {0}")]
+    #[error("the store could not do it: {0}")]
     Sql(#[from] rusqlite::Error),
     /// What is in a column is not what this bridge writes there.
-    #[error("the store's {column} is not readable: {source}")]
+    #[error("the store's {column} cannot be read: {source}")]
     Column { column: &'static str, source: serde_json::Error },
     #[error("{waiting} jobs wait for the store, which is the limit")]
     Busy { waiting: usize },

@@ -89,10 +89,13 @@ fn a_key_and_a_namespace_each_have_their_own_over_restarts() {
     assert_eq!(refused["error"]["data"]["details"]["cap"], "sandboxes");
     let said = server.run(&["start", "--name", "small/z", "--memory", "300", "--cpus", "1"]);
     let said = String::from_utf8(said.stderr).unwrap();
-    assert!(said.contains("may have 512 of memory_mib: 300 are used, and 300 more"), "{said}");
+    assert!(
+        said.contains("may use 512 of memory_mib: 300 are in use, and this call asks for 300 more"),
+        "{said}"
+    );
     let said = server.run(&["start", "--name", "small/z"]);
     let said = String::from_utf8(said.stderr).unwrap();
-    assert!(said.contains("must say how much"), "{said}");
+    assert!(said.contains("must set a limit"), "{said}");
 
     // The next bridge counts what this one has made.
     server.kill_and_serve_again();
@@ -199,7 +202,7 @@ fn every_door_and_what_it_makes_by_itself_counts() {
     let headers = [accept, kind, ("mcp-session-id", session.as_str())];
     let told =
         client.send("POST", "/mcp", &headers, call.to_string().as_bytes()).expect(200).text();
-    assert!(told.contains("may have 1 of sandboxes: 1 are used"), "{told}");
+    assert!(told.contains("may use 1 of sandboxes: 1 are in use"), "{told}");
 
     client.delete("/v1/sandboxes/default/a?force=true").expect(200);
     client.post("/v1/notebooks/default/work/run", &run).expect(200);
@@ -331,7 +334,7 @@ fn when_the_time_of_a_day_is_over_what_runs_is_ended_and_nothing_begins_over_res
         ["small/a", "small/b"].iter().all(|which| state(&client, which)["state"] == "stopped")
     });
     let why = state(&client, "small/a")["reason"].to_string();
-    assert!(why.contains("may run today was over"), "{why}");
+    assert!(why.contains("used all of its run time for today"), "{why}");
     let answer = client.post("/v1/sandboxes", &asked("small", "c", 16)).expect(429);
     // When it can be asked again, which no other sandbox changes.
     let pause: u64 = answer.header("retry-after").unwrap().parse().unwrap();
@@ -383,7 +386,7 @@ fn output_of_programs_and_of_code_is_counted_once_and_has_an_end() {
     client.post("/v1/sandboxes/small/a/exec", &flood);
     eventually("it is ended", || state(&client, "small/a")["state"] == "stopped");
     let why = state(&client, "small/a")["reason"].to_string();
-    assert!(why.contains("may say today"), "{why}");
+    assert!(why.contains("wrote all of its output for today"), "{why}");
     assert_eq!(
         exceeded(client.post("/v1/sandboxes", &asked("small", "b", 16)))["scope"],
         "namespace"

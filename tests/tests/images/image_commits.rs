@@ -193,7 +193,10 @@ fn one_sandbox_becomes_one_image_at_a_time() {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.success(), !refused, "{said}");
-        assert!(!refused || said.contains("made an image already"), "{said}");
+        assert!(
+            !refused || said.contains("is already being paused, resumed, snapshotted or committed"),
+            "{said}"
+        );
     }
 }
 
@@ -261,7 +264,7 @@ fn a_machine_that_becomes_an_image_is_neither_paused_nor_written_down_meanwhile(
     for other in
         [&["pause", "vm"][..], &["snapshot", "vm", "kept"], &["image", "commit", "vm", "two"]]
     {
-        is_refused(&burrow, other, "made an image already");
+        is_refused(&burrow, other, "is already being paused, resumed, snapshotted or committed");
         assert!(stands_still(), "{other:?} has let it go on");
     }
     // It is not paused, so that there is nothing to resume.
@@ -309,7 +312,11 @@ fn a_machine_that_is_paused_or_written_down_does_not_become_an_image_meanwhile()
     let refused: Vec<_> = ended.iter().filter(|output| !output.status.success()).collect();
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(refused.len(), 1, "{:?}", ended.each_ref().map(said));
-    assert!(said(refused[0]).contains("made an image already"), "{}", said(refused[0]));
+    assert!(
+        said(refused[0]).contains("is already being paused, resumed, snapshotted or committed"),
+        "{}",
+        said(refused[0])
+    );
     counts_on(&burrow);
     burrow.ok(&["rm", "-f", "vm"]);
 }

@@ -116,7 +116,7 @@ fn a_machine_is_paused_written_down_and_cloned_and_loses_nothing() {
     burrow.ok(&["snapshot", "source", "base"]);
     assert_clock_is_right(&burrow, "source");
     let taken = burrow.run(&["snapshot", "source", "base"]);
-    assert!(String::from_utf8_lossy(&taken.stderr).contains("there is a snapshot"));
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("base already exists"));
     assert!(burrow.ok(&["snapshot", "ls"]).contains("source"));
     assert_eq!(python(&burrow, "source", "print(kept)"), "41");
 

@@ -326,7 +326,7 @@ fn what_is_unknown_or_not_for_the_namespace_is_refused_alike() {
     assert!(!refused.status.success() && said.contains("there is no secret"), "{said}");
     let elsewhere = ["start", "--secret", "from-file", "--address", "unix:/nowhere"];
     let said = String::from_utf8(scene.server.run(&elsewhere).stderr).unwrap();
-    assert!(said.contains("up to whoever runs it"), "{said}");
+    assert!(said.contains("whoever runs an external machine"), "{said}");
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_provider_that_fails_fails_the_creation_without_a_word_of_its_own() {
         assert!(!refused.text().contains("no-such") && !refused.text().contains("/bin"));
     }
     for told in
-        ["the secret \"broken\" could not be had: \"/bin/sh\" ended with", "no-such\" is not read"]
+        ["the secret \"broken\" could not be read: \"/bin/sh\" ended with", "no-such\" is not read"]
     {
         eventually("the operator is told what was wrong", || {
             fs::read_to_string(scene.server.log()).unwrap().contains(told)

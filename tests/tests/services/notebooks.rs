@@ -155,7 +155,9 @@ fn a_run_that_died_is_unsaved_until_a_reopening_has_told_it() {
     assert_eq!(place.try_run(die)["notebook"]["reopened"], Value::Null);
     assert_eq!(place.get()["unsaved_runs"], 1);
     let refused = place.post("/save", &json!({}));
-    assert!(refused.status >= 400 && refused.text().contains("interpreter that had them is gone"));
+    assert!(
+        refused.status >= 400 && refused.text().contains("interpreter that held them has ended")
+    );
 
     // The second one brings the news of the first, and has its own end to be told.
     let died = place.try_run(die);
@@ -643,7 +645,7 @@ fn what_a_notebook_cannot_be_is_refused_in_words() {
         let answer = client.post("/v1/notebooks", &body);
         (answer.status, answer.json()["message"].as_str().expect("words").to_owned())
     };
-    assert!(refused(json!({ "name": "a", "language": "bash" })).1.contains("python or node"));
+    assert!(refused(json!({ "name": "a", "language": "bash" })).1.contains("python and node"));
     assert_eq!(refused(json!({ "name": "../x" })).0, 400);
     assert_eq!(refused(json!({ "name": "x".repeat(55) })).0, 400);
     assert_eq!(refused(json!({ "name": "a", "spec": { "env": { "A": "b" } } })).0, 400);

@@ -92,7 +92,7 @@ asked! {
     }
 }
 
-/// What is run: a program with its arguments, or a script.
+/// What to run: a program with its arguments, or a script.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["cmd"] }, { "required": ["script"] }]))]
@@ -100,7 +100,7 @@ pub struct Execute {
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     pub cmd: Option<String>,
-    /// Of the program.
+    /// The program's arguments.
     #[serde(default)]
     #[schemars(length(max = 16383))]
     pub args: Vec<String>,
@@ -148,7 +148,7 @@ impl Execute {
         match (self.cmd, self.script) {
             (Some(cmd), None) => Ok(What::Argv([vec![cmd], self.args].concat())),
             (None, Some(script)) => Ok(What::Script { script, shell: None }),
-            _ => Err(Problem::invalid("say one of `cmd` and `script`")),
+            _ => Err(Problem::invalid("give exactly one of `cmd` and `script`")),
         }
     }
 }
@@ -163,7 +163,7 @@ fn milliseconds(seconds: Option<f64>) -> Result<Option<u64>, Problem> {
     let Some(seconds) = seconds else { return Ok(None) };
     if !(TIMEOUT_SECONDS_MIN..=TIMEOUT_SECONDS_MAX).contains(&seconds) {
         return Err(Problem::invalid(format!(
-            "timeout_seconds: {seconds} is not from {TIMEOUT_SECONDS_MIN} to {TIMEOUT_SECONDS_MAX}"
+            "timeout_seconds must be from {TIMEOUT_SECONDS_MIN} to {TIMEOUT_SECONDS_MAX}, not {seconds}"
         )));
     }
     Ok(Some((seconds * 1000.0).round() as u64))

@@ -18,7 +18,7 @@ impl Fleeting {
         asked: impl FnOnce(Name) -> CreateSandbox,
     ) -> Result<Self, Problem> {
         let failed =
-            |why: String| Problem::new(Code::Internal, format!("no name was drawn: {why}"));
+            |why: String| Problem::new(Code::Internal, format!("cannot make a random name: {why}"));
         let drawn = BoxId::draw().map_err(|error| failed(error.to_string()))?;
         let name = format!("run-{drawn}").parse::<Name>();
         let name = name.map_err(|error| failed(error.to_string()))?;

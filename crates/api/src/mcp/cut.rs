@@ -35,7 +35,7 @@ pub struct Output {
 /// A part of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What is not UTF-8 is shown as U+FFFD.
+    /// The text; invalid UTF-8 is shown as U+FFFD.
     pub text: String,
     /// Where it goes on, unless this was the last of what is kept.
     pub next: Option<usize>,
@@ -102,13 +102,13 @@ pub fn clip(text: &str, bytes_max: usize) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rest {
     pub stream: Stream,
-    /// What is shown here.
+    /// Bytes shown here.
     pub shown_bytes: u64,
-    /// What there was.
+    /// Bytes of the whole output.
     pub total_bytes: u64,
-    /// What `read_output` can still give: its beginning.
+    /// Bytes from the beginning that `read_output` can still return.
     pub kept_bytes: u64,
-    /// The `offset` to ask `read_output` for.
+    /// The `offset` to pass to `read_output`.
     pub next_offset: u64,
 }
 

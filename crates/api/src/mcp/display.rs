@@ -62,7 +62,8 @@ impl Displays {
         if self.left_out > 0 {
             let count = self.left_out;
             content.push(ContentBlock::text(format!(
-                "[{count} displays are left out: more than {DISPLAYS_MAX}, or too large together]"
+                "[{count} displays are left out: there are more than {DISPLAYS_MAX}, or they are \
+                too large together]"
             )));
         }
         content
@@ -82,8 +83,8 @@ fn block(display: Display, uri: &str) -> ContentBlock {
     if is_picture(&mime) {
         if bytes.len() > IMAGE_BYTES_MAX {
             return ContentBlock::text(format!(
-                "[a picture ({mime}) of {} bytes is left out: {IMAGE_BYTES_MAX} are the most; show a \
-                 smaller one]",
+                "[a picture ({mime}) of {} bytes is left out: the limit is {IMAGE_BYTES_MAX}; show \
+                a smaller one]",
                 bytes.len()
             ));
         }
@@ -91,8 +92,8 @@ fn block(display: Display, uri: &str) -> ContentBlock {
     }
     if !is_plain(&mime) && bytes.len() > READ_DISPLAY_BYTES_MAX {
         return ContentBlock::text(format!(
-            "[a display ({mime}) of {} bytes is left out: {READ_DISPLAY_BYTES_MAX} are the most; \
-             write it to a file]",
+            "[a display ({mime}) of {} bytes is left out: the limit is {READ_DISPLAY_BYTES_MAX}; \
+            write it to a file]",
             bytes.len()
         ));
     }

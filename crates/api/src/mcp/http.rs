@@ -31,9 +31,9 @@ const EVENTS: &str = "text/event-stream";
 
 pub fn operations() -> Vec<Operation> {
     [
-        operation(Method::POST, PATH, "mcp_post", "A message of MCP.", post),
-        operation(Method::GET, PATH, "mcp_listen", "What the server says of itself.", get),
-        operation(Method::DELETE, PATH, "mcp_end", "End a session of MCP.", delete),
+        operation(Method::POST, PATH, "mcp_post", "Send an MCP message.", post),
+        operation(Method::GET, PATH, "mcp_listen", "Receive the server's own messages.", get),
+        operation(Method::DELETE, PATH, "mcp_end", "End an MCP session.", delete),
     ]
     .map(|operation| operation.tag("mcp").undocumented().carrier())
     .to_vec()

@@ -70,7 +70,7 @@ fn words(captured: &Captured) -> Option<String> {
     let kept = (count > 0).then(|| format!("artifacts: {}{more}", shown.join(", ")));
     let left = captured.left_out.len();
     let first = captured.left_out.first().map(|one| {
-        let others = if left > 1 { " (`artifacts_left_out` has all)" } else { "" };
+        let others = if left > 1 { " (`artifacts_left_out` lists all)" } else { "" };
         format!("not kept: {:?}: {}{others}", one.path, one.reason)
     });
     match (kept, first) {

@@ -32,7 +32,7 @@ where
             // How it has ended is the client's affair.
             let _ = ended.as_mut().await;
         }
-        Err(error) => tracing::debug!(%error, "an MCP client did not come to an understanding"),
+        Err(error) => tracing::debug!(%error, "the handshake with an MCP client failed"),
     }
     // Calls under way end with their sandbox; those that linger are not waited for.
     let _ = timeout(LAST_WORDS_MAX, session.end()).await;

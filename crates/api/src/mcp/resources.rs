@@ -113,7 +113,7 @@ async fn find(work: &Work, uri: &str) -> Result<Found, Problem> {
     let unknown = || {
         let shown: String = uri.chars().take(URI_CHARS_SHOWN).collect();
         Problem::not_found(format!("there is no resource {shown:?}"))
-            .hint("resources/templates/list says how URIs are made here")
+            .hint("resources/templates/list shows the form of this server's URIs")
     };
     if uri.len() > URI_BYTES_MAX {
         return Err(unknown());
@@ -132,7 +132,7 @@ fn may_read(work: &Work) -> Result<(), Problem> {
     if work.caller.may(Access::Read) {
         return Ok(());
     }
-    let message = format!("this key may not do that: it needs {}", Access::Read);
+    let message = format!("this key may not do that: it needs the scope {}", Access::Read);
     Err(Problem::new(Code::Forbidden, message))
 }
 
@@ -145,8 +145,8 @@ fn parse_cursor(cursor: Option<&str>) -> Result<(usize, &str), Problem> {
         .and_then(|(at, after)| Some((at.parse::<usize>().ok()?, after)))
         .filter(|(at, _)| *at < SOURCES.len());
     parsed.ok_or_else(|| {
-        Problem::invalid("cursor: not one of an answer of this server")
-            .hint("leave it out to begin with the first page")
+        Problem::invalid("cursor: this server did not give this cursor")
+            .hint("leave it out to start with the first page")
     })
 }
 

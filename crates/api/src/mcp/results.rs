@@ -7,7 +7,7 @@ use super::limits::{RESULTS_KEPT_MAX, SESSION_KEPT_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::budget::{Budget, Share};
 
 /// How long a result is kept, as clients are told.
-pub const KEPT_FOR: &str = "kept until newer cut results take its place, or this session ends";
+pub const KEPT_FOR: &str = "kept until newer cut results replace it or this session ends";
 
 /// The cut results of one session.
 #[derive(Debug, Default)]

@@ -116,8 +116,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let entry = tools::find(&request.name).ok_or_else(|| {
             let name: String = request.name.chars().take(NAME_CHARS_SHOWN).collect();
-            let message =
-                format!("there is no tool {name:?}; tools/list lists those that there are");
+            let message = format!("there is no tool {name:?}; tools/list lists the tools");
             ErrorData::invalid_params(message, None)
         })?;
         let work = self.work(context)?;

@@ -29,7 +29,7 @@ impl Session {
         Self { registry, preset, own, making, results }
     }
 
-    /// Where sandboxes are that are named without a namespace.
+    /// The namespace of sandboxes named without one.
     pub fn namespace(&self, caller: &Caller) -> Name {
         let wished = self.preset.namespace.as_ref().or(caller.only_namespace());
         wished.cloned().unwrap_or_else(Name::default_namespace)
@@ -66,7 +66,7 @@ impl Session {
             }
             note = Some(format!(
                 "this session's sandbox {which} has ended, and its files and variables are gone; \
-                 this is another"
+                this result is from a new sandbox"
             ));
         }
         let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
@@ -123,8 +123,8 @@ fn reaches(caller: &Caller, namespace: &Name) -> Result<(), Problem> {
     if caller.covers(namespace) {
         return Ok(());
     }
-    let message = format!("this key is not for the namespace {namespace}");
-    Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
+    let message = format!("this key does not cover the namespace {namespace}");
+    Err(Problem::new(Code::Forbidden, message).hint("use a key for that namespace"))
 }
 
 impl Drop for Session {

@@ -138,7 +138,7 @@ impl Sessions {
         let Some(owned) = table.named.get_mut(name) else { return Ok(None) };
         if owned.owner != label || owned.is_closing {
             return Err(Problem::not_found("there is no such MCP session")
-                .hint("begin another with `initialize`"));
+                .hint("start a new one with `initialize`"));
         }
         owned.busy += 1;
         let busy = Busy { table: Arc::clone(&self.table), used: Used::Named(name.to_owned()) };
@@ -258,9 +258,9 @@ impl Table {
         let idle = self.named.iter_mut().filter(|(_, one)| is_idle(one));
         let Some((name, one)) = idle.min_by_key(|(_, one)| one.used_at) else {
             let message =
-                format!("{SESSIONS_MAX} MCP sessions are open, or as many as a key may have");
+                format!("{SESSIONS_MAX} MCP sessions are open, or this key has as many as it may");
             return Err(Problem::new(Code::Unavailable, message)
-                .hint("end one with DELETE /mcp, or come again")
+                .hint("end one with DELETE /mcp, or try again later")
                 .retry_after(BUSY_PAUSE));
         };
         one.is_closing = true;

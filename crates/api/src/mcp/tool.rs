@@ -107,8 +107,8 @@ where
         let handler = Arc::clone(&handler);
         Box::pin(async move {
             let asked = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
-                Problem::invalid(format!("the arguments of {name}: {error}"))
-                    .hint("the tool's input schema says which there are")
+                Problem::invalid(format!("invalid arguments of {name}: {error}"))
+                    .hint("see the tool's input schema")
             })?;
             handler(work, asked).await?.into_result()
         })
@@ -152,7 +152,7 @@ impl Entry {
         arguments: JsonObject,
     ) -> Result<CallToolResult, Problem> {
         if !work.caller.may(self.access) {
-            let message = format!("this key may not do that: it needs {}", self.access);
+            let message = format!("this key may not do that: it needs the scope {}", self.access);
             let hint = "`host-bridge keygen --scope` makes a key with more scopes";
             return Err(Problem::new(Code::Forbidden, message).hint(hint));
         }
@@ -237,8 +237,8 @@ impl Work {
             return self.named(name);
         }
         let own = self.session.own().ok_or_else(|| {
-            Problem::not_found("this session has no sandbox of its own, or none any more")
-                .hint("`execute` and `shell_execute` make one; or name a sandbox")
+            Problem::not_found("this session has no sandbox of its own")
+                .hint("call `execute` or `shell_execute`, which make one, or name a sandbox")
         })?;
         // The key may have been given another namespace since.
         self.reaches(&own)?;
@@ -262,13 +262,13 @@ impl Work {
         if self.caller.covers(&which.namespace) {
             return Ok(());
         }
-        let message = format!("this key is not for the namespace {}", which.namespace);
-        Err(Problem::new(Code::Forbidden, message).hint("use a key of that namespace"))
+        let message = format!("this key does not cover the namespace {}", which.namespace);
+        Err(Problem::new(Code::Forbidden, message).hint("use a key for that namespace"))
     }
 
     fn inside(&self, which: SandboxRef) -> Result<Inside, Problem> {
         self.api.inside(which).map_err(|problem| match problem.code {
-            Code::NotFound => problem.hint("`sandbox_list` lists those that there are"),
+            Code::NotFound => problem.hint("`sandbox_list` lists the sandboxes"),
             Code::Conflict => problem.hint("`sandbox_create` makes another"),
             _ => problem,
         })
@@ -280,7 +280,7 @@ impl Work {
         let limit = Duration::try_from_secs_f64(seconds).ok();
         limit.filter(|limit| limit.as_millis() > 0 && *limit <= DEADLINE_MAX).ok_or_else(|| {
             let max = DEADLINE_MAX.as_secs();
-            Problem::invalid(format!("timeout: {seconds} is not from 0.001 to {max} seconds"))
+            Problem::invalid(format!("timeout must be from 0.001 to {max} seconds, not {seconds}"))
         })
     }
 }

@@ -50,30 +50,35 @@ fn notebooks(text: &mut Text, it: &NotebookFigures) {
     text.line(name, &[("outcome", "ok")], it.saves as f64);
     text.line(name, &[("outcome", "failed")], it.failed_saves as f64);
     let name = "burrow_notebook_save_seconds_total";
+    text.single(name, "counter", "Duration of successful saves.", it.save_us as f64 / US_PER_S);
+    let name = "burrow_notebook_saved_bytes_total";
+    text.single(name, "counter", "Bytes written by saves.", it.saved_bytes as f64);
+    let name = "burrow_notebook_kept_bytes";
     text.single(
         name,
-        "counter",
-        "How long saves took that went well.",
-        it.save_us as f64 / US_PER_S,
+        "gauge",
+        "Bytes of saved variables, over all notebooks.",
+        it.kept_bytes as f64,
     );
-    let name = "burrow_notebook_saved_bytes_total";
-    text.single(name, "counter", "What saves have kept, each all of it.", it.saved_bytes as f64);
-    let name = "burrow_notebook_kept_bytes";
-    text.single(name, "gauge", "Variables that are kept, of all notebooks.", it.kept_bytes as f64);
     let name = "burrow_notebook_reopenings_total";
-    text.single(name, "counter", "Interpreters that were given variables.", it.reopened as f64);
+    text.single(name, "counter", "Interpreters that restored saved variables.", it.reopened as f64);
     let name = "burrow_notebook_lost_runs_total";
-    text.single(name, "counter", "Runs whose changes were gone.", it.lost_runs as f64);
+    text.single(name, "counter", "Runs whose changes were lost.", it.lost_runs as f64);
 }
 
 fn artifacts(text: &mut Text, it: &ArtifactFigures) {
-    text.single("burrow_artifacts", "gauge", "Artifacts that are kept.", it.count as f64);
+    text.single("burrow_artifacts", "gauge", "Artifacts in the store.", it.count as f64);
     let name = "burrow_artifact_bytes";
-    text.single(name, "gauge", "What they take on the disk, equal ones once.", it.bytes as f64);
+    text.single(
+        name,
+        "gauge",
+        "Bytes of artifacts on disk, each distinct content counted once.",
+        it.bytes as f64,
+    );
     let name = "burrow_artifacts_captured_total";
-    text.single(name, "counter", "Artifacts that runs have left.", it.captured as f64);
+    text.single(name, "counter", "Artifacts captured from runs.", it.captured as f64);
     let name = "burrow_artifacts_left_out_total";
-    text.single(name, "counter", "What runs have left and was not kept.", it.left_out as f64);
+    text.single(name, "counter", "Outputs of runs that were not kept.", it.left_out as f64);
 }
 
 fn apps(text: &mut Text, api: &Api) {
@@ -90,14 +95,18 @@ fn apps(text: &mut Text, api: &Api) {
     }
     let (ok, failed) = api.apps().starts();
     let name = "burrow_app_starts_total";
-    text.family(name, "counter", "Apps that were asked for.");
+    text.family(name, "counter", "Apps requested.");
     text.line(name, &[("outcome", "ok")], ok as f64);
     text.line(name, &[("outcome", "failed")], failed as f64);
 }
 
 fn egress(text: &mut Text, it: &EgressTally) {
     let name = "burrow_egress_decisions_total";
-    text.family(name, "counter", "What sandboxes wanted to reach, as far as it was told.");
+    text.family(
+        name,
+        "counter",
+        "Egress connections that sandboxes tried, as far as events were counted.",
+    );
     for (what, verdict, count) in [
         ("name", "allowed", it.names_allowed),
         ("name", "refused", it.names_refused),
@@ -107,18 +116,28 @@ fn egress(text: &mut Text, it: &EgressTally) {
         text.line(name, &[("what", what), ("verdict", verdict)], count as f64);
     }
     let name = "burrow_egress_untold_total";
-    text.single(name, "counter", "Events of egress that were too many.", it.untold as f64);
+    text.single(
+        name,
+        "counter",
+        "Egress events dropped because there were too many.",
+        it.untold as f64,
+    );
     let name = "burrow_egress_bytes_total";
-    text.family(name, "counter", "Carried by connections that are over.");
+    text.family(name, "counter", "Bytes carried by closed connections.");
     text.line(name, &[("way", "sent")], it.sent_bytes as f64);
     text.line(name, &[("way", "received")], it.received_bytes as f64);
 }
 
 fn workspaces(text: &mut Text, it: &WorkspaceTally, carried: &Carried) {
     let name = "burrow_workspace_exchanges_total";
-    text.single(name, "counter", "Exchanges that brought something.", it.exchanges as f64);
+    text.single(
+        name,
+        "counter",
+        "Workspace exchanges that changed something.",
+        it.exchanges as f64,
+    );
     let name = "burrow_workspace_paths_total";
-    text.family(name, "counter", "What became of changed paths.");
+    text.family(name, "counter", "Changed paths by result.");
     for (outcome, count) in [
         ("written", it.written),
         ("deleted", it.deleted),
@@ -129,7 +148,7 @@ fn workspaces(text: &mut Text, it: &WorkspaceTally, carried: &Carried) {
         text.line(name, &[("outcome", outcome)], count as f64);
     }
     let name = "burrow_workspace_bytes_total";
-    text.family(name, "counter", "Of files that were carried.");
+    text.family(name, "counter", "Bytes of files carried.");
     text.line(name, &[("way", "in")], carried.sent_bytes() as f64);
     text.line(name, &[("way", "back")], carried.taken_bytes() as f64);
 }

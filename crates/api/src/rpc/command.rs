@@ -164,8 +164,8 @@ fn conclude(
     let Cause::TimedOut { limit_ms } = record.cause else { return Ok(written) };
     let limit = seconds(Duration::from_millis(limit_ms));
     let message = format!(
-        "the command {command:?} ran out of time: it was killed, with all that it had started, at \
-         its deadline of {limit}"
+        "the command {command:?} timed out: it was killed, with all that it had started, at its \
+        deadline of {limit}"
     );
     Err(Failure::new(TIMED_OUT, message).data(written))
 }

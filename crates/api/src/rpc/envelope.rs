@@ -34,19 +34,19 @@ pub enum Asked {
 /// Reads a body.
 pub fn parse(body: &[u8]) -> Result<Asked, Failure> {
     if body.is_empty() {
-        let message = "the body is empty; this takes a request of JSON-RPC 2.0";
+        let message = "the body is empty; send a JSON-RPC 2.0 request";
         return Err(Failure::new(PARSE_ERROR, message));
     }
     let value = serde_json::from_slice(body).map_err(|error| {
-        Failure::new(PARSE_ERROR, format!("the body is not JSON as it should be: {error}"))
+        Failure::new(PARSE_ERROR, format!("the body is not valid JSON: {error}"))
     })?;
     let Value::Array(requests) = value else { return Ok(Asked::One(request(value))) };
     if requests.is_empty() {
-        return Err(Failure::new(INVALID_REQUEST, "the batch is empty; there is nothing to do"));
+        return Err(Failure::new(INVALID_REQUEST, "the batch is empty; send at least one request"));
     }
     let count = requests.len();
     if count > BATCH_MAX {
-        let message = format!("the batch has {count} requests, and {BATCH_MAX} are the limit");
+        let message = format!("the batch has {count} requests, and the limit is {BATCH_MAX}");
         return Err(Failure::new(INVALID_REQUEST, message));
     }
     Ok(Asked::Batch(requests.into_iter().map(request).collect()))
@@ -57,25 +57,22 @@ fn request(value: Value) -> Result<Request, Box<NoRequest>> {
         Err(Box::new(NoRequest { id, failure: Failure::new(INVALID_REQUEST, message) }))
     };
     let Value::Object(mut fields) = value else {
-        return refuse(Value::Null, "a request is an object with a method and params");
+        return refuse(Value::Null, "a request must be an object with a method and params");
     };
     let id = fields.remove("id");
     if matches!(id, Some(Value::Array(_) | Value::Object(_))) {
-        return refuse(Value::Null, "the id of a request is a text, a number or null");
+        return refuse(Value::Null, "the id of a request must be a string, a number or null");
     }
     let or_null = |id: Option<Value>| id.unwrap_or(Value::Null);
     // Clients exist that leave it out.
     if fields.get("jsonrpc").is_some_and(|version| version != "2.0") {
-        return refuse(
-            or_null(id),
-            "this is JSON-RPC \"2.0\", and the request is of another version",
-        );
+        return refuse(or_null(id), "the request must have \"jsonrpc\": \"2.0\"");
     }
     match fields.remove("method") {
         Some(Value::String(method)) => {
             Ok(Request { id, method, params: fields.remove("params").unwrap_or(Value::Null) })
         }
-        Some(_) => refuse(or_null(id), "the method of a request is a text"),
+        Some(_) => refuse(or_null(id), "the method of a request must be a string"),
         None => refuse(or_null(id), "the request has no method"),
     }
 }
@@ -103,7 +100,7 @@ pub fn fields(params: Value) -> Result<Map<String, Value>, Failure> {
     match params {
         Value::Object(fields) => Ok(fields),
         Value::Null => Ok(Map::new()),
-        _ => Err(Failure::params("params must be an object, with the parameters by their names")),
+        _ => Err(Failure::params("params must be an object with named parameters")),
     }
 }
 

@@ -80,7 +80,7 @@ impl Failure {
         if is_cut {
             let said = failure.message;
             failure.message =
-                format!("the sandbox {which} was stopped, or does not answer any more: {said}");
+                format!("the sandbox {which} was stopped or no longer answers: {said}");
         }
         if failure.code == FORBIDDEN {
             // It is the sandbox that refuses, whatever the key.

@@ -157,9 +157,9 @@ impl Lines {
         if let Some(full) = self.full {
             let why = match full {
                 Full::Answer => {
-                    format!("an answer holds {} MiB of it", self.bytes_max / (1024 * 1024))
+                    format!("an answer holds at most {} MiB", self.bytes_max / (1024 * 1024))
                 }
-                Full::Memory => "the server has no memory for more of it".to_owned(),
+                Full::Memory => "the server has no memory for more".to_owned(),
             };
             let note = format!("[the output is cut short: {why}]");
             self.write(Stream::Stderr, &note, true);

@@ -45,7 +45,7 @@ impl Params {
         match self.take(name) {
             Some(Value::String(text)) => Ok(Some(text)),
             None => Ok(None),
-            Some(other) => Err(self.wrong(name, "a text", &other)),
+            Some(other) => Err(self.wrong(name, "a string", &other)),
         }
     }
 
@@ -65,11 +65,11 @@ impl Params {
     pub fn maybe_texts(&mut self, name: &str) -> Result<Option<Vec<String>>, Failure> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let Value::Array(items) = value else {
-            return Err(self.wrong(name, "a list of texts", &value));
+            return Err(self.wrong(name, "a list of strings", &value));
         };
         let text = |item| match item {
             Value::String(text) => Ok(text),
-            other => Err(self.wrong(name, "a list of texts", &other)),
+            other => Err(self.wrong(name, "a list of strings", &other)),
         };
         items.into_iter().map(text).collect::<Result<_, _>>().map(Some)
     }
@@ -99,7 +99,7 @@ impl Params {
         let split = |text: String| match text.split_once('=') {
             Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
             // Its value may be a secret, so it is not shown.
-            _ => Err(Failure::params(format!("{name}: each is written as NAME=value"))),
+            _ => Err(Failure::params(format!("{name}: write each as NAME=value"))),
         };
         self.texts(name)?.into_iter().map(split).collect()
     }
@@ -109,7 +109,7 @@ impl Params {
         let Some(value) = self.take(name) else { return Ok(None) };
         match value.as_f64().filter(|number| number.is_finite() && *number >= 0.0) {
             Some(number) => Ok(Some(number)),
-            None => Err(self.wrong(name, "a number that is not negative", &value)),
+            None => Err(self.wrong(name, "a number of at least 0", &value)),
         }
     }
 
@@ -142,12 +142,12 @@ impl Params {
                 "a negative number"
             }
             Value::Number(_) => "a number",
-            Value::String(_) => "a text",
+            Value::String(_) => "a string",
             Value::Array(_) => "a list",
             Value::Object(_) => "an object",
         };
         let inside = self.inside;
-        Failure::params(format!("{inside}{name} must be {expected}, and there is {kind}"))
+        Failure::params(format!("{inside}{name} must be {expected}, not {kind}"))
     }
 }
 

@@ -69,7 +69,7 @@ fn language(asked: &str) -> Result<&'static str, Failure> {
     language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
         let names: Vec<_> = language::NAMES.iter().map(|(name, _)| *name).collect();
         let asked = shown(asked);
-        Failure::params(format!("language: {asked:?} is none of {}", names.join(", ")))
+        Failure::params(format!("language must be one of {}, not {asked:?}", names.join(", ")))
     })
 }
 
@@ -146,7 +146,7 @@ impl Telling {
             self.lines.tell(Stream::Stderr, &words);
         }
         if !state_kept {
-            let words = "the state of the interpreter is lost; the next run begins with a new one";
+            let words = "the state of the interpreter is lost; the next run starts a new one";
             self.lines.tell(Stream::Stderr, words);
         }
         let status = if is_well { "success" } else { "error" };
@@ -165,8 +165,7 @@ impl Telling {
             _ => "it was interrupted",
         };
         let fate = if state_kept { "the state is kept" } else { "the state is lost" };
-        let message =
-            format!("the code ran out of time: {how} at its deadline of {said}, and {fate}");
+        let message = format!("the code timed out: {how} at its deadline of {said}, and {fate}");
         self.timed_out(asked, limit, state_kept, message)
     }
 
@@ -174,7 +173,7 @@ impl Telling {
     fn unheard(self, asked: &str, state_kept: bool) -> Failure {
         let limit = self.limit;
         let message = format!(
-            "the code was not run: it waited for its turn in the interpreter for all of its {}",
+            "the code was not run: it waited for the interpreter for all of its {}",
             seconds(limit)
         );
         self.timed_out(asked, limit, state_kept, message)

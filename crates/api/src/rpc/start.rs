@@ -62,12 +62,12 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     };
     let memory_mib = config.amount("memory")?.filter(|mib| *mib > 0.0);
     if memory_mib.is_some_and(|mib| mib > MEMORY_MIB_MAX) {
-        return Err(Failure::params("config.memory is in MiB, and no host has so many"));
+        return Err(Failure::params("config.memory is too large: it is in MiB"));
     }
     spec.memory_mib = memory_mib.map(|mib| mib.ceil() as u64).or(defaults.memory_mib);
     spec.cpu_millis = match config.amount("cpus")? {
         Some(cpus) if cpus > CPUS_MAX => {
-            return Err(Failure::params(format!("config.cpus: at most {CPUS_MAX} can be had")));
+            return Err(Failure::params(format!("config.cpus: the limit is {CPUS_MAX}")));
         }
         // 0 is what 0.4 has been rounded to on the way: the smallest share.
         Some(cpus) => Some((cpus * 1000.0).round() as u32),
@@ -86,7 +86,7 @@ fn spec(call: &Call, which: SandboxRef, mut config: Params) -> Result<Spec, Fail
     for name in ELSEWHERE {
         if config.has(name) {
             return Err(Failure::params(format!(
-                "config.{name} cannot be had by this call; `POST /v1/sandboxes` takes it"
+                "this call does not take config.{name}; use `POST /v1/sandboxes`"
             )));
         }
     }
@@ -121,7 +121,7 @@ async fn make(registry: &Registry, which: &SandboxRef, spec: Spec) -> Result<(),
             State::Lost { .. } => remove(registry, which).await?,
         }
     }
-    let message = format!("{which} was made and removed by others all the time; try again");
+    let message = format!("other clients keep making and removing {which}; try again");
     Err(Problem::new(Code::Conflict, message).into())
 }
 

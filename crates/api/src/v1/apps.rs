@@ -47,33 +47,27 @@ pub fn operations() -> Vec<Operation> {
             Code::Io,
             Code::LimitReached,
         ]),
-        operation(Method::GET, all, "list_apps", "The apps of a sandbox.", list).about(
-            "Also those that have ended by themselves, with how, until they are removed or another \
-             takes their name.",
+        operation(Method::GET, all, "list_apps", "List the apps of a sandbox.", list).about(
+            "Includes apps that ended by themselves, with how they ended, until they are removed \
+            or another app takes their name.",
         ),
         operation(Method::GET, one, "get_app", "One app.", get),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/apps/{app}/log",
             "read_app_log",
-            "The newest of what an app has said.",
+            "Read the end of an app's log.",
             log,
         )
-        .about(
-            "Both outputs in the order of their arrival. All of it is the output of the app's \
-             session.",
-        ),
-        operation(Method::DELETE, one, "stop_app", "End an app.", stop)
-            .about(
-                "With all that it has started; its port, its files and its name are free \
-                 afterwards.",
-            )
+        .about("Both outputs, in order of arrival. The output of the app's session has all of it."),
+        operation(Method::DELETE, one, "stop_app", "Stop an app.", stop)
+            .about("Ends it with all that it started, and frees its port, its files and its name.")
             .run(),
         operation(
             Method::GET,
             "/v1/apps",
             "list_all_apps",
-            "The apps of all sandboxes that the key reaches.",
+            "List the apps of all sandboxes that the key covers.",
             list_all,
         ),
     ]
@@ -81,16 +75,16 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-/// Where an app stands.
+/// The state of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AppState {
     /// It has not answered yet.
     Starting,
     Running,
-    /// It has ended by itself, with code 0.
+    /// It ended by itself with code 0.
     Exited,
-    /// It has ended in any other way.
+    /// It ended in any other way.
     Failed,
 }
 
@@ -104,33 +98,33 @@ pub struct AppInfo {
     #[serde(rename = "type")]
     pub kind: AppType,
     pub state: AppState,
-    /// Where it is reached, as long as it is.
+    /// Its URL, while it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub url: Option<String>,
-    /// On this host, at 127.0.0.1.
+    /// The port on this host, at 127.0.0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u16")]
     pub host_port: Option<u16>,
-    /// In the sandbox; the app has it as `$PORT`.
+    /// The port in the sandbox; the app gets it as `$PORT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u16")]
     pub guest_port: Option<u16>,
-    /// The session that it is: its whole output is there.
+    /// The app's session, which has its whole output.
     pub session: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub pid: Option<u32>,
     pub started_at_ms: u64,
-    /// Of one that has ended.
+    /// How it ended, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]
     pub exit: Option<Exit>,
-    /// The last words of one that has ended.
+    /// The end of its log, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub log: Option<String>,
-    /// What was asked for and could not be had here.
+    /// Requested options that this host could not provide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -144,21 +138,21 @@ pub struct AppList {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
-    /// At most so many of the newest bytes: 16384 unless said.
+    /// The maximum number of bytes from the end; 16384 by default.
     #[serde(default)]
     #[schemars(with = "u64", range(max = LOG_KEPT_BYTES))]
     pub tail: Option<u64>,
 }
 
-/// What an app has said.
+/// The log of an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppLog {
     pub app: String,
     pub session: String,
-    /// What is not UTF-8 is shown as U+FFFD.
+    /// The text; invalid UTF-8 is shown as U+FFFD.
     pub log: String,
-    /// All that it has said, shown here or not.
+    /// Bytes of the whole log, including what is not shown here.
     pub total_bytes: u64,
 }
 

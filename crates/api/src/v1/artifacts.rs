@@ -34,28 +34,28 @@ pub fn operations() -> Vec<Operation> {
     let all = "/v1/artifacts";
     let one = "/v1/artifacts/{id}";
     [
-        operation(Method::GET, all, "list_artifacts", "What runs have left.", list)
-            .about("The newest first, a page at a time. Contents are fetched one by one."),
+        operation(Method::GET, all, "list_artifacts", "List artifacts.", list)
+            .about("Newest first, one page at a time. Each content is fetched separately."),
         operation(Method::GET, one, "get_artifact", "One artifact.", get),
         operation(
             Method::GET,
             "/v1/artifacts/{id}/content",
             "read_artifact",
-            "The bytes of an artifact.",
+            "Download an artifact.",
             content::read,
         )
         .about(
-            "`Range` with one range is heeded, and `If-Range` and `If-None-Match` with its `ETag`, \
-             which is that of its digest. Pictures, films and sounds are for showing; everything \
-             else is for saving, and nothing in it runs in a browser.",
+            "Supports `Range` with one range, and `If-Range` and `If-None-Match` with its `ETag`, \
+            which is its digest. Pictures, videos and sounds are served to be shown; everything \
+            else is served as a download, and nothing in it runs in a browser.",
         )
         .problems(&[Code::RangeNotSatisfiable, Code::Io]),
         operation(Method::DELETE, one, "remove_artifact", "Remove an artifact.", remove).run(),
         operation(Method::DELETE, all, "remove_artifacts", "Remove many artifacts.", clean)
             .run()
             .about(
-                "All that the query matches, in the namespace that it names or that is the key's. A \
-                 query that would match all of them needs `all`.",
+                "Removes all artifacts that match the query, in the namespace of the query or of \
+                the key. A query that matches every artifact needs `all`.",
             ),
         operation(
             Method::POST,
@@ -65,29 +65,38 @@ pub fn operations() -> Vec<Operation> {
             keep,
         )
         .run()
-        .about("A regular file, on a path without symlinks. What it is afterwards does not matter.")
-        .problems(&[Code::Io, Code::Gone, Code::TooLarge, Code::LimitReached, Code::DeadlineExceeded]),
+        .about(
+            "The file must be regular, and its path must have no symlinks. Later changes to the \
+        file do not change the artifact.",
+        )
+        .problems(&[
+            Code::Io,
+            Code::Gone,
+            Code::TooLarge,
+            Code::LimitReached,
+            Code::DeadlineExceeded,
+        ]),
     ]
     .map(|operation| operation.tag("artifacts"))
     .to_vec()
 }
 
-/// What a run has left, and is kept.
+/// An artifact: something kept from a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptArtifact {
     pub id: String,
-    /// For people: it may be anything, also the same as another's.
+    /// A name for people; it need not be unique.
     pub name: String,
-    /// Where it was in the sandbox; absent for what was shown.
+    /// Its path in the sandbox; absent for displays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub path: Option<String>,
-    /// Its MIME type, by how it begins, and by its name where that does not tell.
+    /// Its MIME type, found from its first bytes, or else from its name.
     #[serde(rename = "type")]
     pub kind: String,
     pub category: CategoryName,
-    /// In bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// `sha256:` and hexadecimal digits.
     pub digest: String,
@@ -106,7 +115,7 @@ pub struct KeptArtifact {
 #[serde(rename_all = "snake_case")]
 pub enum CategoryName {
     Image,
-    /// What code has shown.
+    /// A display of code.
     Figure,
     Video,
     Audio,
@@ -122,22 +131,22 @@ pub enum CategoryName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
-    /// Its path, or what it was called.
+    /// Its path or its name.
     pub path: String,
-    /// In words.
+    /// The reason in words.
     pub reason: String,
 }
 
-/// The artifacts of one run, for calls that ask for them.
+/// The artifacts of one run, for calls that request them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Captured {
     pub artifacts: Vec<KeptArtifact>,
-    /// What the run has left, and is not kept.
+    /// What the run left that was not kept.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Which artifacts, a page of them.
+/// Which artifacts to list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactsQuery {
@@ -156,14 +165,14 @@ pub struct ArtifactsQuery {
     #[serde(default)]
     #[schemars(with = "CategoryName")]
     category: Option<CategoryName>,
-    /// Made then or later: milliseconds since 1970.
+    /// Only artifacts made at this time or later, in milliseconds since 1970.
     #[serde(default)]
     #[schemars(with = "u64", range(max = u64::MAX))]
     since_ms: Option<u64>,
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1, max = ARTIFACTS_PAGE_MAX))]
     limit: Option<u64>,
-    /// What the page before gave as `next`.
+    /// `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "u64", range(max = u64::MAX))]
     after: Option<u64>,
@@ -174,13 +183,13 @@ pub struct ArtifactsQuery {
 #[serde(deny_unknown_fields)]
 pub struct ArtifactPage {
     pub artifacts: Vec<KeptArtifact>,
-    /// Where the next page begins; absent on the last.
+    /// The value for `after` on the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub next: Option<u64>,
 }
 
-/// Which artifacts are removed. At least one of these but the namespace must be said.
+/// Which artifacts to remove. At least one of these besides the namespace must be given.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CleanQuery {
@@ -204,12 +213,12 @@ pub struct CleanQuery {
     all: bool,
 }
 
-/// What was removed.
+/// The removed artifacts.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Removed {
     pub removed: u64,
-    /// Their sizes together. Of equal contents the disk had one.
+    /// Their total size. Equal contents are stored once.
     pub bytes: u64,
 }
 
@@ -289,7 +298,7 @@ impl From<ArtifactError> for Problem {
         let message = error.to_string();
         match error {
             ArtifactError::NotFound { .. } => {
-                Self::not_found(message).hint("GET /v1/artifacts lists those that there are")
+                Self::not_found(message).hint("GET /v1/artifacts lists the artifacts")
             }
             ArtifactError::Store(StoreError::Busy { .. }) => Self::new(Code::Unavailable, message),
             ArtifactError::Content { .. } | ArtifactError::Damaged { .. } => {
@@ -335,7 +344,7 @@ fn notebook(asked: Option<String>) -> Result<Option<String>, Problem> {
     };
     match asked {
         Some(name) if !is_name(&name) => {
-            Err(Problem::invalid("notebook: it is no name of a notebook"))
+            Err(Problem::invalid("notebook: this is not the name of a notebook"))
         }
         asked => Ok(asked),
     }
@@ -392,8 +401,8 @@ async fn clean(
         || sandbox.is_some()
         || query.notebook.is_some();
     if !names_any && !all {
-        return Err(Problem::invalid("the query names no artifacts").hint(
-            "say older_than_ms, category, sandbox or notebook; all=true removes all of them",
+        return Err(Problem::invalid("the query does not say which artifacts to remove").hint(
+            "give older_than_ms, category, sandbox or notebook; all=true removes all of them",
         ));
     }
     let which = Which {

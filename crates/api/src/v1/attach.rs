@@ -31,7 +31,7 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/attach",
             "attach_session",
-            "Sit in front of a session, over a WebSocket.",
+            "Attach to a session over a WebSocket.",
             attach,
         )
         .about(ABOUT)
@@ -41,7 +41,7 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/shell",
             "shell_socket",
-            "Start a shell on a terminal and sit in front of it, over a WebSocket.",
+            "Start a shell on a terminal and attach to it over a WebSocket.",
             shell,
         )
         .about(ABOUT_SHELL)
@@ -52,32 +52,33 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-const ABOUT: &str = "\
-Binary messages are the bytes of a terminal, both ways. Text messages are JSON. The client may say \
-`{\"type\":\"resize\",\"rows\":24,\"columns\":80}`, `{\"type\":\"signal\",\"signal\":\"INT\"}`, \
-`{\"type\":\"stdin\",\"text\":\"…\"}`, `{\"type\":\"eof\"}` and `{\"type\":\"take\"}`, which takes the \
-keyboard. The server says `attached` first, `gap` for bytes that no longer exist, `keyboard` when that \
-changes hands, `refused` for what was not done, and `exited` or `over` at the end; then it closes with \
-1000. The outputs of a session without a terminal come as `output`. With `plain=true` there is no \
-JSON: all that the client says is typed, and nothing but bytes is said, as xterm.js' attach addon \
-wants it. Leaving ends nothing; whoever comes back with `from` misses nothing.";
+const ABOUT: &str = "Binary messages carry the bytes of the terminal, both ways. Text messages are \
+JSON. The client may send `{\"type\":\"resize\",\"rows\":24,\"columns\":80}`, \
+`{\"type\":\"signal\",\"signal\":\"INT\"}`, `{\"type\":\"stdin\",\"text\":\"…\"}`, \
+`{\"type\":\"eof\"}` and `{\"type\":\"take\"}`, which takes the keyboard. The server sends \
+`attached` first, `gap` for bytes that no longer exist, `keyboard` when the client gains or loses \
+the keyboard, `refused` for a request that was not carried out, and `exited` or `over` at the end; \
+then it closes with 1000. The output of a session without a terminal comes as `output`. With \
+`plain=true` there is no JSON: everything that the client sends is typed, and the server sends \
+only bytes, as the attach addon of xterm.js expects. Disconnecting does not end the session; a \
+client that reconnects with `from` misses nothing.";
 
-const ABOUT_SHELL: &str = "\
-A login shell, or `argv`, as one URL for a browser terminal; the messages are those of `attach`. When \
-the client is gone, all that was started is killed, unless `on_disconnect` is `detach`: then it goes \
-on as the session that `attached` names.";
+const ABOUT_SHELL: &str = "Starts a login shell, or `argv`, from one URL for a browser terminal. \
+The messages are those of `attach`. When the client disconnects, everything that was started is \
+killed, unless `on_disconnect` is `detach`: then it keeps running as the session that `attached` \
+names.";
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachQuery {
-    /// The first byte that is wanted: without it, the last screens are shown.
+    /// The first byte to send; by default the last screens are sent.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub from: Option<u64>,
-    /// Take the keyboard from whoever has it.
+    /// Take the keyboard from the client that holds it.
     #[serde(default)]
     pub take: bool,
-    /// Only look.
+    /// Attach read-only.
     #[serde(default)]
     pub read_only: bool,
     /// The size of the client's terminal.
@@ -87,7 +88,7 @@ pub struct AttachQuery {
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 65535))]
     pub columns: Option<u16>,
-    /// Bytes alone, and no JSON.
+    /// Send only bytes, without JSON messages.
     #[serde(default)]
     pub plain: bool,
 }
@@ -114,20 +115,20 @@ pub struct ShellQuery {
     pub user: Option<String>,
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
-    /// Bytes alone, and no JSON.
+    /// Send only bytes, without JSON messages.
     #[serde(default)]
     pub plain: bool,
 }
 
-/// What the server says of a session, beside its bytes.
+/// The server's messages about a session, besides its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AttachEvent {
-    /// The first.
+    /// The first message.
     Attached {
         session: String,
         terminal: bool,
-        /// Where the first byte that comes stands in the output: of stdout, without a terminal.
+        /// The offset in the output of the first byte that follows; without a terminal, in stdout.
         offset: u64,
         /// Whether what the client types goes to the program.
         keyboard: bool,
@@ -143,11 +144,11 @@ pub enum AttachEvent {
     Gap { channel: ChannelName, from: u64, to: u64 },
     /// Whether what the client types goes to the program.
     Keyboard { held: bool },
-    /// Something that the client has said was not done.
+    /// A request of the client was not carried out.
     Refused { problem: ProblemBody },
-    /// The program has ended.
+    /// The program ended.
     Exited { exit: Exit },
-    /// The sandbox ended with it.
+    /// The sandbox ended, and the session with it.
     Over {},
 }
 

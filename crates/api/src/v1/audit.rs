@@ -17,18 +17,18 @@ use sandbox::Name;
 
 pub fn operations() -> Vec<Operation> {
     vec![
-        operation(Method::GET, "/v1/audit", "list_audit", "Who did what.", list)
+        operation(Method::GET, "/v1/audit", "list_audit", "Read the audit log.", list)
             .access(Some(Access::Admin))
             .tag("audit")
             .about(
-                "The records of the audit log, the oldest first, a page at a time. A key of one \
-                 namespace gets those of that namespace.",
+                "Lists the records of the audit log, oldest first, one page at a time. A key for \
+                one namespace gets the records of that namespace.",
             )
             .problems(&[Code::Unsupported]),
     ]
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeName {
@@ -37,7 +37,7 @@ pub enum OutcomeName {
     Failed,
 }
 
-/// Which records.
+/// Which records to list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
@@ -65,24 +65,24 @@ pub struct AuditQuery {
     #[serde(default)]
     #[schemars(with = "OutcomeName")]
     pub outcome: Option<OutcomeName>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub after: Option<u64>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 1000))]
     pub limit: Option<u16>,
 }
 
-/// Some of the records.
+/// A page of audit records.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditPage {
-    /// As they are in the log: `seq`, `time`, `who`, `door`, `operation`, `outcome`, and what else is
-    /// known.
+    /// The records as in the log: `seq`, `time`, `who`, `door`, `operation`, `outcome`, and further
+    /// fields.
     pub records: Vec<Map<String, Value>>,
-    /// What to ask for as `after`; absent when there is nothing more yet.
+    /// The value for `after`; absent when there are no more records yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub next: Option<u64>,
@@ -96,7 +96,7 @@ async fn list(
     let namespace = call.one_namespace(query.namespace)?;
     let limit = usize::from(query.limit.unwrap_or(100));
     if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("limit: {limit} is not from 1 to {PAGE_MAX}")));
+        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_MAX}, not {limit}")));
     }
     let Some(directory) = call.api.audit().directory().cloned() else {
         return Err(Problem::new(Code::Unsupported, "this server keeps no audit log"));
@@ -118,7 +118,7 @@ async fn list(
     let reading = move || audit::read(&directory, &filter, limit, false);
     let read = tokio::task::spawn_blocking(reading).await.map_err(std::io::Error::other);
     let records = read.and_then(|read| read).map_err(|error| {
-        Problem::new(Code::Internal, format!("the audit log is not read: {error}"))
+        Problem::new(Code::Internal, format!("the audit log cannot be read: {error}"))
     })?;
     let next = records.last().map(|record| record.seq).filter(|_| records.len() == limit);
     let records = records.iter().filter_map(|record| match serde_json::to_value(record) {

@@ -14,23 +14,23 @@ use sandbox::{Name, SandboxError};
 
 pub fn operations() -> Vec<Operation> {
     vec![
-        operation(Method::GET, "/v1/caps", "get_caps", "What is used and what is allowed.", get)
+        operation(Method::GET, "/v1/caps", "get_caps", "Show caps and their use.", get)
             .tag("sandboxes")
-            .about("Of the namespace, and of the key that asks."),
+            .about("Shows the caps of the namespace and of the calling key."),
     ]
 }
 
-/// Whose caps.
+/// Whose caps to show.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CapsQuery {
-    /// That of the key, or `default`.
+    /// The namespace; by default the key's, or `default`.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = NAME))]
     pub namespace: Option<Name>,
 }
 
-/// Every scope that a sandbox of the caller counts for.
+/// The caps of every scope that the caller's sandboxes count towards.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CapsInfo {
@@ -53,7 +53,7 @@ pub struct CapInfo {
     /// `output_bytes_per_day`, of a day of UTC; and `ttl_ms` of each sandbox.
     pub cap: String,
     pub used: u64,
-    /// Absent where there is no bound.
+    /// The limit; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub allowed: Option<u64>,

@@ -26,56 +26,57 @@ pub fn operations() -> Vec<Operation> {
             .run()
             .idempotent()
             .about(
-                "Answered when its interpreter takes runs. One that is open already is found, if \
-                 it was opened with the same; what is left out is the same as anything.",
+                "Answers when the interpreter is ready for runs. A context that is already open is \
+                returned if it was opened with the same options; an option that is left out \
+                matches any value.",
             )
             .problems(&[Code::Unsupported, Code::LimitReached, Code::Gone]),
-        operation(Method::GET, all, "list_contexts", "The contexts that are open.", list),
+        operation(Method::GET, all, "list_contexts", "List the open contexts.", list),
         operation(Method::GET, one, "get_context", "One context.", get),
         operation(Method::DELETE, one, "close_context", "Close a context.", close)
             .run()
-            .about("Its interpreter ends, and with it all that it has started.")
+            .about("Ends its interpreter and all that it started.")
             .problems(&[Code::Gone]),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/restart",
             "restart_context",
-            "Replace the interpreter of a context by a new one.",
+            "Restart the interpreter of a context.",
             restart,
         )
         .run()
-        .about("What runs in it is killed, and its variables are gone.")
+        .about("Kills the current run and discards the variables.")
         .problems(&[Code::Unsupported, Code::Gone]),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/complete",
             "complete_code",
-            "What could stand at a place in some code.",
+            "Complete code at a cursor.",
             complete,
         )
         .run()
-        .about("Only between runs: a context that is busy answers with a conflict.")
+        .about("Works only between runs: a busy context answers with a conflict.")
         .problems(&[Code::Gone]),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/check",
             "check_code",
-            "Whether some code is all there.",
+            "Check whether code is complete.",
             check,
         )
         .run()
-        .about("Only between runs: a context that is busy answers with a conflict.")
+        .about("Works only between runs: a busy context answers with a conflict.")
         .problems(&[Code::Gone]),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/events",
             "watch_context",
-            "All that happens in a context, whoever asked for it.",
+            "Follow all events of a context.",
             events,
         )
         .about(
-            "It never holds anybody up: what a client is too slow for comes as a `gap`. It ends \
-             when the context is closed.",
+            "Includes the runs of all clients. It never slows a run down: a client that is too \
+            slow gets a `gap`. It ends when the context is closed.",
         )
         .problems(&[Code::LimitReached, Code::Gone]),
     ]
@@ -92,16 +93,16 @@ pub struct OpenRequest {
     /// `python`, `node`, `bash`, or another name of one of them.
     #[schemars(length(max = 63))]
     pub language: String,
-    /// The interpreter, by path or by name, instead of those that are looked for.
+    /// The path or name of the interpreter, instead of the usual ones.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub program: Option<String>,
-    /// Where it begins; the sandbox's own directory when left out.
+    /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub cwd: Option<String>,
-    /// Merged over the sandbox's environment. A name is not empty and has no `=`, and nothing here
-    /// has a zero byte.
+    /// Variables added to the sandbox's environment. A name must not be empty or contain `=`, and
+    /// zero bytes are not allowed.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// `name`, `name:group`, `uid` or `uid:gid`.
@@ -113,7 +114,8 @@ pub struct OpenRequest {
 
 pub const CONTEXT: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 
-/// Bounds of all that a context starts. What the host cannot hold it to is said in its warnings.
+/// Limits on everything that a context starts. Warnings list the limits that the host cannot
+/// enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContextLimits {
@@ -123,13 +125,13 @@ pub struct ContextLimits {
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub processes: Option<NonZeroU64>,
-    /// Thousandths of a processor.
+    /// Thousandths of a CPU.
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub cpu_millis: Option<NonZeroU64>,
 }
 
-/// What a context is at the moment.
+/// The current state of a context.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Context")]
@@ -138,29 +140,29 @@ pub struct OpenedContext {
     /// The language's own name.
     pub language: String,
     pub state: ContextStateName,
-    /// The interpreter that lives at the moment.
+    /// The current interpreter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Interpreter")]
     pub interpreter: Option<Interpreter>,
-    /// Interpreters that the context has had, the living one among them.
+    /// How many interpreters the context has had, including the current one.
     pub interpreters: u64,
-    /// Runs that have begun.
+    /// How many runs have started.
     pub runs: u64,
-    /// The run that is on.
+    /// The current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub running: Option<u64>,
-    /// Runs that wait for their turn.
+    /// How many runs are waiting.
     pub queued: u32,
     pub opened_at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub cwd: Option<String>,
-    /// How the last interpreter ended, as long as no run has told that its variables are gone.
+    /// How the last interpreter ended, until a run has reported that its variables are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub lost: Option<String>,
-    /// What was asked for and could not be had here.
+    /// Requested options that this host could not provide.
     pub warnings: Vec<String>,
 }
 
@@ -172,7 +174,7 @@ pub enum ContextStateName {
     Starting,
     Idle,
     Running,
-    /// A run is being ended.
+    /// A run is being interrupted.
     Interrupting,
 }
 
@@ -181,7 +183,7 @@ pub enum ContextStateName {
 pub struct Interpreter {
     pub pid: u32,
     pub program: String,
-    /// What it says of itself, as in `3.11.7`.
+    /// Its version, such as `3.11.7`.
     pub version: String,
 }
 
@@ -191,25 +193,25 @@ pub struct ContextList {
     pub contexts: Vec<OpenedContext>,
 }
 
-/// Code with a place in it.
+/// Code with a cursor.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompleteRequest {
     /// At most 256 KiB.
     #[schemars(length(max = 262_144))]
     pub code: String,
-    /// Characters of the code before the place: Unicode code points, which are what Python's `len`
-    /// counts. The end of the code when left out.
+    /// Characters of the code before the cursor, in Unicode code points, as Python's `len` counts
+    /// them; by default the end of the code.
     #[serde(default)]
     #[schemars(range(max = 4_294_967_295_u32))]
     pub cursor: Option<u32>,
 }
 
-/// What could be completed, and how.
+/// The completions that were found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionsFound {
-    /// The part of the code that a match replaces, counted as the cursor is.
+    /// The start of the part that a match replaces, counted like the cursor.
     pub start: u32,
     pub end: u32,
     pub matches: Vec<String>,
@@ -227,7 +229,7 @@ pub struct CheckRequest {
 #[serde(deny_unknown_fields)]
 pub struct Checked {
     pub state: CodeStateName,
-    /// What the next line would begin with.
+    /// The indentation of the next line.
     pub indent: String,
 }
 
@@ -235,9 +237,9 @@ pub struct Checked {
 #[serde(rename_all = "snake_case")]
 pub enum CodeStateName {
     Complete,
-    /// More lines are wanted.
+    /// More lines are needed.
     Incomplete,
-    /// No line could mend it.
+    /// The code is invalid, whatever follows.
     Invalid,
 }
 

@@ -64,20 +64,20 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-const ABOUT_EXEC: &str = "\
-No shell sees the arguments. With `Accept: application/x-ndjson` the answer is a stream of events \
-that ends with `exited`. An exit code other than 0 and a deadline that is overrun are results; a \
-program that cannot be started is refused with `spawn_failed`, and `details` say at which step. When \
-the client is gone before the end, the program is killed with all that it has started, unless \
-`on_disconnect` is `detach`: then it goes on as a session that can be found under `session`.";
+const ABOUT_EXEC: &str = "No shell interprets the arguments. With `Accept: application/x-ndjson` \
+the answer is a stream of events that ends with `exited`. An exit code other than 0 and an \
+exceeded deadline are results. If the program cannot be started, the call fails with \
+`spawn_failed`, and `details` names the step that failed. If the client disconnects before the \
+end, the program is killed with all that it started, unless `on_disconnect` is `detach`: then it \
+keeps running as the session that `session` names.";
 
-const ABOUT_SHELL: &str = "The same as `exec`, with the script as the argument of `-c` of a shell.";
+const ABOUT_SHELL: &str = "The same as `exec`, with a shell that runs the script as `sh -c` does.";
 
-const ABOUT_SOCKET: &str = "\
-The client's first message is the body of `exec`, or of `shell`. The server says the events of their \
-streams. The client may then say `{\"type\":\"stdin\",\"text\":\"…\"}` (or `base64`), \
-`{\"type\":\"eof\"}` and `{\"type\":\"signal\",\"signal\":\"INT\"}`; binary messages are input as it \
-is. With a `stdin` in the first message, that is all of the input.";
+const ABOUT_SOCKET: &str = "The client's first message is the body of `exec` or of `shell`. The \
+server sends the events of their streams. The client may then send \
+`{\"type\":\"stdin\",\"text\":\"…\"}` (or `base64`), `{\"type\":\"eof\"}` and \
+`{\"type\":\"signal\",\"signal\":\"INT\"}`; binary messages are raw input. If the first message \
+has `stdin`, that is the whole input.";
 
 /// Declares what a client asks for: fields of its own, which say what is run, and those that say how
 /// and are the same for all. Not flattened out of a type of theirs: then what a client says would be
@@ -89,7 +89,7 @@ macro_rules! asked {
         #[serde(deny_unknown_fields)]
         pub struct $name {
             $($(#[$own])* pub $field: $kind,)*
-            /// Where it begins; the sandbox's own directory by default.
+            /// The working directory; the sandbox's own by default.
             #[serde(default)]
             #[schemars(length(max = 4096))]
             pub cwd: Option<String>,
@@ -99,27 +99,26 @@ macro_rules! asked {
             /// `name`, `name:group`, `uid` or `uid:gid`.
             #[serde(default)]
             pub user: Option<String>,
-            /// All of its input. Without, it reads an empty file.
+            /// Its whole input; empty by default.
             #[serde(default)]
             pub stdin: Option<Content>,
-            /// From its start to a kill of all that it has started.
+            /// The time from its start until it is killed with all that it started.
             #[serde(default)]
             #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
             pub timeout_ms: Option<u64>,
             #[serde(default)]
             pub limits: Bounds,
-            /// What is kept of each output in a whole result, its beginning: 8 MiB unless said.
+            /// How many bytes of each output a result keeps, from the beginning; 8 MiB by default.
             #[serde(default)]
             #[schemars(range(max = OUTPUT_BYTES_MAX))]
             pub output_bytes_max: Option<u64>,
             #[serde(default)]
             pub on_disconnect: OnDisconnect,
-            /// Keep what it leaves: the new and changed files of the directory that it begins in, and
-            /// of the artifacts' own, which is `/artifacts` or what its environment names as
-            /// `BURROW_ARTIFACTS_DIR`.
+            /// Keep new and changed files as artifacts: those in its working directory, and those
+            /// in `/artifacts` or the directory in its variable `BURROW_ARTIFACTS_DIR`.
             #[serde(default)]
             pub artifacts: bool,
-            /// A name for the session that it is, to find it by; one is drawn by default.
+            /// A name for its session; a random name by default.
             #[serde(default)]
             #[schemars(with = "Option<String>", extend("pattern" = SESSION_NAME))]
             pub session: Option<SessionId>,
@@ -162,42 +161,43 @@ asked! {
     } => What::Script { script, shell }
 }
 
-/// What a program has said, and how it ended.
+/// The output of a program and how it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecResult {
     pub session: String,
-    /// As text; what is not UTF-8 is shown as U+FFFD.
+    /// The output as text; invalid UTF-8 is shown as U+FFFD.
     pub stdout: String,
     pub stderr: String,
-    /// The bytes, where they are not UTF-8.
+    /// The exact bytes, if they are not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub stdout_base64: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub stderr_base64: Option<String>,
-    /// Whether `output_bytes_max` has cut output off.
+    /// Whether output was cut at `output_bytes_max`.
     pub truncated: bool,
-    /// Bytes that were lost before they could be read: of a session that was there before, whose
-    /// log is full.
+    /// Bytes that were lost before they could be read, because the log of an already existing
+    /// session is full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub missing_bytes: Option<u64>,
-    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+    /// a timeout.
     pub exit_code: i32,
     /// Whether it ended by itself with code 0.
     pub success: bool,
     pub cause: Cause,
-    /// By the guest's steady clock.
+    /// Its duration by the guest's monotonic clock.
     pub duration_us: u64,
     pub usage: Usage,
-    /// Processes of it that live on, the first few of them by name.
+    /// Its processes that still run; only the first few are named.
     pub left_behind: Vec<Survivor>,
     pub left_behind_count: u32,
-    /// What was asked for and could not be had here.
+    /// Requested options that this host could not provide.
     pub warnings: Vec<String>,
-    /// With `artifacts`: what it has left.
+    /// With `artifacts`: the artifacts that were captured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Captured")]
     pub captured: Option<Captured>,

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "`exit_code` is what everybody calls it")]
 pub struct Exit {
-    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+    /// a timeout.
     pub exit_code: i32,
     /// Whether it ended by itself with code 0.
     pub success: bool,
@@ -17,25 +18,25 @@ pub struct Exit {
     /// By the guest's clock, milliseconds since 1970.
     pub started_at_ms: u64,
     pub ended_at_ms: u64,
-    /// By the guest's steady clock.
+    /// Its duration by the guest's monotonic clock.
     pub duration_us: u64,
     pub usage: Usage,
-    /// Processes of it that live on, the first few of them by name.
+    /// Its processes that still run; only the first few are named.
     pub left_behind: Vec<Survivor>,
     pub left_behind_count: u32,
 }
 
-/// Why a program is no more.
+/// Why a program ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Cause {
     /// It ended by itself.
     Exited { code: i32 },
-    /// A signal that no client has sent.
+    /// A signal that no client sent ended it.
     Signaled { signal: i32, core_dumped: bool },
-    /// A signal that a client has asked for, or that its client is gone.
+    /// A client's signal ended it, or it was killed because its client disconnected.
     Killed { signal: i32, by: String },
-    /// It overran its deadline, and was killed with all that it had started.
+    /// It exceeded its deadline and was killed with all that it had started.
     Timeout { limit_ms: u64 },
     OutOfMemory {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,12 +45,12 @@ pub enum Cause {
     },
     /// The sandbox was stopped.
     SandboxStopping,
-    /// It never ran.
+    /// It could not be started.
     SpawnFailed {
         stage: Stage,
-        /// Linux's number of the error.
+        /// The Linux error number.
         errno: i32,
-        /// What the step was about: the program, the directory, the user.
+        /// What the step was about: the program, the directory or the user.
         subject: String,
     },
 }
@@ -68,14 +69,14 @@ pub enum Stage {
     Exec,
 }
 
-/// What the kernel accounted to a program and the children that it waited for.
+/// Resource use of a program and the children that it waited for, as counted by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     pub user_us: u64,
     pub system_us: u64,
     pub resident_bytes_max: u64,
-    /// Of all that it started together, where that is accounted.
+    /// Peak memory of everything that it started, if the host counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub memory_bytes_peak: Option<u64>,

@@ -45,26 +45,26 @@ const REFUSED: &[Code] = &[Code::Io, Code::Gone];
 
 fn contents() -> Vec<Operation> {
     [
-        operation(Method::GET, CONTENT, "read_file", "The bytes of a file.", content::read)
+        operation(Method::GET, CONTENT, "read_file", "Download a file.", content::read)
             .about(
-                "Follows symlinks. `Range` with one range is heeded where the file's size is known, \
-                 and `If-Range` with its `ETag`. The tag is weak for as long as the file may still \
-                 be changing. A `HEAD` answers with the size alone. `Burrow-File-Bytes` is the size \
-                 of the whole file as its file system states it. A file that gets shorter while it \
-                 is read cuts the connection.",
+                "Follows symlinks. Supports `Range` with one range if the file's size is known, \
+                and `If-Range` with its `ETag`. The tag is weak while the file may still be \
+                changing. `HEAD` answers with the size only. `Burrow-File-Bytes` is the size of \
+                the whole file as its file system reports it. If the file shrinks while it is \
+                read, the connection is closed.",
             )
             .problems(&[Code::Io, Code::Gone, Code::RangeNotSatisfiable]),
         operation(Method::PUT, CONTENT, "write_file", "Write a file.", upload::write)
             .run()
             .about(
-                "Whole files are put in their place when all of the body has arrived and is on \
-                 disk: readers see the old content or the new, and of an upload that breaks off \
-                 nothing is left. A symlink stays, and what it points to is written. With `append` or `offset` the file is written where it is. \n\n\
-                 To upload so that it can be gone on with: begin with `offset=0`, which empties the \
-                 file; when the connection breaks, `HEAD` says in `Burrow-File-Bytes` how much has \
-                 arrived; go on with that `offset`. \n\n\
-                 `Content-Digest` with `sha-256` or `sha-512` is checked before a whole file is put \
-                 in its place, and is refused where the file is written as it comes.",
+                "A whole file replaces the old one only when all of the body has arrived and is on \
+                disk: readers see the old content or the new, and an upload that is cut off leaves \
+                nothing. A symlink stays, and its target is written. With `append` or `offset` the \
+                file is written in place. \n\nFor an upload that can be resumed, start with \
+                `offset=0`, which empties the file. When the connection breaks, `HEAD` reports in \
+                `Burrow-File-Bytes` how much has arrived; continue at that `offset`. \
+                \n\n`Content-Digest` with `sha-256` or `sha-512` is checked before a whole file \
+                replaces the old one, and is refused for a file that is written in place.",
             )
             .problems(REFUSED),
     ]
@@ -74,8 +74,8 @@ fn contents() -> Vec<Operation> {
 
 fn trees() -> Vec<Operation> {
     [
-        operation(Method::GET, FILES, "list_files", "What is in a directory.", tree::list)
-            .about("In byte order of the names, a page at a time.")
+        operation(Method::GET, FILES, "list_files", "List a directory.", tree::list)
+            .about("Ordered by the bytes of the names, one page at a time.")
             .problems(REFUSED),
         operation(Method::DELETE, FILES, "remove_file", "Remove a file.", tree::remove)
             .run()
@@ -85,7 +85,7 @@ fn trees() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/files/stat",
             "stat_file",
-            "What is at a path.",
+            "Look up a path.",
             tree::stat,
         )
         .problems(REFUSED),
@@ -102,7 +102,7 @@ fn trees() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/files/move",
             "move_file",
-            "Give a file or directory another path on the same file system.",
+            "Move a file or directory within its file system.",
             tree::rename,
         )
         .run()
@@ -111,12 +111,12 @@ fn trees() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/files/watch",
             "watch_files",
-            "What changes under a path.",
+            "Watch a path for changes.",
             watch::watch,
         )
         .about(
-            "The answer begins when the watch stands: what changes from then on is told. Ends when \
-             the watched path is gone. A sandbox that is watched is not idle.",
+            "The answer starts when the watch is set up, and reports every change from then on. It \
+            ends when the watched path is removed. A watched sandbox is not idle.",
         )
         .problems(REFUSED),
     ]
@@ -126,12 +126,18 @@ fn trees() -> Vec<Operation> {
 
 fn archives() -> Vec<Operation> {
     [
-        operation(Method::GET, ARCHIVE, "pack_files", "A tar archive of a path.", archive::pack)
-            .about(
-                "Entries are named from the last component of the path on. Devices, pipes and \
-                 sockets are left out. An archive that breaks off cuts the connection.",
-            )
-            .problems(REFUSED),
+        operation(
+            Method::GET,
+            ARCHIVE,
+            "pack_files",
+            "Download a path as a tar archive.",
+            archive::pack,
+        )
+        .about(
+            "Entry names start with the last component of the path. Devices, pipes and sockets \
+                are left out. If the archive cannot be finished, the connection is closed.",
+        )
+        .problems(REFUSED),
         operation(
             Method::PUT,
             ARCHIVE,
@@ -141,8 +147,8 @@ fn archives() -> Vec<Operation> {
         )
         .run()
         .about(
-            "Nothing is written outside of the directory. Of an archive that breaks off, what was \
-             unpacked stays.",
+            "Nothing is written outside of the directory. If the archive is cut off, the entries \
+            unpacked so far stay.",
         )
         .problems(REFUSED),
     ]

@@ -20,43 +20,43 @@ use image::{ImageError, Images};
 pub fn operations() -> Vec<Operation> {
     let one = "/v1/images/{digest}";
     [
-        operation(Method::GET, "/v1/images", "list_images", "The images that are here.", list)
-            .about("The newest first. The server's configuration may name others."),
+        operation(Method::GET, "/v1/images", "list_images", "List the images of this host.", list)
+            .about("Newest first. The server's configuration may name more."),
         operation(
             Method::POST,
             "/v1/images/pull",
             "pull_image",
-            "Pull an image from its registry, and wait until it is here.",
+            "Pull an image from its registry and wait for it.",
             pull,
         )
         .access(Some(Access::Admin))
         .about(
-            "Contents that are here do not travel again. A call that is given up gives the pull up, \
-             unless others wait for it; the next goes on where it stopped.",
+            "Content that this host already has is not downloaded again. A cancelled call cancels \
+            the pull, unless others wait for it; the next pull continues where it stopped.",
         )
         .problems(&[Code::PullFailed, Code::LimitReached, Code::Unsupported]),
         operation(
             Method::GET,
             "/v1/images/pulls",
             "list_pulls",
-            "The images that are being pulled, and how far that is.",
+            "List the pulls in progress.",
             pulls,
         ),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/commit",
             "commit_sandbox",
-            "Make an image of what a running sandbox has become.",
+            "Make an image of a running sandbox.",
             commit,
         )
         .access(Some(Access::Admin))
         .about(
-            "It has the layers of the sandbox's image and one more, and what that image says of \
-             programs. Programs stand still meanwhile. What is mounted, `/tmp` and `/run` are not in \
-             it, nor are secrets and the environment of the sandbox.",
+            "The new image has the layers of the sandbox's image and one more, and the same \
+            configuration for programs. Programs are paused meanwhile. Mounts, `/tmp` and `/run` \
+            are not in it, nor are the sandbox's secrets and environment.",
         )
         .problems(&[Code::Conflict, Code::Unsupported, Code::TooLarge, Code::LimitReached]),
-        operation(Method::GET, one, "get_image", "One image, by its digest.", get),
+        operation(Method::GET, one, "get_image", "Show one image by its digest.", get),
         operation(
             Method::DELETE,
             one,
@@ -65,7 +65,7 @@ pub fn operations() -> Vec<Operation> {
             remove,
         )
         .access(Some(Access::Admin))
-        .about("Refused while a sandbox or a snapshot has it as its root.")
+        .about("Refused while a sandbox or a snapshot uses it as its root.")
         .problems(&[Code::Conflict]),
     ]
     .map(|operation| operation.tag("images"))
@@ -77,20 +77,20 @@ pub fn operations() -> Vec<Operation> {
 #[serde(deny_unknown_fields)]
 pub struct Image {
     pub digest: String,
-    /// Whole names, with their registries.
+    /// Full names, with their registries.
     pub names: Vec<String>,
-    /// What its layers take as they are kept.
+    /// The size of its layers in the store.
     pub size_bytes: u64,
     pub layers: u64,
     pub added_at_ms: u64,
-    /// Where programs begin that name no directory.
+    /// The default working directory of programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workdir: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub user: Option<String>,
-    /// What it runs when nobody says what.
+    /// The default command.
     pub command: Vec<String>,
 }
 
@@ -105,28 +105,28 @@ pub struct ImageList {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullImage {
-    /// Its name, with a tag or a digest, as `registry.example/team/app:2`.
+    /// The image's name with a tag or a digest, such as `registry.example/team/app:2`.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
 }
 
-/// An image to make of a sandbox.
+/// An image to make from a sandbox.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommitSandbox {
-    /// What it is called, as `team/app:2`.
+    /// The image's name, such as `team/app:2`.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
 }
 
-/// A pull that is under way.
+/// A pull in progress.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullUnderWay {
     pub image: String,
-    /// Bytes of its layers that are here.
+    /// Bytes of its layers on this host.
     pub bytes: u64,
-    /// Of all its layers; 0 as long as that is not known.
+    /// Bytes of all its layers; 0 until that is known.
     pub size_bytes: u64,
 }
 
@@ -204,8 +204,8 @@ async fn pull(
     call.trail.image(Some(asked.image.clone()), None);
     let name: Reference = asked.image.parse().map_err(ImageError::Name)?;
     let puller = call.api.registry().puller().cloned();
-    let puller =
-        puller.ok_or_else(|| Problem::new(Code::Unsupported, "this bridge pulls no images"))?;
+    let puller = puller
+        .ok_or_else(|| Problem::new(Code::Unsupported, "this bridge does not pull images"))?;
     let digest = puller.pull(&name).await?.digest;
     call.trail.image(None, Some(digest.to_string()));
     Ok(Reply(ask(&call, move |images| images.inspect(&digest.to_string())).await?.into()))

@@ -29,31 +29,32 @@ use reading::{Ended, Reading, Selection};
 pub fn operations() -> Vec<Operation> {
     let path = "/v1/sandboxes/{namespace}/{name}/logs";
     vec![
-        operation(Method::GET, path, "read_log", "What the sessions of a sandbox wrote.", read)
+        operation(Method::GET, path, "read_log", "Read the log of a sandbox.", read)
             .tag("logs")
             .about(
-                "A page of entries, oldest first; with `Accept: application/x-ndjson`, as a \
-                 WebSocket, or with `follow`, all of them, each as a value of its own. Every entry \
-                 names the place behind it: a client that was cut off goes on with `after`, and \
-                 what has been given up meanwhile to keep the log's bound comes as `missing`. It \
-                 can be read when the sandbox has stopped.",
+                "The log holds what the sandbox's sessions wrote. The answer is a page of entries, \
+                oldest first. With `Accept: application/x-ndjson`, as a WebSocket, or with \
+                `follow`, it is all entries, each as a separate value. The `place` of an entry \
+                marks the position after it: a client that was disconnected continues with \
+                `after`, and entries that were removed meanwhile to keep the log within its limit \
+                come as `missing`. The log can still be read after the sandbox has stopped.",
             ),
     ]
 }
 
-/// What of a log.
+/// Which part of a log to read.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
-    /// Only so many of the last lines, of all outputs together. Not with `after`.
+    /// Only this many of the last lines, over all outputs. Not with `after`.
     #[serde(default)]
     #[schemars(with = "u32", range(max = 4_294_967_295_u32))]
     pub tail: Option<u32>,
-    /// Only what was recorded at this time or later, milliseconds since 1970.
+    /// Only entries recorded at this time or later, in milliseconds since 1970.
     #[serde(default)]
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     pub since_ms: Option<u64>,
-    /// Only what was recorded at this time or before.
+    /// Only entries recorded at this time or earlier.
     #[serde(default)]
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     pub until_ms: Option<u64>,
@@ -61,29 +62,29 @@ pub struct LogQuery {
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"))]
     pub session: Option<SessionId>,
-    /// Only this output. Starts and ends of sessions come all the same.
+    /// Only this output. Starts and ends of sessions are still included.
     #[serde(default)]
     #[schemars(with = "LogStream")]
     pub stream: Option<LogStream>,
-    /// Go on with what comes, until the sandbox is over.
+    /// Continue with new entries until the sandbox ends.
     #[serde(default)]
     pub follow: bool,
-    /// Entries of a page; 1000 when left out. A page with much output ends earlier.
+    /// Entries per page; 1000 by default. A page with much output ends earlier.
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 10_000))]
     pub limit: Option<u16>,
-    /// The `place` of an entry, or `next` of the page before.
+    /// The `place` of an entry, or `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^[0-9]{1,10}-[0-9]{1,8}-[0-9]{1,18}$"))]
     pub after: Option<String>,
 }
 
-/// Some entries of a log.
+/// A page of a log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogPage {
     pub entries: Vec<LogEntry>,
-    /// Where the next page begins, if there is more already.
+    /// Where the next page begins, if there are more entries yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,
@@ -96,7 +97,7 @@ async fn read(
 ) -> Result<Either<LogPage, LogEntry>, Problem> {
     let limit = query.limit.unwrap_or(ENTRIES_DEFAULT);
     if !(1..=ENTRIES_MAX).contains(&limit) {
-        let message = format!("limit: {limit} is not from 1 to {ENTRIES_MAX}");
+        let message = format!("limit must be from 1 to {ENTRIES_MAX}, not {limit}");
         return Err(Problem::invalid(message));
     }
     let follow = query.follow;
@@ -123,7 +124,7 @@ async fn read(
 fn selection(query: LogQuery) -> Result<Selection, Problem> {
     for (name, time) in [("since_ms", query.since_ms), ("until_ms", query.until_ms)] {
         if time.is_some_and(|ms| ms > TIME_MS_MAX) {
-            let message = format!("{name}: at most {TIME_MS_MAX} is a time");
+            let message = format!("{name} must be at most {TIME_MS_MAX}");
             return Err(Problem::invalid(message));
         }
     }
@@ -132,7 +133,7 @@ fn selection(query: LogQuery) -> Result<Selection, Problem> {
         Err(error) => return Err(Problem::invalid(format!("after: {error}"))),
     };
     if after.is_some() && query.tail.is_some() {
-        let message = "tail and after exclude each other: each says where to begin";
+        let message = "tail and after exclude each other: both set where to start";
         return Err(Problem::invalid(message));
     }
     Ok(Selection {

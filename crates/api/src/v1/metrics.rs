@@ -21,33 +21,33 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/metrics",
             "get_metrics",
-            "What a sandbox uses, and has used.",
+            "Read the metrics of a sandbox.",
             page,
         )
         .about(
-            "A sample is taken each second, and a quarter of an hour of them is kept inside. With \
-             `since`, all behind that sample come, a page at a time: a client that was away asks \
-             with the number of the last sample that it has, and misses nothing.",
+            "A sample is taken each second, and the sandbox keeps 15 minutes of them. With \
+            `since`, the answer has all samples after that one, one page at a time: a client that \
+            was away passes the number of its last sample and misses nothing.",
         ),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/metrics/stream",
             "follow_metrics",
-            "Samples as they are taken.",
+            "Follow the metrics of a sandbox.",
             follow,
         ),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/usage",
             "get_session_usage",
-            "What a session uses, with all that it has started.",
+            "Show what a session and all that it started use.",
             session,
         ),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/usage",
             "get_context_usage",
-            "What a context's interpreter uses, with all that it has started.",
+            "Show what a context's interpreter and all that it started use.",
             context,
         ),
     ]
@@ -55,25 +55,26 @@ pub fn operations() -> Vec<Operation> {
     .to_vec()
 }
 
-/// From which sample on.
+/// Which samples to return.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsQuery {
-    /// The number of the last sample that is known, 0 for none. Left out, the newest alone is given.
+    /// The number of the last known sample, 0 for none. By default only the newest sample is
+    /// returned.
     #[serde(default)]
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     pub since: Option<u64>,
 }
 
-/// Some samples, and which others there are.
+/// A page of samples.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsPage {
-    /// Oldest first; their numbers follow each other.
+    /// Oldest first, with consecutive numbers.
     pub samples: Vec<MetricsSample>,
-    /// Samples that were asked for and are not kept any more, before those here.
+    /// Requested samples that are no longer kept, before those here.
     pub missing: u64,
-    /// The oldest that is kept.
+    /// The number of the oldest kept sample.
     pub oldest: u64,
     /// The number that the next sample will have.
     pub next: u64,
@@ -82,15 +83,15 @@ pub struct MetricsPage {
     pub scope: MetricsScope,
 }
 
-/// What the numbers are of.
+/// What the numbers cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricsScope {
     /// A machine with a kernel of its own.
     Machine,
-    /// The processes of the sandbox, on a kernel that has others too.
+    /// The processes of the sandbox, on a shared kernel.
     Namespace,
-    /// The agent and what it has started.
+    /// The agent and everything that it started.
     Agent,
 }
 
@@ -102,9 +103,9 @@ pub struct MetricsSample {
     pub at_ms: u64,
     /// Since the agent began.
     pub uptime_ms: u64,
-    /// Used so far; never falls.
+    /// CPU time used so far; it never decreases.
     pub cpu_us: u64,
-    /// Since the sample before, where 100 is one CPU. The first sample has none.
+    /// CPU use since the previous sample, where 100 is one CPU. The first sample has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub cpu_percent: Option<f64>,
@@ -112,7 +113,7 @@ pub struct MetricsSample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub memory_bytes_max: Option<u64>,
-    /// Taken in the file system that is written to at `/`.
+    /// Bytes used in the writable file system at `/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub disk_bytes: Option<u64>,
@@ -120,7 +121,7 @@ pub struct MetricsSample {
     #[schemars(with = "u64")]
     pub disk_bytes_max: Option<u64>,
     pub processes: u32,
-    /// There were more processes than a sample looks at.
+    /// There were more processes than a sample covers.
     pub partial: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -135,7 +136,7 @@ pub struct MetricsSample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub io_pressure_percent: Option<f64>,
-    /// From and to block devices, so far.
+    /// Bytes read from block devices so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub read_bytes: Option<u64>,
@@ -144,25 +145,25 @@ pub struct MetricsSample {
     pub written_bytes: Option<u64>,
 }
 
-/// What a follower of metrics is told.
+/// An event in a stream of metrics.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MetricsEvent {
     Sample(Box<MetricsSample>),
-    /// So many samples before the next are not kept any more.
+    /// This many samples before the next one are no longer kept.
     Missing {
         samples: u64,
     },
-    /// The stream cannot go on.
+    /// The stream cannot continue.
     Problem(ProblemBody),
 }
 
-/// What a session or a context uses, with all that it has started.
+/// Resource use of a session or a context, with all that it started.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TreeUsageShape {
-    /// The kernel accounts it to a control group of its own; otherwise it is a sum over the
-    /// processes that live.
+    /// Whether the kernel counts it in a control group; otherwise it is a sum over the live
+    /// processes.
     pub grouped: bool,
     pub cpu_us: u64,
     pub memory_bytes: u64,

@@ -30,18 +30,24 @@ pub fn operations() -> Vec<Operation> {
             .run()
             .idempotent()
             .about(
-                "One that is there is found, with its variables as its last run has left them. \
-                 Given a sandbox, it goes on in that; without one it has a sandbox of its own, which \
-                 is made when it is needed, ends when it is idle, and is made again.",
+                "An existing notebook is opened with its variables as its last run left them. With \
+                a sandbox, the notebook continues in it. Without one, it gets its own sandbox, \
+                which is made when it is needed, ends when it is idle, and is made again.",
             )
             .problems(&[Code::Conflict, Code::LimitReached, Code::Unsupported]),
-        operation(Method::GET, all, "list_notebooks", "The notebooks that there are.", list)
+        operation(Method::GET, all, "list_notebooks", "List the notebooks.", list)
             .about("Ordered by namespace and name."),
-        operation(Method::GET, one, "get_notebook", "One notebook, and what is kept of it.", get)
-            .about("Every variable is in `saved`: kept, lost with the reason, or not available here."),
+        operation(
+            Method::GET,
+            one,
+            "get_notebook",
+            "Show a notebook and its saved variables.",
+            get,
+        )
+        .about("`saved` lists every variable: kept, lost with the reason, or not available here."),
         operation(Method::DELETE, one, "remove_notebook", "Remove a notebook.", remove)
             .run()
-            .about("With its variables, its history, its interpreter, and a sandbox of its own.")
+            .about("Also removes its variables, its history, its interpreter and its own sandbox.")
             .problems(KEPT),
         operation(
             Method::POST,
@@ -52,16 +58,16 @@ pub fn operations() -> Vec<Operation> {
         )
         .counted()
         .about(
-            "As in a context, and the notebook is opened if there is none. `notebook` in the result \
-             says which run it was, and what was brought back if its interpreter is a new one. Its \
-             variables are saved behind the answer.",
+            "Works as in a context, and opens the notebook if it does not exist. `notebook` in the \
+            result has the number of the run and, if the interpreter is new, what was restored. \
+            The variables are saved after the answer.",
         )
         .problems(KEPT),
         operation(
             Method::POST,
             "/v1/notebooks/{namespace}/{notebook}/interrupt",
             "interrupt_notebook",
-            "End the run that is on in a notebook.",
+            "Interrupt the current run of a notebook.",
             interrupt,
         )
         .run()
@@ -70,7 +76,7 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/notebooks/{namespace}/{notebook}/save",
             "save_notebook",
-            "Save a notebook's variables, and wait until they are.",
+            "Save a notebook's variables and wait for it.",
             save,
         )
         .run()
@@ -79,27 +85,27 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/notebooks/{namespace}/{notebook}/reset",
             "reset_notebook",
-            "Let go of all variables of a notebook.",
+            "Discard all variables of a notebook.",
             reset,
         )
         .run()
-        .about("Those in its interpreter and those that are kept. Its history stays.")
+        .about("Discards the variables in its interpreter and the saved ones. Its history stays.")
         .problems(KEPT),
         operation(
             Method::POST,
             "/v1/notebooks/{namespace}/{notebook}/forget",
             "forget_variables",
-            "Let go of variables that are kept and cannot be loaded.",
+            "Discard saved variables that cannot be loaded.",
             forget,
         )
         .run()
-        .about("They are carried on with every save until then, for an image that can load them.")
+        .about("Until then every save keeps them, for an image that can load them.")
         .problems(KEPT),
         operation(
             Method::GET,
             "/v1/notebooks/{namespace}/{notebook}/stats",
             "notebook_stats",
-            "How much has run in a notebook.",
+            "Show the statistics of a notebook.",
             stats,
         )
         .problems(KEPT),
@@ -107,7 +113,7 @@ pub fn operations() -> Vec<Operation> {
             Method::DELETE,
             "/v1/notebooks/{namespace}/{notebook}/cache",
             "clear_cache",
-            "Let go of the compiled forms of code that a notebook's interpreter keeps.",
+            "Discard the compiled code that a notebook's interpreter caches.",
             clear_cache,
         )
         .run()
@@ -150,7 +156,7 @@ async fn open(
     call.reaches(&namespace)?;
     let place = match (asked.sandbox, asked.spec) {
         (Some(_), Some(_)) => {
-            let message = "a notebook has a sandbox or a spec of its own, not both";
+            let message = "give a notebook `sandbox` or `spec`, not both";
             return Err(Problem::new(Code::Conflict, message));
         }
         (Some(name), None) => {

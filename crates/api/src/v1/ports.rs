@@ -27,34 +27,28 @@ pub fn operations() -> Vec<Operation> {
             .run()
             .idempotent()
             .about(
-                "Connections to the port of this host are carried to the port inside, each \
-                 direction to its own end. It need not be listened on yet. A forward ends with its \
-                 sandbox, with this server, or when it is removed. Nobody is asked for a key at a \
-                 forwarded port, which is why it is reached from this host alone.",
+                "Connections to the port of this host are carried to the port inside, and each \
+                direction ends on its own. Nothing needs to listen there yet. A forward ends with \
+                its sandbox, with this server, or when it is removed. A forwarded port does not \
+                ask for a key, so it is reachable from this host only.",
             )
             .problems(&[Code::Io, Code::LimitReached]),
-        operation(Method::GET, all, "list_ports", "The forwarded ports of a sandbox.", list),
-        operation(
-            Method::DELETE,
-            one,
-            "close_port",
-            "End a forward and its connections.",
-            close,
-        )
-        .run(),
+        operation(Method::GET, all, "list_ports", "List the forwarded ports of a sandbox.", list),
+        operation(Method::DELETE, one, "close_port", "End a forward and its connections.", close)
+            .run(),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/ports/{port}/connect",
             "connect_port",
-            "One connection to a port inside, over a WebSocket.",
+            "Connect to a port inside over a WebSocket.",
             tunnel::connect,
         )
         .run()
         .about(
-            "Binary messages are the bytes both ways; how they are cut means nothing. The text \
-             message `{\"type\":\"end\"}` says that the client has sent all, and the program inside \
-             reads the end of its input. When the program has said all, the socket is closed with \
-             1000; when the connection breaks off, with 1011.",
+            "Binary messages carry the bytes both ways; their boundaries have no meaning. The text \
+            message `{\"type\":\"end\"}` ends the client's side, and the program inside reads the \
+            end of its input. When the program has sent everything, the socket is closed with \
+            1000; when the connection breaks, with 1011.",
         )
         .problems(&[Code::Io, Code::Gone, Code::LimitReached]),
     ]
@@ -66,13 +60,13 @@ pub fn operations() -> Vec<Operation> {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardPort {
-    /// In the sandbox, at its 127.0.0.1.
+    /// The port in the sandbox, at 127.0.0.1.
     port: NonZeroU16,
-    /// On this host; 0 is any that is free.
+    /// The port on this host; 0 takes any free port.
     #[serde(default)]
     host_port: u16,
-    /// This host's own addresses alone: who shall reach it from elsewhere needs a proxy that asks
-    /// who they are.
+    /// A loopback address of this host. Access from elsewhere needs a proxy that authenticates its
+    /// clients.
     #[serde(default)]
     host_address: HostAddress,
 }
@@ -91,14 +85,14 @@ pub enum HostAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardedPort {
-    /// In the sandbox.
+    /// The port in the sandbox.
     pub port: u16,
-    /// On this host.
+    /// The port on this host.
     pub host_port: u16,
     pub host_address: String,
-    /// Where to point a browser, if it is HTTP that is spoken there.
+    /// The URL for a browser, if the port speaks HTTP.
     pub url: String,
-    /// Open at this moment.
+    /// How many connections are open.
     pub connections: u64,
 }
 
@@ -106,7 +100,7 @@ pub struct ForwardedPort {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardedPorts {
-    /// By their ports on this host.
+    /// Ordered by their ports on this host.
     pub ports: Vec<ForwardedPort>,
 }
 
@@ -136,8 +130,8 @@ async fn close(call: Call, _: Nothing, _: Nothing) -> Result<Done, Problem> {
     if call.api.forwards().close(&which, host_port).await {
         return Ok(Done);
     }
-    let message = format!("port {host_port} of this host does not lead into {which}");
-    Err(Problem::not_found(message).hint("GET …/ports lists those that do"))
+    let message = format!("port {host_port} of this host is not forwarded to {which}");
+    Err(Problem::not_found(message).hint("GET …/ports lists the forwarded ports"))
 }
 
 /// A port in a path: its digits, and nothing before them.
@@ -146,7 +140,7 @@ pub struct Port(pub u16);
 
 /// Why a text is no port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a port is a number from 1 to 65535")]
+#[error("a port must be a number from 1 to 65535")]
 pub struct NoPort;
 
 impl FromStr for Port {
@@ -188,13 +182,13 @@ impl From<ForwardError> for Problem {
             ForwardError::Listen { source, address } => match source.kind() {
                 io::ErrorKind::AddrInUse => taken(message, address.port()),
                 _ => Self::new(Code::Io, message)
-                    .hint("`host_port: 0` takes any port that is free")
+                    .hint("use `host_port: 0` for any free port")
                     .details(json!({ "errno": source.raw_os_error() })),
             },
             ForwardError::Taken { port } => taken(message, port),
             ForwardError::TooManyOfSandbox { limit, .. } | ForwardError::TooMany { limit } => {
                 Self::new(Code::LimitReached, message)
-                    .hint("end one that is not needed any more")
+                    .hint("end one that is no longer needed")
                     .details(json!({ "limit": limit }))
                     .retry_after(BUSY_PAUSE)
             }
@@ -204,7 +198,7 @@ impl From<ForwardError> for Problem {
 
 fn taken(message: String, port: u16) -> Problem {
     Problem::new(Code::Conflict, message)
-        .hint("choose another port, or `host_port: 0` for any that is free")
+        .hint("choose another port, or use `host_port: 0` for any free port")
         .details(json!({ "reason": "port_taken", "port": port }))
 }
 

@@ -29,14 +29,14 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/render",
             "render",
-            "Run a command that makes files, and keep these.",
+            "Run a command and keep the files that it makes.",
             render,
         )
         .about(
-            "With `Accept: application/x-ndjson` the answer is a stream of how far it is, as far as \
-             its own output tells (`45%`, `9/20`, the bars that programs draw), which ends with \
-             `result`. An exit code other than 0 is a result. When the client is gone before the \
-             end, the command is killed with all that it has started.",
+            "With `Accept: application/x-ndjson` the answer is a stream of progress events that \
+            ends with `result`. Progress is read from the command's own output (`45%`, `9/20`, \
+            progress bars). An exit code other than 0 is a result. If the client disconnects \
+            before the end, the command is killed with all that it started.",
         )
         .counted()
         .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::Gone])
@@ -46,7 +46,7 @@ pub fn operations() -> Vec<Operation> {
 
 /// A command line for `/bin/sh`, or a program and its arguments.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a command is a line for the shell, or a list of arguments")]
+#[serde(untagged, expecting = "a command must be a line for the shell or a list of arguments")]
 pub enum Command {
     Line(String),
     Argv(#[schemars(length(min = 1, max = 16384))] Vec<String>),
@@ -57,49 +57,50 @@ pub enum Command {
 #[serde(deny_unknown_fields)]
 pub struct RenderCommand {
     pub command: Command,
-    /// Where it begins; `/` by default.
+    /// The working directory; `/` by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub cwd: Option<String>,
     /// Added to the sandbox's environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Which of the files that it makes or changes are kept: paths below where it begins, with `*`
-    /// and `?` for parts of a name and `**` for directories. All of them when left out.
+    /// Which of the files that it makes or changes are kept: paths below its working directory,
+    /// with `*` and `?` for parts of a name and `**` for directories. All of them by default.
     #[serde(default)]
     #[schemars(length(max = OUTPUTS_MAX))]
     pub outputs: Vec<String>,
-    /// From its start to a kill of all that it has started.
+    /// The time from its start until it is killed with all that it started.
     #[serde(default)]
     #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
     pub timeout_ms: Option<u64>,
 }
 
-/// A command that has ended, and what it has made.
+/// A command's result and the files that it made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenderResult {
     /// Whether it ended by itself with code 0.
     pub success: bool,
-    /// What a shell would say: 128 and the signal for one that ended it, 124 for a deadline.
+    /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+    /// a timeout.
     pub exit_code: i32,
     pub cause: Cause,
     pub duration_us: u64,
-    /// The end of all that it has said.
+    /// The end of its output.
     pub log: String,
-    /// Whether it has said more.
+    /// Whether there was more output.
     pub truncated: bool,
     pub captured: Captured,
 }
 
-/// What is told of a command. `result` and `problem` are the last.
+/// The events of a command. `result` and `problem` come last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RenderEvent {
     Progress {
-        /// From 0 to 1. It may go back: many commands do one thing after the other.
+        /// The progress from 0 to 1. It may fall, because a command may do several things in turn.
         done: f64,
-        /// What it is that is so far, if the command says it.
+        /// What the progress is about, if the command names it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(with = "String")]
         label: Option<String>,
@@ -107,7 +108,7 @@ pub enum RenderEvent {
     Result {
         result: RenderResult,
     },
-    /// It cannot be followed any more.
+    /// The stream cannot continue.
     Problem {
         problem: ProblemBody,
     },
@@ -144,7 +145,7 @@ async fn render(
     Json(asked): Json<RenderCommand>,
 ) -> Result<Either<RenderResult, RenderEvent>, Problem> {
     if asked.outputs.len() > OUTPUTS_MAX {
-        return Err(Problem::invalid(format!("outputs: more than {OUTPUTS_MAX} patterns")));
+        return Err(Problem::invalid(format!("outputs: the limit is {OUTPUTS_MAX} patterns")));
     }
     let RenderCommand { command, cwd, env, outputs, timeout_ms } = asked;
     let scene = Scene {

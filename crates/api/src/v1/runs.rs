@@ -33,10 +33,10 @@ pub use event::RunEvent;
 use narrator::Narrator;
 pub use result::RunResult;
 
-const ABOUT: &str = "Answers with the run as a whole at its end: an exception, a timeout, an \
-    interrupt and the death of the interpreter are results, told by `status`. With `Accept: \
-    application/x-ndjson` its events come as they happen. Runs of one context take their turns. \
-    When the client is gone the run is interrupted, unless `on_disconnect` is `detach`.";
+const ABOUT: &str = "Answers with the whole run when it ends. An exception, a timeout, an \
+interrupt and the death of the interpreter are results; `status` tells which. With `Accept: \
+application/x-ndjson` the events come as they happen. Runs of one context wait for each other. If \
+the client disconnects, the run is interrupted, unless `on_disconnect` is `detach`.";
 
 pub fn operations() -> Vec<Operation> {
     let in_context = "/v1/sandboxes/{namespace}/{name}/contexts/{context}/run";
@@ -54,15 +54,15 @@ pub fn operations() -> Vec<Operation> {
         )
         .counted()
         .about(
-            "The first message is what the call by POST takes as its body; after that the events \
-             come as they happen, each as a message. The client may say `input` and `interrupt` \
-             meanwhile. The socket is closed with 1000 behind the last event.",
+            "The first message is the body that the POST call takes. After it, each event comes as \
+            a message as it happens. The client may send `input` and `interrupt` meanwhile. The \
+            socket is closed with 1000 after the last event.",
         ),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/run",
             "run",
-            "Run code in the context that is called like its language.",
+            "Run code in the default context of its language.",
             run_anywhere,
         )
         .counted()
@@ -72,16 +72,16 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/interrupt",
             "interrupt_run",
-            "End a run, or take it out of the queue.",
+            "Interrupt a run or remove it from the queue.",
             interrupt,
         )
         .run()
-        .about("Answered at once; the run's own end says how it went."),
+        .about("Answers at once; the run's result tells how it ended."),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/contexts/{context}/input",
             "answer_input",
-            "Give a run the line that it has asked for.",
+            "Answer a run's request for input.",
             input,
         )
         .run()
@@ -235,7 +235,7 @@ impl Output for Conversation {
         let event = document.schemas.subschema_for::<RunEvent>();
         let messages = json!({ "first": first, "client": order, "server": event });
         document.insert("x-websocket-messages", messages);
-        document.response("101", json!({ "description": "Events, as messages of a WebSocket." }));
+        document.response("101", json!({ "description": "Events, as WebSocket messages." }));
     }
 
     fn into_response(self) -> Response {

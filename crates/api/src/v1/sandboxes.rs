@@ -35,7 +35,7 @@ pub fn operations() -> Vec<Operation> {
         operation(Method::POST, all, "create_sandbox", "Make a sandbox and start it.", create)
             .run()
             .idempotent()
-            .about("Answered when the agent inside has answered.")
+            .about("Answers when the agent inside is ready.")
             .problems(&[
                 // The snapshot that it is to be made of.
                 Code::NotFound,
@@ -50,17 +50,23 @@ pub fn operations() -> Vec<Operation> {
                 Code::UnknownWorkspace,
                 Code::WorkspaceFailed,
             ]),
-        operation(Method::GET, all, "list_sandboxes", "The sandboxes that there are.", list)
-            .about("Ordered by namespace and name, a page at a time."),
+        operation(Method::GET, all, "list_sandboxes", "List the sandboxes.", list)
+            .about("Ordered by namespace and name, one page at a time."),
         operation(Method::GET, one, "get_sandbox", "One sandbox.", get),
-        operation(Method::PATCH, one, "extend_sandbox", "Change how long it lives.", extend)
-            .run()
-            .problems(&[Code::CapExceeded]),
+        operation(
+            Method::PATCH,
+            one,
+            "extend_sandbox",
+            "Change the time to live of a sandbox.",
+            extend,
+        )
+        .run()
+        .problems(&[Code::CapExceeded]),
         operation(
             Method::DELETE,
             one,
             "remove_sandbox",
-            "Remove what is kept of a stopped sandbox, and free its name.",
+            "Remove a stopped sandbox's record and logs and free its name.",
             remove,
         )
         .run(),
@@ -68,11 +74,14 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/stop",
             "stop_sandbox",
-            "Stop a sandbox in order, and wait until it is gone.",
+            "Stop a sandbox cleanly and wait for it.",
             stop,
         )
         .run()
-        .about("One that has stopped stays so. Record and logs are kept until it is removed."),
+        .about(
+            "Does nothing to a sandbox that has stopped. The record and the logs are kept until \
+        it is removed.",
+        ),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/kill",
@@ -85,10 +94,10 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/wait",
             "wait_for_sandbox",
-            "Wait until a sandbox has come into a state.",
+            "Wait until a sandbox reaches a state.",
             wait,
         )
-        .about("Answers with the sandbox as it is when the state is there or the time is over."),
+        .about("Answers with the sandbox when it reaches the state or the time is up."),
     ]
     .map(|operation| operation.tag("sandboxes"))
     .to_vec()
@@ -119,7 +128,7 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     spec.key = caller.key();
     spec.machine = match asked.machine {
         Some(Machine::External) => {
-            let message = "machine: an external machine is not started by this call";
+            let message = "machine: this call does not start external machines";
             return Err(Problem::new(Code::Unsupported, message)
                 .hint("`host-bridge start --machine external` connects to one"));
         }
@@ -136,7 +145,7 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     // A snapshot has decided on these, and another wish is refused there.
     let is_restored = asked.snapshot.is_some();
     if is_restored && asked.machine.is_some() {
-        return Err(Problem::invalid("machine: it is that of the snapshot; leave it out"));
+        return Err(Problem::invalid("machine: the snapshot sets it; leave it out"));
     }
     spec.snapshot = asked.snapshot;
     spec.memory_mib = asked.memory_mib.or(defaults.memory_mib.filter(|_| !is_restored));
@@ -160,12 +169,12 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     Ok(spec)
 }
 
-/// Thousandths of a processor.
+/// Thousandths of a CPU.
 pub fn cpu_millis(cpus: f64) -> Result<u32, Problem> {
     if cpus.is_finite() && (0.0..=1024.0).contains(&cpus) {
         return Ok((cpus * 1000.0).round() as u32);
     }
-    Err(Problem::invalid(format!("cpus: {cpus} is not from 0 to 1024")))
+    Err(Problem::invalid(format!("cpus must be from 0 to 1024, not {cpus}")))
 }
 
 async fn list(
@@ -175,7 +184,7 @@ async fn list(
 ) -> Result<Reply<SandboxPage>, Problem> {
     let namespace = call.one_namespace(query.namespace)?;
     if let Some(limit) = query.limit.filter(|limit| !(1..=PAGE_MAX).contains(limit)) {
-        return Err(Problem::invalid(format!("limit: {limit} is not from 1 to {PAGE_MAX}")));
+        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_MAX}, not {limit}")));
     }
     let labels = query.label.iter().map(|text| {
         text.parse::<Selector>().map_err(|error| Problem::invalid(format!("label: {error}")))
@@ -225,7 +234,7 @@ async fn stop(
     let grace = asked.grace_ms.map_or(STOP_GRACE_DEFAULT, Duration::from_millis);
     if grace > STOP_GRACE_MAX {
         let max = STOP_GRACE_MAX.as_millis() as u64;
-        let message = format!("grace_ms: at most {max} can be granted");
+        let message = format!("grace_ms must be at most {max}");
         return Err(Problem::invalid(message).details(json!({ "limit": max })));
     }
     Ok(Reply(call.api.registry().stop(&which, grace).await?.into()))

@@ -44,43 +44,43 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             all,
             "start_session",
-            "Start a program that goes on.",
+            "Start a session.",
             start::start,
         )
         .about(start::ABOUT)
         .run()
         .idempotent()
         .problems(&[Code::SpawnFailed, Code::Unsupported, Code::Io, Code::LimitReached]),
-        operation(Method::GET, all, "list_sessions", "The sessions of a sandbox.", list).about(
-            "Those that the agent has; with `recorded=true`, and of a sandbox that does not run, \
-             also those that only its log knows any more.",
+        operation(Method::GET, all, "list_sessions", "List the sessions of a sandbox.", list).about(
+            "Lists the sessions that the agent has. With `recorded=true`, or if the sandbox does \
+            not run, it also lists sessions that only the log still has.",
         ),
         operation(Method::GET, one, "get_session", "One session.", get),
         operation(
             Method::DELETE,
             one,
             "release_session",
-            "Give up a session that has ended.",
+            "Release a session that has ended.",
             release,
         )
         .about(
-            "With `kill=true` it is ended first if it runs, with all that it has started. What was \
-             recorded of it is kept.",
+            "With `kill=true` a running session is first ended with all that it started. Its \
+            recorded output is kept.",
         )
         .run(),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/wait",
             "wait_for_session",
-            "Wait for the end of a program.",
+            "Wait until a session ends.",
             wait,
         )
-        .about("Answers when it has ended or the time is over."),
+        .about("Answers when it has ended or the time is up."),
         operation(
             Method::GET,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/output",
             "read_session",
-            "What a session has said, from any place on.",
+            "Read the output of a session from any offset.",
             output::read,
         )
         .about(output::ABOUT)
@@ -89,7 +89,7 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/input",
             "write_session",
-            "Give a program input.",
+            "Send input to a session.",
             |call, query, _: Octets| input::write(call, query),
         )
         .about(input::ABOUT)
@@ -99,7 +99,7 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/resize",
             "resize_session",
-            "Say how large a terminal is.",
+            "Resize a session's terminal.",
             resize,
         )
         .run(),
@@ -107,7 +107,7 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/sessions/{session}/signal",
             "signal_session",
-            "Send a signal.",
+            "Send a signal to a session.",
             signal,
         )
         .run()
@@ -123,25 +123,25 @@ pub fn operations() -> Vec<Operation> {
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 pub struct SessionInfo {
     pub session: String,
-    /// The argument vector as one line for people, cut.
+    /// The argument vector as one shortened line.
     pub command: String,
     pub pid: u32,
     pub terminal: bool,
     pub started_at_ms: u64,
     pub running: bool,
-    /// Absent while it runs, and when its sandbox ended with it.
+    /// How it ended; absent while it runs, or if it ended with its sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]
     pub exit: Option<Exit>,
     /// Whether its output is recorded.
     pub recorded: bool,
-    /// Whether the agent has it; otherwise it is read from the log.
+    /// Whether the agent still has it; otherwise it is read from the log.
     pub live: bool,
-    /// Who has its keyboard.
+    /// The client that holds its keyboard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub keyboard: Option<String>,
-    /// What was asked for and could not be had here.
+    /// Requested options that this host could not provide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -155,7 +155,7 @@ pub struct SessionList {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
-    /// Also those that only the log knows.
+    /// Also list sessions that only the log has.
     #[serde(default)]
     pub recorded: bool,
 }
@@ -163,7 +163,7 @@ pub struct ListQuery {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseQuery {
-    /// End it first if it runs, and what it has left behind.
+    /// End it first if it runs, with the processes that it left behind.
     #[serde(default)]
     pub kill: bool,
 }
@@ -181,13 +181,14 @@ pub struct WaitQuery {
 #[serde(deny_unknown_fields)]
 pub struct Waited {
     pub running: bool,
-    /// Absent while it runs, and when its sandbox ended with it.
+    /// How it ended; absent while it runs, or if it ended with its sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Exit")]
     pub exit: Option<Exit>,
 }
 
-/// The size of a terminal. Of several viewers, the last one that says a size decides.
+/// The size of a terminal. If there are several viewers, the last size that one of them sent
+/// applies.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Size {

@@ -19,17 +19,20 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/pause",
             "pause_sandbox",
-            "Let a sandbox stand still, with all that runs in it.",
+            "Pause a sandbox.",
             pause,
         )
         .run()
-        .about("One that does stays so. Its absolute time to live goes on, its idle one does not.")
+        .about(
+            "Stops all its programs until it is resumed. Its absolute time to live continues, \
+        its idle time does not.",
+        )
         .problems(&[Code::Conflict, Code::Unsupported]),
         operation(
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/resume",
             "resume_sandbox",
-            "Let a paused sandbox go on, with its clock set right.",
+            "Resume a paused sandbox and correct its clock.",
             resume,
         )
         .run()
@@ -38,18 +41,21 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/snapshots",
             "take_snapshot",
-            "Write a running sandbox down; it goes on.",
+            "Take a snapshot of a running sandbox.",
             take,
         )
         .run()
-        .about("Answered when all of it is on disk. It holds the memory of what runs, with its secrets.")
+        .about(
+            "Answers when the snapshot is on disk; the sandbox keeps running. The snapshot \
+        contains the memory of its programs, with any secrets in it.",
+        )
         .problems(&[Code::Conflict, Code::Unsupported, Code::LimitReached]),
-        operation(Method::GET, "/v1/snapshots", "list_snapshots", "The snapshots that there are.", list)
+        operation(Method::GET, "/v1/snapshots", "list_snapshots", "List the snapshots.", list)
             .about("Ordered by namespace and name."),
         operation(Method::GET, one, "get_snapshot", "One snapshot.", get),
         operation(Method::DELETE, one, "remove_snapshot", "Remove a snapshot.", remove)
             .run()
-            .about("Sandboxes that were made of it do not need it."),
+            .about("Sandboxes made from it do not need it."),
     ]
     .map(|operation| operation.tag("snapshots"))
     .to_vec()

@@ -27,9 +27,9 @@ impl Content {
     pub fn into_bytes(self) -> Result<Vec<u8>, Problem> {
         match self {
             Self::Text(text) => Ok(text.into_bytes()),
-            Self::Base64(text) => STANDARD
-                .decode(text)
-                .map_err(|error| Problem::invalid(format!("`base64` is not base64: {error}"))),
+            Self::Base64(text) => STANDARD.decode(text).map_err(|error| {
+                Problem::invalid(format!("`base64` is not valid base64: {error}"))
+            }),
         }
     }
 }

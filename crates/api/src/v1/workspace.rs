@@ -16,13 +16,13 @@ pub fn operations() -> Vec<Operation> {
             Method::POST,
             "/v1/sandboxes/{namespace}/{name}/workspace/sync",
             "sync_workspace",
-            "Bring back what a sandbox has changed in its workspace.",
+            "Copy a sandbox's workspace changes back.",
             sync,
         )
         .run()
         .about(
-            "Answered when all of it is on the host's disk. It is done by itself when a program or a \
-             run has ended, and before a stop.",
+            "Answers when all changes are on the host's disk. The bridge also does this by itself \
+            after each program or run, and before a stop.",
         )
         .problems(&[Code::Conflict, Code::GuestUnreachable, Code::WorkspaceFailed])
         .tag("sandboxes"),

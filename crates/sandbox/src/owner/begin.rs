@@ -194,7 +194,7 @@ impl Owner {
             }
             State::Creating => {
                 self.erase().await;
-                let why = format!("the creation of {which} was cut off");
+                let why = format!("the creation of {which} was interrupted");
                 (self.place.events)(&Event::Cleaned { id: id.to_string(), why });
                 return;
             }
@@ -279,7 +279,7 @@ impl Owner {
         let rules = match Rules::parse(&self.kept.record.egress) {
             Ok(rules) => rules,
             Err(error) => {
-                trouble(format!("it reaches nothing: {error}"));
+                trouble(format!("it has no egress: {error}"));
                 return None;
             }
         };
@@ -294,7 +294,7 @@ impl Owner {
             let allowed = Allowed { rules, secrets };
             Serving::open(guest, allowed, &settings, Some(&directory), sink).await
         };
-        let lost = move |error| trouble(format!("it reaches nothing: {error}"));
+        let lost = move |error| trouble(format!("it has no egress: {error}"));
         Some(Serving::later(opening, lost))
     }
 
@@ -338,7 +338,9 @@ impl Owner {
             Ok(writer) => {
                 if writer.cut_bytes() > 0 {
                     let bytes = writer.cut_bytes();
-                    self.trouble(format!("{bytes} bytes of a torn record were cut off its log"));
+                    self.trouble(format!(
+                        "{bytes} bytes of a torn record were removed from its log"
+                    ));
                 }
                 self.log = Some(SharedLog::new(writer));
             }

@@ -68,7 +68,7 @@ impl Owner {
                 Box::pin(async move {
                     let written = match running.suspend() {
                         Some(suspend) => suspend.snapshot(&draft.machine()).await,
-                        None => Err(cannot(kind, "be written down")),
+                        None => Err(cannot(kind, "be snapshotted")),
                     };
                     let finish = || draft.finish();
                     let finished = match written {
@@ -183,6 +183,6 @@ impl Owner {
 }
 
 fn cannot(kind: MachineKind, what: &'static str) -> MachineError {
-    let reason = "its memory is not the bridge's to stop or to write down";
+    let reason = "the bridge does not run it, so it cannot pause it or save its memory";
     MachineError::CannotSuspend { kind, what, reason }
 }

@@ -50,7 +50,7 @@ impl Owner {
             Err(error) => Err(error),
         };
         if let Err(error) = &adopted {
-            self.trouble(format!("the changes in its workspace do not come back: {error}"));
+            self.trouble(format!("the changes in its workspace are not copied back: {error}"));
         }
         adopted.ok()
     }
@@ -125,7 +125,9 @@ impl Owner {
             }
             Some(Ok(_)) | None => {}
             Some(Err(error)) => {
-                self.trouble(format!("the changes in its workspace wait where they are: {error}"));
+                self.trouble(format!(
+                    "the changes in its workspace stay in the sandbox for now: {error}"
+                ));
             }
         }
     }
@@ -145,7 +147,7 @@ impl Owner {
         // What was broken off has been so for a reason that is known.
         let failed = said.failed.as_ref();
         if let Some(error) = failed.filter(|error| !matches!(error, WorkspaceError::Ended)) {
-            self.trouble(format!("the changes in its workspace did not come back: {error}"));
+            self.trouble(format!("the changes in its workspace were not copied back: {error}"));
         }
         said.answer();
     }

@@ -49,7 +49,7 @@ impl Options {
             if entry.machine == MachineKind::External {
                 return Err(SandboxError::Unsupported {
                     what: "a pool of external machines",
-                    why: "somebody else starts them",
+                    why: "the bridge does not start them",
                     hint: "take the entry out of pool.entries",
                 });
             }

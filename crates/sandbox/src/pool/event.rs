@@ -30,14 +30,19 @@ impl fmt::Display for PoolEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready { id, image } => write!(f, "pool: {id} is ready for {image}"),
-            Self::Recovered { id } => write!(f, "pool: {id} is ready, from an earlier bridge"),
+            Self::Recovered { id } => {
+                write!(f, "pool: {id}, taken over from an earlier bridge, is ready")
+            }
             Self::Cleared { id } => write!(f, "pool: {id} of an earlier bridge is removed"),
             Self::Replaced { id, why, pause: None } => write!(f, "pool: {id} is replaced: {why}"),
             Self::Replaced { id, why, pause: Some(pause) } => {
                 write!(f, "pool: {id} is replaced in {pause:?}: {why}")
             }
             Self::Failed { image, why, pause } => {
-                write!(f, "pool: no machine for {image}, the next try is in {pause:?}: {why}")
+                write!(
+                    f,
+                    "pool: cannot start a machine for {image}, trying again in {pause:?}: {why}"
+                )
             }
         }
     }

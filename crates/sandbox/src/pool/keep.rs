@@ -25,13 +25,13 @@ pub(super) enum Gone {
     Silent,
     #[error("its agent refused: {0}")]
     Refused(GuestError),
-    #[error("its interpreter for {language} is gone")]
+    #[error("its {language} interpreter has ended")]
     Interpreter { language: String },
     #[error("its record cannot be moved: {0}")]
     Record(io::Error),
-    #[error("it has waited for long enough")]
+    #[error("it was too old")]
     Old,
-    #[error("its image is another one now")]
+    #[error("its image has changed")]
     Outdated,
 }
 
@@ -42,7 +42,7 @@ impl Gone {
     }
 }
 
-/// What is watched.
+/// A watched machine.
 pub(super) struct Watched {
     pub id: BoxId,
     pub shape: Shape,

@@ -45,7 +45,9 @@ pub(super) async fn personalise(
     for context in contexts {
         guest.close_context(context).await?;
         if let Some(refusal) = reopen(guest, context, workdir).await? {
-            warnings.push(format!("no interpreter for {context} in {workdir:?}: {refusal}"));
+            warnings.push(format!(
+                "cannot open an interpreter for {context} in {workdir:?}: {refusal}"
+            ));
         }
     }
     Ok(warnings)

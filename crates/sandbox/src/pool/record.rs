@@ -75,7 +75,7 @@ pub fn forget(directory: &Path) {
 /// Why a directory without a sandbox's record is there.
 pub fn explain(directory: &Path) -> &'static str {
     if directory.join(CLAIMED_FILE).exists() {
-        "its claim from the pool was cut off"
+        "its claim from the pool was interrupted"
     } else {
         "it has no record"
     }

@@ -25,13 +25,13 @@ enum StartError {
     Machine(#[from] MachineError),
     #[error("could not {action} {path:?}: {source}")]
     Files { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("could not draw an id: {0}")]
+    #[error("cannot make a random id: {0}")]
     Draw(io::Error),
     #[error("its agent does not answer")]
     Silent,
-    #[error("the interpreter for {language} was not opened: {source}")]
+    #[error("the {language} interpreter could not be opened: {source}")]
     Context { language: ContextName, source: GuestError },
-    #[error("the interpreter for {language} did not start{}", .why.as_deref().map_or_else(String::new, |why| format!(": {why}")))]
+    #[error("the {language} interpreter did not start{}", .why.as_deref().map_or_else(String::new, |why| format!(": {why}")))]
     Cold { language: ContextName, why: Option<String> },
 }
 

@@ -167,7 +167,7 @@ impl Registry {
     /// Writes down what was used.
     pub(super) fn mark(&self) {
         if let Err(error) = self.0.meter.mark() {
-            self.0.trouble(None, format!("what was used today is not written: {error}"));
+            self.0.trouble(None, format!("today's use could not be saved: {error}"));
         }
     }
 }

@@ -15,74 +15,75 @@ struct Missing {
 
 const WORKSPACE_ELSEWHERE: Missing = Missing {
     what: "workspace",
-    why: "what an external machine has at /workspace is up to whoever runs it",
-    hint: "leave it out, and copy the files in and out",
+    why: "whoever runs an external machine decides what it has at /workspace",
+    hint: "leave it out and copy the files in and out",
 };
 const MOUNT_ELSEWHERE: Missing = Missing {
     what: "mount",
-    why: "only process and qemu machines mount a directory of the host; on the others virtiofs is not there or not tried",
-    hint: "leave it out: the sandbox then has a copy, and its changes come back",
+    why: "only process and qemu machines can mount a host directory; the others have no tested virtiofs",
+    hint: "leave it out: the sandbox then gets a copy, and its changes are copied back",
 };
 const MOUNT_IN_SNAPSHOT: Missing = Missing {
     what: "mount",
-    why: "a machine that goes on from a snapshot has the devices that it had then, and no directory of the host",
-    hint: "leave it out: the sandbox then has a copy, or start it from its image",
+    why: "a machine restored from a snapshot keeps the snapshot's devices and cannot mount a host \
+    directory",
+    hint: "leave it out to give the sandbox a copy, or start it from its image",
 };
 const MOUNT_OF_NAME: Missing = Missing {
     what: "mount",
-    why: "whether a workspace of the configuration is mounted is said there, with `mount`",
-    hint: "leave it out, or name a directory by its path",
+    why: "the configuration decides with `mount` whether its workspace is mounted",
+    hint: "leave it out, or give the path of a directory",
 };
 const VOLUMES: Missing = Missing {
     what: "volumes",
-    why: "a sandbox has one directory of the host, which is its workspace",
-    hint: "one directory comes in and back as its workspace, or is mounted; others are copied: `host-bridge cp`",
+    why: "a sandbox can have one host directory: its workspace",
+    hint: "use one directory as the workspace, copied or mounted, and copy others with `host-bridge cp`",
 };
 const SECRETS_ELSEWHERE: Missing = Missing {
     what: "secrets",
-    why: "the environment of an external machine is up to whoever runs it",
-    hint: "leave it out, and give the secrets to the agent there",
+    why: "whoever runs an external machine sets its environment",
+    hint: "leave it out and give the secrets to the agent there",
 };
 const PORTS: Missing = Missing {
     what: "ports",
-    why: "a sandbox's ports are not published on the host",
-    hint: "`host-bridge port-forward` or the ports of the API reach them",
+    why: "ports of a sandbox are not published on the host",
+    hint: "reach them with `host-bridge port-forward` or the API's ports",
 };
 const EGRESS_ELSEWHERE: Missing = Missing {
     what: "egress",
-    why: "the network of an external machine is up to whoever runs it",
-    hint: "leave it out, and have it restricted there",
+    why: "whoever runs an external machine controls its network",
+    hint: "leave it out and restrict the network there",
 };
 const IMAGE_ELSEWHERE: Missing = Missing {
     what: "image",
-    why: "the root of an external machine is up to whoever runs it",
-    hint: "leave it out, and start the machine with the image",
+    why: "whoever runs an external machine chooses its root",
+    hint: "leave it out and start the machine with the image",
 };
 const HOSTNAME_ELSEWHERE: Missing = Missing {
     what: "hostname",
-    why: "the name of an external machine is up to whoever runs it",
-    hint: "leave it out, and name the machine there",
+    why: "whoever runs an external machine chooses its host name",
+    hint: "leave it out and name the machine there",
 };
 const ENV_ELSEWHERE: Missing = Missing {
     what: "env",
-    why: "the environment of an external machine is up to whoever runs it",
-    hint: "leave it out, and give each program its own: `host-bridge exec -e`",
+    why: "whoever runs an external machine sets its environment",
+    hint: "leave it out and give each program its own with `host-bridge exec -e`",
 };
 const MEMORY_ELSEWHERE: Missing = Missing {
     what: "memory_mib",
-    why: "the memory of an external machine is up to whoever runs it",
-    hint: "leave it out, and have it bounded there",
+    why: "whoever runs an external machine limits its memory",
+    hint: "leave it out and set the limit there",
 };
 const CPUS_ELSEWHERE: Missing = Missing {
     what: "cpus",
-    why: "the processors of an external machine are up to whoever runs it",
-    hint: "leave it out, and have them bounded there",
+    why: "whoever runs an external machine limits its CPUs",
+    hint: "leave it out and set the limit there",
 };
 
 const SCRATCH_ELSEWHERE: Missing = Missing {
     what: "scratch_bytes",
-    why: "the disk of an external machine is up to whoever runs it",
-    hint: "leave it out, and have it bounded there",
+    why: "whoever runs an external machine limits its disk",
+    hint: "leave it out and set the limit there",
 };
 
 /// Refuses the first field that cannot be had.

@@ -23,17 +23,17 @@ pub enum AppError {
     Forward(#[from] ForwardError),
     #[error("{which} has no app {name}")]
     NotFound { which: SandboxRef, name: AppName },
-    #[error("{which} has an app {name} already")]
+    #[error("{which} already has an app {name}")]
     NameTaken { which: SandboxRef, name: AppName },
     #[error("{which} has {limit} apps, which is the limit")]
     TooManyOfSandbox { which: SandboxRef, limit: usize },
     #[error("there are {limit} apps here, which is the limit")]
     TooMany { limit: usize },
-    #[error("the code is {bytes} bytes long, and {limit} is the limit")]
+    #[error("the code is {bytes} bytes long, and the limit is {limit}")]
     CodeTooLong { bytes: usize, limit: usize },
-    #[error("the path to ask for is no plain path that begins with '/', of {limit} bytes at most")]
+    #[error("`ready_path` must be a plain path that begins with '/', of at most {limit} bytes")]
     ReadyPath { limit: usize },
-    #[error("an app cannot be waited for {asked:?}: it is from 1 ms to {limit:?}")]
+    #[error("the time to wait for an app must be from 1 ms to {limit:?}, not {asked:?}")]
     ReadyTimeout { asked: Duration, limit: Duration },
     #[error("port {port} in {which} is taken")]
     PortTaken { which: SandboxRef, port: u16 },
@@ -41,9 +41,9 @@ pub enum AppError {
     NoPort { which: SandboxRef, first: u16, last: u16 },
     #[error("{python} in {which} has no module {}", modules.join(", "))]
     Missing { which: SandboxRef, python: String, modules: Vec<String> },
-    #[error("there is no {python} in {which}")]
+    #[error("{which} has no {python}")]
     NoInterpreter { which: SandboxRef, python: String },
-    #[error("{python} in {which} does not tell which modules it has: {said}")]
+    #[error("{python} in {which} cannot list its modules: {said}")]
     Interpreter { which: SandboxRef, python: String, said: String },
     /// It ended before it answered.
     #[error("the app ended before it answered: {}", told(&record.cause))]
@@ -53,13 +53,13 @@ pub enum AppError {
     #[error("the app was stopped before it answered")]
     Stopped,
     /// Nobody waits for it any more.
-    #[error("whoever wanted the app is gone")]
+    #[error("the client that asked for the app has disconnected")]
     Abandoned,
     #[error("the sandbox has ended, and the app with it")]
     SandboxGone,
     #[error("the bridge is stopping")]
     Ending,
-    #[error("could not draw a name: {0}")]
+    #[error("cannot make a random name: {0}")]
     Draw(io::Error),
     #[error("could not write {path:?}: {source}")]
     Note { path: PathBuf, source: io::Error },
@@ -69,9 +69,9 @@ pub enum AppError {
 pub fn told(cause: &Cause) -> String {
     match cause {
         Cause::Exited { code } => format!("it exited with code {code}"),
-        Cause::Signaled { signal, .. } => format!("signal {signal} has ended it"),
+        Cause::Signaled { signal, .. } => format!("signal {signal} ended it"),
         Cause::Killed { signal, by } => format!("it was ended with signal {signal} by {by}"),
-        Cause::TimedOut { limit_ms } => format!("it overran its deadline of {limit_ms} ms"),
+        Cause::TimedOut { limit_ms } => format!("it ran longer than its deadline of {limit_ms} ms"),
         Cause::OutOfMemory { .. } => "it ran out of memory".to_owned(),
         Cause::AgentStopping => "the sandbox was stopped".to_owned(),
         Cause::SpawnFailed { failure } => {
@@ -82,10 +82,10 @@ pub fn told(cause: &Cause) -> String {
 
 fn heard(silence: Silence, port: u16, elsewhere: &[u16]) -> String {
     let here = match silence {
-        Silence::Refused => format!("it does not listen on port {port} of 127.0.0.1"),
+        Silence::Refused => format!("it does not listen on port {port} at 127.0.0.1"),
         Silence::Aside => format!("it listens on port {port}, but not at 127.0.0.1"),
-        Silence::Mute => format!("it listens on port {port}, and says nothing"),
-        Silence::Babble => format!("it listens on port {port}, and does not speak HTTP"),
+        Silence::Mute => format!("it listens on port {port}, but sends nothing"),
+        Silence::Babble => format!("it listens on port {port}, but does not speak HTTP"),
     };
     let ports: Vec<String> = elsewhere.iter().map(u16::to_string).collect();
     match (silence, ports.as_slice()) {
@@ -104,7 +104,7 @@ mod tests {
     fn a_listener_elsewhere_is_named() {
         assert_eq!(heard(Silence::Refused, 5000, &[8000]), "it listens on 8000, not on 5000");
         let nowhere = heard(Silence::Refused, 5000, &[]);
-        assert_eq!(nowhere, "it does not listen on port 5000 of 127.0.0.1");
-        assert!(heard(Silence::Mute, 5000, &[8000]).contains("says nothing"));
+        assert_eq!(nowhere, "it does not listen on port 5000 at 127.0.0.1");
+        assert!(heard(Silence::Mute, 5000, &[8000]).contains("sends nothing"));
     }
 }

@@ -15,8 +15,8 @@ pub struct AppName(String);
 /// Why a text is not an [`AppName`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not the name of an app: use 1 to {APP_NAME_BYTES_MAX} of letters, digits, '_' and \
-     '-', beginning with a letter or digit"
+    "{0:?} is not the name of an app: use 1 to {APP_NAME_BYTES_MAX} letters, digits, '_' and '-', \
+    beginning with a letter or digit"
 )]
 pub struct InvalidAppName(pub String);
 

@@ -70,7 +70,7 @@ pub async fn ask(
     if finished.record.cause != (Cause::Exited { code: 0 }) {
         let said = String::from_utf8_lossy(&stderr);
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
-        return Ok(Lacks::Sense(last.unwrap_or("it said nothing").to_owned()));
+        return Ok(Lacks::Sense(last.unwrap_or("it printed nothing").to_owned()));
     }
     let said = String::from_utf8_lossy(&stdout);
     // Only what was asked for: the rest is whatever the interpreter's own start has printed.

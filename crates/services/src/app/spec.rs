@@ -31,7 +31,7 @@ pub struct AppSpec {
     pub program: Program,
     /// In the sandbox; a free one when it is absent.
     pub port: Option<u16>,
-    /// On this host; 0 is any that is free.
+    /// The port on this host; 0 takes any free port.
     pub host_port: u16,
     pub env: BTreeMap<String, String>,
     pub workdir: Option<String>,

@@ -19,7 +19,7 @@ struct Tail {
 /// A piece of the tail, to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// What is not UTF-8 is shown as U+FFFD.
+    /// The text; invalid UTF-8 is shown as U+FFFD.
     pub text: String,
     /// All that the app has said, shown here or not.
     pub total_bytes: u64,

@@ -29,7 +29,7 @@ pub struct Digest(String);
 
 /// It is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no SHA-256 in hexadecimal digits")]
+#[error("{0:?} is not a SHA-256 digest in hexadecimal")]
 pub struct InvalidDigest(pub String);
 
 impl Digest {

@@ -26,7 +26,8 @@ pub enum Category {
 /// It is none of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no category; there are image, figure, video, audio, document, data, code, archive, text and other"
+    "{0:?} is not a category; the categories are image, figure, video, audio, document, data, \
+    code, archive, text and other"
 )]
 pub struct UnknownCategory(pub String);
 

@@ -14,7 +14,7 @@ pub struct ArtifactId(String);
 
 /// It is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no id of an artifact: those are 16 hexadecimal digits")]
+#[error("{0:?} is not an artifact's id: an id is 16 hexadecimal digits")]
 pub struct InvalidArtifactId(pub String);
 
 impl ArtifactId {

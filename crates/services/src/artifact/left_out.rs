@@ -12,51 +12,54 @@ use agent_client::guest::GuestError;
 pub struct LeftOut {
     /// Where it is in the sandbox, or what it was called; what is not UTF-8 is shown as U+FFFD.
     pub path: String,
-    /// In words.
+    /// The reason in words.
     pub reason: String,
 }
 
 /// Why something did not become an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    #[error("it is {what}, and only regular files are taken")]
+    #[error("it is {what}, and only regular files are kept")]
     Kind { what: &'static str },
-    #[error("it has {bytes} bytes, and an artifact may have {bytes_max}")]
+    #[error("it has {bytes} bytes, and the limit for an artifact is {bytes_max}")]
     TooLarge { bytes: u64, bytes_max: u64 },
-    #[error("it has {bytes} bytes, and of the {bytes_max} that a run may leave {left} are left")]
+    #[error(
+        "it has {bytes} bytes, and only {left} of the {bytes_max} that a run may leave are free"
+    )]
     RunFull { bytes: u64, left: u64, bytes_max: u64 },
     #[error("a run may leave {count_max} artifacts")]
     TooMany { count_max: usize },
     #[error(
-        "the namespace {namespace} has {count} artifacts of {bytes} bytes together; {count_max} and {bytes_max} are the most, so remove some"
+        "the namespace {namespace} has {count} artifacts with {bytes} bytes in total; the limits \
+        are {count_max} and {bytes_max}, so remove some"
     )]
     NamespaceFull { namespace: String, count: u64, bytes: u64, count_max: u64, bytes_max: u64 },
-    #[error("it changed while it was copied: it had {before} bytes, and {after} behind that")]
+    #[error("it changed while it was copied: it had {before} bytes before and {after} after")]
     Changed { before: u64, after: u64 },
-    #[error("the sandbox gave something else for it: {what}")]
+    #[error("the sandbox sent something else in its place: {what}")]
     Malformed { what: String },
-    #[error("the sandbox did not give it: {said}")]
+    #[error("the sandbox did not send it: {said}")]
     Refused { said: String },
     #[error("the host could not keep it: {said}")]
     Host { said: String },
-    #[error("no file has such a name")]
+    #[error("no file matches this name")]
     Name,
-    #[error("the look at what is here was cut after {entries} entries")]
+    #[error("the listing was cut after {entries} entries")]
     ListingFull { entries: usize },
-    #[error("it lies deeper than {depth_max} directories")]
+    #[error("it is more than {depth_max} directories deep")]
     TooDeep { depth_max: usize },
-    #[error("nothing that is new or changed matches it")]
+    #[error("no new or changed file matches it")]
     NothingMatches,
-    #[error("the time was over")]
+    #[error("the time was up")]
     NoTime,
-    #[error("what was shown is more than {bytes_max} bytes, or {count_max} things")]
+    #[error("the displays are more than {bytes_max} bytes, or more than {count_max}")]
     TooMuchShown { bytes_max: usize, count_max: usize },
 }
 
 impl Reason {
     pub fn of_kind(kind: FileKind) -> Self {
         let what = match kind {
-            FileKind::File => "a file that was exchanged",
+            FileKind::File => "a file that was replaced",
             FileKind::Directory => "a directory",
             FileKind::Symlink => "a symlink",
             FileKind::Fifo => "a FIFO",
@@ -102,7 +105,7 @@ impl LeftOuts {
     /// The same, with a last one that says how many more there are.
     pub fn finish(mut self) -> Vec<LeftOut> {
         if self.more > 0 {
-            let reason = format!("{} more are left out", self.more);
+            let reason = format!("{} more were left out", self.more);
             self.told.push(LeftOut { path: "…".to_owned(), reason });
         }
         self.told

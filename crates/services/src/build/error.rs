@@ -23,7 +23,7 @@ pub enum BuildError {
     Ignore { path: PathBuf, source: Fault },
     #[error("there is no stage {name:?}; there {}", list(.known))]
     Target { name: String, known: Vec<String> },
-    #[error("what builds has failed: {0}")]
+    #[error("the build's own thread failed: {0}")]
     Thread(#[from] tokio::task::JoinError),
 }
 
@@ -44,15 +44,15 @@ pub enum StepError {
     Program { program: String, why: String },
     #[error("the command ended with exit code {code}")]
     Exit { code: i32 },
-    #[error("an empty image has no program that could be run; begin FROM another, or COPY only")]
+    #[error("an empty image has no program to run; use FROM another image, or only COPY")]
     Empty,
     #[error("there is no image {image:?} here; `--pull missing` fetches it")]
     NoImage { image: String },
-    #[error("{value:?} is no {what}")]
+    #[error("{value:?} is not a valid {what}")]
     Value { what: &'static str, value: String },
-    #[error("the image knows no {what} {name:?}; write its number")]
+    #[error("the image has no {what} {name:?}; use its number")]
     Account { what: &'static str, name: String },
-    #[error("it is for {wanted}, and images are built for {host} here")]
+    #[error("it is for {wanted}, and this host builds images for {host}")]
     Platform { wanted: String, host: String },
 }
 

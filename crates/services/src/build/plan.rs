@@ -248,13 +248,16 @@ fn read(path: &Path, within: Option<&Path>) -> Result<String, BuildError> {
     let file = match opened {
         Ok(file) => File::from(file),
         Err(Errno::XDEV) => {
-            let why = "a link leads out of the context";
+            let why = "a symlink points outside of the context";
             return Err(failed(std::io::Error::new(ErrorKind::PermissionDenied, why)));
         }
         Err(errno) => return Err(failed(errno.into())),
     };
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file")));
+        return Err(failed(std::io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )));
     }
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_BYTES_MAX {

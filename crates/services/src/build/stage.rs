@@ -39,7 +39,7 @@ pub(super) async fn all(plan: &Plan, means: &Means) -> Result<Image, BuildError>
     let mut done: BTreeMap<usize, State> = BTreeMap::new();
     let mut number = 0;
     for name in plan.unused() {
-        let text = format!("--build-arg {name}: no ARG of the recipe takes it");
+        let text = format!("--build-arg {name}: the recipe has no such ARG");
         let _ = means.tell.send(Told::Warning(text)).await;
     }
     let mut last = None;
@@ -82,8 +82,9 @@ async fn begin(
         From::Image(name) => {
             let (lease, mut words) = find(&means.images, name).await?;
             for trigger in words.take_triggers() {
-                let text =
-                    format!("{name} wants builds on it to do `{trigger}`, which is not done");
+                let text = format!(
+                    "{name} has the trigger `{trigger}` for builds on it, which is not run"
+                );
                 let _ = means.tell.send(Told::Warning(text)).await;
             }
             State { base: Some(Arc::new(lease)), words, args, is_cmd_own: false }

@@ -12,38 +12,38 @@ use sandbox::{SandboxError, SandboxRef};
 pub enum NotebookError {
     #[error("there is no notebook {id} in {namespace}")]
     Unknown { namespace: String, id: String },
-    #[error("a notebook's name has at most {ID_BYTES_MAX} bytes, and {id:?} is longer")]
+    #[error("the notebook name {id:?} is too long: use at most {ID_BYTES_MAX} bytes")]
     Name { id: String },
-    #[error("a notebook keeps the variables of python or node, and not of {language:?}")]
+    #[error("a notebook keeps variables of python and node, not of {language:?}")]
     Language { language: String },
-    #[error("the notebook {id} is one of {language}")]
+    #[error("the notebook {id} runs {language}")]
     OtherLanguage { id: String, language: String },
     #[error("{namespace} has {max} notebooks, which is the limit; remove some")]
     Full { namespace: String, max: u64 },
     /// Its sandbox is not the notebook's to make.
     #[error("the notebook's sandbox {which} is not running: {why}")]
     SandboxGone { which: SandboxRef, why: String },
-    #[error("{what} cannot be kept with a notebook, so its own sandbox cannot have it")]
+    #[error("a notebook cannot keep {what}, so its own sandbox cannot have it")]
     Place { what: &'static str },
-    #[error("a cache key has at most {CACHE_KEY_BYTES_MAX} bytes, and this has {bytes}")]
+    #[error("the cache key has {bytes} bytes, and the limit is {CACHE_KEY_BYTES_MAX}")]
     CacheKey { bytes: usize },
-    #[error("the notebook {id} is in use by another bridge of these directories")]
+    #[error("the notebook {id} is in use by another bridge with the same directories")]
     Elsewhere { id: String },
     #[error("{ORDERS_WAITING_MAX} calls wait for this notebook, which is the limit")]
     Busy,
     #[error("the bridge is stopping")]
     Closed,
     /// What is on disk was changed, or is older than what was written last.
-    #[error("what was kept of the notebook's variables cannot be trusted: {why}")]
+    #[error("the notebook's saved variables cannot be trusted: {why}")]
     Damaged { why: String },
     /// What runs beside the code in the interpreter has failed.
-    #[error("the notebook's variables were not reached in its interpreter: {what}")]
+    #[error("the notebook's variables in its interpreter could not be read: {what}")]
     Keeper { what: String },
     #[error("the variables were not saved: {what}")]
     NotSaved { what: String },
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    #[error("what is kept on disk of the notebook's variables: {0}")]
+    #[error("the notebook's saved variables on disk: {0}")]
     Seal(#[from] SealError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),

@@ -65,7 +65,7 @@ pub struct Restored {
     pub depends: Vec<Dependent>,
     #[serde(default)]
     pub unavailable: Vec<Unavailable>,
-    /// Why the working directory is not what it was.
+    /// Why the working directory is different.
     #[serde(default)]
     pub cwd: Option<String>,
 }
@@ -227,7 +227,7 @@ impl Orders<'_> {
         };
         let said = self.order(code, deadline).await?;
         serde_json::from_slice(&mended(framed(&said))).map_err(|error| NotebookError::Keeper {
-            what: format!("it answered with what is not readable: {error}"),
+            what: format!("its answer cannot be read: {error}"),
         })
     }
 

@@ -16,11 +16,11 @@ const DIGEST_CHARS: usize = 40;
 /// Why a manifest is none.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    #[error("what the keeper says is not readable: {0}")]
+    #[error("the keeper's answer cannot be read: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("the keeper says that it has kept {count} {what}, and {max} is the limit")]
+    #[error("the keeper reports {count} {what}, and the limit is {max}")]
     TooMany { what: &'static str, count: u64, max: u64 },
-    #[error("the keeper names a file that is none")]
+    #[error("the keeper names an invalid file")]
     Name,
 }
 
@@ -95,7 +95,7 @@ pub struct LostName {
     #[serde(alias = "type", default)]
     pub kind: String,
     pub reason: String,
-    /// The lost variables that it goes back to.
+    /// The lost variables that it depends on.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub because_of: Vec<String>,
 }
@@ -171,7 +171,7 @@ impl Manifest {
         for (name, module) in &self.modules {
             let (name, module_name) = (clip(name), clip(&module.module));
             if module.unavailable {
-                let reason = format!("the module {module_name} is not here");
+                let reason = format!("the module {module_name} is not installed here");
                 told.unavailable.push(Unavailable { name, reason });
             } else {
                 told.kept.push(KeptName { name, kind: format!("module {module_name}"), bytes: 0 });
@@ -184,7 +184,7 @@ impl Manifest {
 }
 
 /// What is said of a variable whose sealed file does not open.
-pub const DAMAGE: &str = "what was kept of it was changed on the host's disk";
+pub const DAMAGE: &str = "its saved value was changed on the host's disk";
 
 impl LostName {
     pub(super) fn clipped(&self) -> Self {

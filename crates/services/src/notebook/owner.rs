@@ -368,9 +368,10 @@ impl Owner {
         let expected = self.saved.as_ref().map_or(0, |saved| saved.version);
         match read {
             Ok(None) if self.saved.as_ref().is_none_or(|saved| saved.is_none) => Ok(None),
-            Ok(None) => Err(NotebookError::Damaged { why: "it is not there any more".to_owned() }),
+            Ok(None) => Err(NotebookError::Damaged { why: "it no longer exists".to_owned() }),
             Ok(Some((stamp, _))) if stamp.version < expected => {
-                let why = format!("it is version {}, and {expected} was written", stamp.version);
+                let why =
+                    format!("it is version {}, but version {expected} was written", stamp.version);
                 Err(NotebookError::Damaged { why })
             }
             Ok(state) => Ok(state),

@@ -33,9 +33,9 @@ pub enum SealError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is not what was written, or not with this key, or not in this place.
-    #[error("it was changed since it was written, or belongs elsewhere")]
+    #[error("it was changed after it was written, or it belongs to another notebook")]
     Broken,
-    #[error("the file {0:?} has {1} bytes, and a key has {KEY_BYTES}")]
+    #[error("the key file {0:?} has {1} bytes instead of {KEY_BYTES}")]
     KeyLength(std::path::PathBuf, usize),
     #[error("the host has no random numbers")]
     Random,

@@ -146,11 +146,11 @@ async fn written(
         }
         let what = match under_way.as_deref() {
             // It had time to write the manifest since it was found dead.
-            _ if is_dead => Some("whoever was at it was ended".to_owned()),
+            _ if is_dead => Some("the process that saved them was ended".to_owned()),
             _ if began.elapsed() > SAVE_DEADLINE => {
                 Some(format!("it took more than {} s", SAVE_DEADLINE.as_secs()))
             }
-            None if began.elapsed() > BEGIN_DEADLINE => Some("it did not begin".to_owned()),
+            None if began.elapsed() > BEGIN_DEADLINE => Some("it did not start".to_owned()),
             attempt => attempt.and_then(failure),
         };
         if let Some(what) = what {
@@ -195,7 +195,7 @@ async fn read_small(
     let take = |piece: &[u8]| {
         whole.extend_from_slice(piece);
         if whole.len() as u64 > bytes_max {
-            let what = format!("what describes them has more than {bytes_max} bytes");
+            let what = format!("their description has more than {bytes_max} bytes");
             return Err(NotebookError::NotSaved { what });
         }
         Ok(())
@@ -227,7 +227,7 @@ async fn read(
             }
             Ok(Piece::Failed(error)) => return Err(error.into()),
             Err(_) => {
-                let what = "the guest stopped in the midst of a file".to_owned();
+                let what = "the guest stopped in the middle of a file".to_owned();
                 return Err(NotebookError::NotSaved { what });
             }
         }
@@ -244,7 +244,7 @@ async fn blocking<T: Send + 'static>(
 
 fn wrong_size() -> NotebookError {
     NotebookError::NotSaved {
-        what: "a file of the keeper has not the size that it says".to_owned(),
+        what: "a file from the keeper does not have the size that the keeper gave".to_owned(),
     }
 }
 

@@ -40,13 +40,13 @@ pub struct Turn {
 pub struct Reopened {
     /// The last run whose variables were kept; 0 when none was.
     pub as_of_run: u64,
-    /// Runs behind that, whose changes are gone; those that were cancelled had none.
+    /// How many later runs lost their changes; cancelled runs are not counted.
     pub unsaved_runs: u64,
     pub restored: Vec<String>,
     pub lost: Vec<LostName>,
     pub depends: Vec<Dependent>,
     pub unavailable: Vec<Unavailable>,
-    /// Why the working directory is not what it was.
+    /// Why the working directory is different.
     pub directory_lost: Option<String>,
 }
 
@@ -175,11 +175,14 @@ fn status(end: Option<&RunEnd>) -> (&'static str, Option<String>) {
         Some(RunEnd::Exited { code }) => ("exited", Some(format!("it exited with {code}"))),
         Some(RunEnd::Interrupted { by }) => ("interrupted", Some(format!("interrupted by {by}"))),
         Some(RunEnd::TimedOut { limit_ms }) => {
-            ("timeout", Some(format!("it took longer than its deadline of {limit_ms} ms")))
+            ("timeout", Some(format!("it ran longer than its deadline of {limit_ms} ms")))
         }
         Some(RunEnd::Died { .. }) => ("died", Some("its interpreter died".to_owned())),
         Some(RunEnd::Cancelled { reason }) => ("cancelled", Some(reason.clone())),
-        None => ("abandoned", Some("whoever asked for it went away before its end".to_owned())),
+        None => (
+            "abandoned",
+            Some("the client that asked for it disconnected before it ended".to_owned()),
+        ),
     }
 }
 

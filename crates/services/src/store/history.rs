@@ -36,7 +36,7 @@ pub struct RunRow {
     /// How many it has left.
     pub artifacts: u64,
     pub sandbox: String,
-    /// The key that asked for it.
+    /// The key that started it.
     pub by_whom: String,
 }
 

@@ -99,7 +99,7 @@ fn https_is_spoken_and_a_renewed_certificate_is_used_without_a_restart() {
     fs::write(&files.certificate, "-----BEGIN CERTIFICATE-----\nnot yet").unwrap();
     eventually("the broken certificate is told of", || {
         assert_eq!(shown(&url), "CN=second");
-        own.log().contains("is not used")
+        own.log().contains("the changed certificate cannot be used")
     });
     files.issue("third");
     eventually("the mended certificate is shown", || shown(&url) == "CN=third");

@@ -27,7 +27,7 @@ fn a_session_goes_on_in_another_process_with_its_variables() {
     let ran = &result["structuredContent"];
     assert_eq!(ran["stdout"], "42\n", "{result}");
     assert_eq!(ran["session"]["reopened"]["as_of_run"], 1, "{ran}");
-    assert!(text(&result).contains("file is not there: an open file"), "{result}");
+    assert!(text(&result).contains("file is missing: an open file"), "{result}");
     let again = second.ok("execute", &json!({ "code": "print(more())", "session_id": "work" }));
     assert_eq!((&again["cache_hit"], &again["stdout"]), (&json!(true), &json!("42\n")));
     let told = second.ok("session_info", &json!({ "session_id": "work" }));

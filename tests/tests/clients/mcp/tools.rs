@@ -243,7 +243,7 @@ fn sandboxes_are_handles_that_are_made_listed_and_ended() {
     let again = lines.call("execute", &json!({ "code": "1" }));
     assert_eq!(again["isError"], false, "{again}");
     assert_ne!(again["structuredContent"]["sandbox"], own);
-    assert!(text(&again).contains("this is another"), "{again}");
+    assert!(text(&again).contains("this result is from a new sandbox"), "{again}");
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_session_whose_sandbox_has_ended_still_says_what_there_is() {
     assert!(info.get("own_sandbox").is_none(), "{info}");
     assert!(lines.ok("sandbox_list", &json!({})).get("own").is_none());
     let refused = lines.call("read_file", &json!({ "path": "/etc/hostname" }));
-    assert!(text(&refused).contains("or none any more"), "{refused}");
+    assert!(text(&refused).contains("this session has no sandbox of its own"), "{refused}");
 }
 
 #[test]

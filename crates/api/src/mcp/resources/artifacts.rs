@@ -23,8 +23,8 @@ impl Source for Artifacts {
 
     fn template(&self) -> ResourceTemplate {
         ResourceTemplate::new(TEMPLATE, "artifact").with_title("An artifact").with_description(
-            "What a run has left, by its id, as `list_artifacts` and results of runs say it. \
-                 Text as text, and anything else as a blob.",
+            "An artifact of a run, by the id that `list_artifacts` and the results of runs give. \
+            Text comes as text, everything else as a blob.",
         )
     }
 
@@ -45,7 +45,9 @@ async fn list(work: &Work, after: &str, count_max: usize) -> Result<Page, Proble
     }
     let below = match after {
         "" => None,
-        number => Some(number.parse().map_err(|_| Problem::invalid("the cursor is none of ours"))?),
+        number => Some(
+            number.parse().map_err(|_| Problem::invalid("the cursor is not from this server"))?,
+        ),
     };
     let namespace = Some(namespace.to_string());
     let which = Which { namespace, below, ..Which::default() };
@@ -66,8 +68,7 @@ fn uri(row: &ArtifactRow) -> String {
 
 async fn read(work: &Work, rest: &str) -> Result<Found, Problem> {
     let none = || {
-        Problem::not_found("there is no such artifact")
-            .hint("`list_artifacts` lists those that there are")
+        Problem::not_found("there is no such artifact").hint("`list_artifacts` lists the artifacts")
     };
     let (namespace, id) = rest.split_once('/').ok_or_else(none)?;
     let namespace: Name = namespace.parse().map_err(|_| none())?;

@@ -24,8 +24,8 @@ impl Source for Files {
         ResourceTemplate::new(TEMPLATE, "sandbox-file")
             .with_title("A file of a sandbox")
             .with_description(
-                "A file of a running sandbox: the sandbox by its name, as tools say it, and the \
-                 file by its absolute path. Text as text, and anything else as a blob.",
+                "A file of a running sandbox: the sandbox by the name that tools give it, and the \
+                file by its absolute path. Text comes as text, everything else as a blob.",
             )
     }
 
@@ -36,8 +36,8 @@ impl Source for Files {
 
 async fn read(work: &Work, rest: &str) -> Result<Found, Problem> {
     let Some((sandbox, path)) = parse_file(rest) else {
-        return Err(Problem::not_found("this is no URI of a file in a sandbox")
-            .hint(format!("they are made like {TEMPLATE}")));
+        return Err(Problem::not_found("this is not the URI of a file in a sandbox")
+            .hint(format!("use the form {TEMPLATE}")));
     };
     let path = absolute(path)?;
     let inside = work.look(Some(&sandbox))?;

@@ -16,10 +16,10 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "start_web_app",
             "Start a web app",
-            "Starts a web app in a sandbox, waits until it answers, and says under which URL of the \
-             server's host it is reached. Flask: define `app`; `app.run()` is not needed. FastAPI: \
-             define `app`. Streamlit: the script as it is. A command must listen on the port in \
-             $PORT and stay in the foreground. A failure has the end of the app's log.",
+            "Starts a web app in a sandbox, waits until it answers, and returns its URL on the \
+            server's host. Flask: define `app`; `app.run()` is not needed. FastAPI: define `app`. \
+            Streamlit: give the script as it is. A command must listen on the port in $PORT and \
+            stay in the foreground. An error contains the end of the app's log.",
             Access::Run,
             Effect::Runs,
             start_web_app,
@@ -27,15 +27,16 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_web_apps",
             "List web apps",
-            "Web apps with their URLs; of one that has ended by itself, how, and the end of its log.",
+            "Lists web apps with their URLs. For an app that ended by itself, it shows how it \
+            ended and the end of its log.",
             Access::Read,
             Effect::Reads,
             list_web_apps,
         ),
         tool(
             "stop_web_app",
-            "End a web app",
-            "Ends a web app with all that it has started, and frees its port and its name.",
+            "Stop a web app",
+            "Ends a web app with all that it started, and frees its port and its name.",
             Access::Run,
             Effect::Ends,
             stop_web_app,
@@ -46,27 +47,27 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StartWebApp {
-    /// The app: a file of Python. Not for a `command`.
+    /// The app's code, a Python file. Not for a `command`.
     #[serde(default)]
     code: Option<String>,
-    /// How it is served; `flask` when left out.
+    /// How it is served; `flask` by default.
     #[serde(default)]
     app_type: AppType,
-    /// The port in the sandbox; a free one when left out.
+    /// The port in the sandbox; a free one by default.
     #[serde(default)]
     port: Option<NonZeroU16>,
-    /// A command line instead of code, of the type `command`.
+    /// A command line instead of code, for the type `command`.
     #[serde(default)]
     command: Option<String>,
-    /// What to call it; its type when left out. An app of that name that has ended gives way.
+    /// The app's name; its type by default. It replaces an ended app of the same name.
     #[serde(default)]
     #[schemars(length(max = 40))]
     name: Option<String>,
-    /// Seconds until it must have answered; 60 when left out.
+    /// Seconds within which it must answer; 60 by default.
     #[serde(default)]
     #[schemars(range(max = 600))]
     timeout: Option<f64>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -74,7 +75,7 @@ struct StartWebApp {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListWebApps {
-    /// The sandbox, by its name; all of this session's namespace when left out.
+    /// The name of the sandbox; all sandboxes of this session's namespace by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -82,9 +83,9 @@ struct ListWebApps {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StopWebApp {
-    /// The app, by its name.
+    /// The name of the app.
     app: String,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -137,9 +138,7 @@ async fn stop_web_app(work: Work, asked: StopWebApp) -> Result<Answer<WebAppStop
         asked.app.parse().map_err(|error| Problem::invalid(format!("app: {error}")))?;
     let stopped = work.api.apps().stop(work.api.registry(), &which, &name).await;
     stopped.map_err(|error| match error {
-        AppError::NotFound { .. } => {
-            Problem::from(error).hint("`list_web_apps` lists those that there are")
-        }
+        AppError::NotFound { .. } => Problem::from(error).hint("`list_web_apps` lists the apps"),
         error => error.into(),
     })?;
     Ok(Answer::of(WebAppStopped { sandbox: which.to_string(), app: name.to_string() }))

@@ -19,8 +19,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_artifacts",
             "List artifacts",
-            "Lists what earlier calls have left and is kept: figures, pictures, new and changed \
-             files. The newest first. They outlive their sandboxes.",
+            "Lists the artifacts of earlier calls, newest first: figures, pictures, new and \
+            changed files. They outlive their sandboxes.",
             Access::Read,
             Effect::Reads,
             list_artifacts,
@@ -28,8 +28,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "cleanup_artifacts",
             "Remove artifacts",
-            "Removes artifacts for good: those that are older, of a category, of a sandbox, or all \
-             of them. What is said together must all hold.",
+            "Removes artifacts for good, by age, category or sandbox, or all of them. An artifact \
+            is removed when it matches all given conditions.",
             Access::Run,
             Effect::Ends,
             cleanup_artifacts,
@@ -40,13 +40,13 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListArtifacts {
-    /// Only those of this sandbox, which may be gone.
+    /// Only artifacts of this sandbox, which may no longer exist.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Only those of this category.
+    /// Only artifacts of this category.
     #[serde(default)]
     category: Option<CategoryName>,
-    /// At most so many: 50 when left out.
+    /// The maximum number of artifacts; 50 by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = ARTIFACTS_LISTED_MAX))]
     limit: Option<u64>,
@@ -55,24 +55,24 @@ struct ListArtifacts {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct ArtifactList {
     artifacts: Vec<KeptArtifact>,
-    /// Whether there are older ones.
+    /// Whether there are older artifacts.
     more: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CleanupArtifacts {
-    /// Only those that are older than so many seconds.
+    /// Only artifacts older than this many seconds.
     #[serde(default)]
     #[schemars(range(min = 0))]
     older_than_seconds: Option<f64>,
-    /// Only those of this category.
+    /// Only artifacts of this category.
     #[serde(default)]
     category: Option<CategoryName>,
-    /// Only those of this sandbox, which may be gone.
+    /// Only artifacts of this sandbox, which may no longer exist.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Whether all are meant; needed when nothing else is said.
+    /// Removes all artifacts; needed when no other condition is given.
     #[serde(default)]
     all: bool,
 }
@@ -80,7 +80,7 @@ struct CleanupArtifacts {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct CleanedUp {
     removed: u64,
-    /// Their sizes together.
+    /// Their total size.
     bytes: u64,
 }
 
@@ -114,7 +114,7 @@ fn category(name: Option<CategoryName>) -> Option<String> {
 async fn list_artifacts(work: Work, asked: ListArtifacts) -> Result<Answer<ArtifactList>, Problem> {
     let limit = asked.limit.unwrap_or(ARTIFACTS_LISTED_DEFAULT);
     if !(1..=ARTIFACTS_LISTED_MAX).contains(&limit) {
-        let message = format!("limit: {limit} is not from 1 to {ARTIFACTS_LISTED_MAX}");
+        let message = format!("limit must be from 1 to {ARTIFACTS_LISTED_MAX}, not {limit}");
         return Err(Problem::invalid(message));
     }
     let which =
@@ -136,8 +136,8 @@ async fn cleanup_artifacts(
         .transpose()
         .map_err(|error| Problem::invalid(format!("older_than_seconds: {error}")))?;
     if age.is_none() && asked.category.is_none() && sandbox.is_none() && !all {
-        return Err(Problem::invalid("nothing is said of which artifacts are meant")
-            .hint("say older_than_seconds, category or sandbox; all=true removes all of them"));
+        return Err(Problem::invalid("the call does not say which artifacts to remove")
+            .hint("give older_than_seconds, category or sandbox; all=true removes all of them"));
     }
     let until_ms = age.map(|age| before_ms(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)));
     let category = category(asked.category);

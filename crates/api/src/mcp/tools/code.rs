@@ -35,52 +35,52 @@ pub fn entries() -> Vec<Entry> {
     vec![tool("execute", "Run code", ABOUT, Access::Run, Effect::Runs, execute)]
 }
 
-const ABOUT: &str = "\
-Runs code in an interpreter whose variables live on between calls. Gives back what it prints, the \
-value of the last expression, and what it displays: pictures (figures of matplotlib, PIL images) as \
-images. An exception or a timeout is an error that says whether the variables are kept, with all \
-output from before it.";
+const ABOUT: &str = "Runs code in an interpreter that keeps its variables between calls. Returns \
+what the code prints, the value of the last expression, and what it displays: pictures (matplotlib \
+figures, PIL images) come as images. An exception or a timeout is an error that says whether the \
+variables are kept and contains all output from before it.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Execute {
-    /// The code.
+    /// The code to run.
     code: String,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// `python`, `node` or `bash`; `python` when left out.
+    /// `python`, `node` or `bash`; `python` by default.
     #[serde(default)]
     #[schemars(length(max = 63))]
     language: Option<String>,
-    /// The interpreter, by a name of your choice; one for each language when left out. Interpreters
-    /// share files, and no variables.
+    /// A name of your choice for the interpreter; each language has one by default. Interpreters
+    /// share files but not variables.
     #[serde(default)]
     context: Option<String>,
-    /// Keeps the variables beyond the interpreter, the sandbox and the server, under a name of your
-    /// choice; without a `sandbox` it has one of its own. Python and Node; not with a `context`.
+    /// A name of your choice for a session that keeps its variables after the interpreter, the
+    /// sandbox and the server end. Without `sandbox`, the session has its own sandbox. For Python
+    /// and Node; not with `context`.
     #[serde(default)]
     session_id: Option<String>,
-    /// Seconds until the code is interrupted; the server's own limit when left out, 240 as a rule.
+    /// Seconds until the code is interrupted; by default the server's limit, usually 240.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
 }
 
-/// How a run has ended.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Ok,
-    /// An exception that nothing caught.
+    /// An uncaught exception.
     Error,
     /// The code asked to exit.
     Exited,
     Interrupted,
     TimedOut,
-    /// The interpreter is no more.
+    /// The interpreter died.
     Died,
-    /// Its turn never came.
+    /// It never started.
     Cancelled,
 }
 
@@ -90,7 +90,7 @@ struct Executed {
     context: String,
     language: String,
     status: Status,
-    /// Its beginning, if it was long.
+    /// The beginning only, if it was long.
     stdout: String,
     stderr: String,
     /// The value of the last expression, as text.
@@ -98,32 +98,32 @@ struct Executed {
     value: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<Raised>,
-    /// Of code that asked to exit.
+    /// The exit code, if the code asked to exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,
     /// Whether the next call finds the variables of this one.
     state_kept: bool,
-    /// Why the variables of earlier calls were gone when this one began.
+    /// Why the variables of earlier calls were lost before this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state_lost: Option<String>,
-    /// What earlier calls' threads and programs have said since.
+    /// Output since then from threads and programs of earlier calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     late: Option<String>,
     duration_seconds: f64,
-    /// Whether compiled code was used again, where the language says.
+    /// Whether compiled code was reused, if the language reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cache_hit: Option<bool>,
-    /// Of a call with a `session_id`: which run it was, and what was brought back for it.
+    /// For a call with `session_id`: the number of the run, and what was restored for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<InNotebook>,
-    /// Whether something of the outputs is not shown.
+    /// Whether part of the output is not shown.
     truncated: bool,
-    /// By which `read_output` reads on.
+    /// The run to pass to `read_output`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     rest: Vec<Rest>,
-    /// Pictures and documents that were shown, files that the code offers, and the new and changed
-    /// files of its directory and of `/artifacts`, kept.
+    /// The kept artifacts: displayed pictures and documents, files that the code offers, and new
+    /// and changed files in its directory and in `/artifacts`.
     artifacts: Vec<KeptArtifact>,
     artifacts_left_out: Vec<LeftOut>,
 }
@@ -146,9 +146,7 @@ async fn execute(work: Work, asked: Execute) -> Result<Answer<Executed>, Problem
     let _permit = work.api.admission().admit(&work.caller.label())?;
     let (inside, note, mut ask, mut turn) = if let Some(id) = &asked.session_id {
         if context.is_some() {
-            return Err(Problem::invalid(
-                "a session has an interpreter of its own; leave `context` out",
-            ));
+            return Err(Problem::invalid("a session has its own interpreter; leave `context` out"));
         }
         let turn =
             enter(&work, id, asked.sandbox.as_deref(), wanted, &asked.code, give_up_at).await?;
@@ -198,7 +196,7 @@ fn known(asked: &str) -> Result<&'static str, Problem> {
     language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
         let names: Vec<_> = language::NAMES.iter().map(|(name, _)| *name).collect();
         let asked: String = asked.chars().take(63).collect();
-        Problem::invalid(format!("language: {asked:?} is none of {}", names.join(", ")))
+        Problem::invalid(format!("language must be one of {}, not {asked:?}", names.join(", ")))
     })
 }
 
@@ -356,14 +354,15 @@ impl Told {
         let late = said_late(&self.late);
         let lost = self.lost.map(|why| clip(&why, REASON_BYTES_MAX));
         content.extend(late.as_ref().map(|late| {
-            ContentBlock::text(format!("[said since by what earlier calls have started]\n{late}"))
+            ContentBlock::text(format!(
+                "[output since then from programs and threads of earlier calls]\n{late}"
+            ))
         }));
-        let lost_words = lost.as_ref().map(|why| {
-            format!("the variables of earlier calls were gone when this one began: {why}")
-        });
-        let fate = (!finished.state_kept).then(|| {
-            "the variables are lost; the next call begins with a new interpreter".to_owned()
-        });
+        let lost_words = lost
+            .as_ref()
+            .map(|why| format!("the variables of earlier calls were lost before this call: {why}"));
+        let fate = (!finished.state_kept)
+            .then(|| "the variables are lost; the next call starts a new interpreter".to_owned());
         let place = format!("sandbox {sandbox}, context {context}");
         let said = [note, lost_words, words, fate, kept.words].into_iter().flatten().chain([place]);
         content.push(notes(said, &shown));
@@ -435,8 +434,8 @@ fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option
         };
         let fate = if finished.state_kept { "; the variables are kept" } else { "" };
         let words = format!(
-            "timeout: the code ran for longer than {seconds} s, and {how}{fate}. Ask for more \
-             `timeout`, or do less at once"
+            "timeout: the code ran for longer than {seconds} s, and {how}{fate}. Set a longer \
+            `timeout`, or do less in one call"
         );
         (Status::TimedOut, None, Some(words))
     };
@@ -460,8 +459,8 @@ fn end(Ended { finished, given_up, .. }: &Ended) -> (Status, Option<i32>, Option
         (RunEnd::Cancelled { .. }, Some(limit)) => {
             let seconds = limit.as_secs_f64();
             let words = format!(
-                "timeout: the code was not run, because others had the interpreter for {seconds} s. \
-                 Choose another `context`, or come again"
+                "timeout: the code was not run, because other calls used the interpreter for \
+                {seconds} s. Use another `context`, or try again"
             );
             (Status::TimedOut, None, Some(words))
         }

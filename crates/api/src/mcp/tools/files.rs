@@ -23,9 +23,9 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "read_file",
             "Read a file",
-            "Reads a file of a sandbox: text as text, a picture (PNG, JPEG, GIF, WebP) as an image, \
-             and anything else as a resource with its MIME type. A long file comes in parts: ask \
-             again with `next_offset`.",
+            "Reads a file of a sandbox: text as text, a picture (PNG, JPEG, GIF, WebP) as an \
+            image, and anything else as a resource with its MIME type. A long file comes in parts: \
+            call again with `offset` set to `next_offset`.",
             Access::Read,
             Effect::Reads,
             read_file,
@@ -33,8 +33,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_files",
             "List a directory",
-            "The entries of a directory of a sandbox, in the order of their names. A long list comes \
-             in parts: ask again with `next` as `after`.",
+            "Lists the entries of a directory of a sandbox, ordered by name. A long list comes in \
+            parts: call again with `after` set to `next`.",
             Access::Read,
             Effect::Reads,
             list_files,
@@ -45,16 +45,16 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadFile {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Its absolute path.
+    /// The absolute path.
     #[schemars(length(max = 4096))]
     path: String,
-    /// The first byte that is wanted; 0 when left out.
+    /// The first byte to read; 0 by default.
     #[serde(default)]
     offset: Option<u64>,
-    /// At most so many bytes: 65536 when left out. A picture is always read whole.
+    /// The maximum number of bytes; 65536 by default. A picture is always read whole.
     #[serde(default)]
     #[schemars(range(min = 1, max = READ_BYTES_MAX))]
     limit: Option<u64>,
@@ -65,15 +65,15 @@ struct FileRead {
     sandbox: String,
     path: String,
     mime_type: String,
-    /// Of the whole file.
+    /// Bytes of the whole file.
     total_bytes: u64,
     offset: u64,
-    /// What was read of it here.
+    /// Bytes read here.
     bytes: u64,
-    /// Where it goes on; absent at its end.
+    /// Where to continue; absent at the end of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// What was read, if it is text.
+    /// The content, if it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
@@ -94,7 +94,7 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
     if is_picture && bytes.len() > IMAGE_BYTES_MAX {
         let message = format!("{path} is a picture of more than {IMAGE_BYTES_MAX} bytes");
         return Err(Problem::new(Code::TooLarge, message)
-            .hint("make a smaller one of it in the sandbox, and read that"));
+            .hint("make a smaller copy in the sandbox and read that"));
     }
     is_over = is_over && bytes.len() <= wanted;
     bytes.truncate(wanted);
@@ -113,7 +113,7 @@ async fn read_file(work: Work, asked: ReadFile) -> Result<Answer<FileRead>, Prob
     }];
     if let Some(next) = next_offset {
         let total = info.bytes;
-        content.push(ContentBlock::text(format!("[it goes on at offset {next} of {total}]")));
+        content.push(ContentBlock::text(format!("[continues at offset {next} of {total}]")));
     }
     let structured = FileRead {
         sandbox: inside.which.to_string(),
@@ -144,9 +144,9 @@ pub fn unread(error: GuestError) -> Problem {
     let problem = refused(error);
     match problem.code {
         Code::Invalid => {
-            problem.hint("only regular files are read; `list_files` lists a directory")
+            problem.hint("`read_file` reads only regular files; `list_files` lists a directory")
         }
-        Code::NotFound => problem.hint("`list_files` shows what is there"),
+        Code::NotFound => problem.hint("`list_files` shows which files exist"),
         _ => problem,
     }
 }
@@ -163,7 +163,7 @@ pub async fn fill(
             Piece::End => return Ok(true),
             Piece::Failed(error) => return Err(refused(error)),
             Piece::Gap { .. } => {
-                return Err(Problem::new(Code::GuestUnreachable, "the file came with a gap"));
+                return Err(Problem::new(Code::GuestUnreachable, "a part of the file is missing"));
             }
         }
     }
@@ -175,19 +175,19 @@ pub fn absolute(path: String) -> Result<String, Problem> {
     if path.starts_with('/') && !path.contains('\0') {
         return Ok(path);
     }
-    Err(Problem::invalid("path: not an absolute path").hint("begin it with `/`, as in /tmp/x"))
+    Err(Problem::invalid("path must be absolute").hint("start it with `/`, as in /tmp/x"))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListFiles {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// The directory's absolute path.
+    /// The absolute path of the directory.
     #[schemars(length(max = 4096))]
     path: String,
-    /// The name behind which the list goes on: `next` of the answer before.
+    /// The name after which the list continues: `next` of the previous answer.
     #[serde(default)]
     after: Option<String>,
 }
@@ -197,7 +197,7 @@ struct FilesListed {
     sandbox: String,
     path: String,
     entries: Vec<FileEntry>,
-    /// What to ask for as `after`; absent at the end.
+    /// The value for `after`; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }

@@ -15,8 +15,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "get_execution_info",
             "Look at the environment",
-            "What code finds here: the session, its sandbox or another with its interpreters, and \
-             what is kept of cut results.",
+            "Describes the environment that code runs in: this session, its sandbox or another one \
+            with its interpreters, and which cut results are kept.",
             Access::Read,
             Effect::Reads,
             info,
@@ -24,8 +24,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "metrics",
             "Look at what a sandbox uses",
-            "Processor time, memory, disk and processes of a sandbox: the newest sample, or all \
-             since one. A sample is taken each second, and a quarter of an hour of them is kept.",
+            "Shows the CPU time, memory, disk and processes of a sandbox: the newest sample, or \
+            all samples since a given one. A sample is taken each second and kept for 15 minutes.",
             Access::Read,
             Effect::Reads,
             metrics,
@@ -36,7 +36,7 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct InfoAsked {
-    /// The sandbox, by its name; this session's own when left out, if it has one yet.
+    /// The name of the sandbox; this session's own by default, if it has one yet.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -45,26 +45,26 @@ struct InfoAsked {
 struct Info {
     /// The server's release.
     release: String,
-    /// Where sandboxes are that are named without a namespace.
+    /// The namespace of sandboxes named without one.
     namespace: String,
     /// What `execute` takes as `language`.
     languages: Vec<String>,
     /// This session's own sandbox, once it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     own_sandbox: Option<String>,
-    /// The sandbox that was asked for.
+    /// The requested sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sandbox: Option<Sandbox>,
     /// Its interpreters.
     contexts: Vec<OpenedContext>,
-    /// Processors that its agent sees.
+    /// The CPUs that its agent sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cpus: Option<u32>,
-    /// How long a run may take that asks for no `timeout`.
+    /// The time limit of a run without `timeout`.
     timeout_default_seconds: f64,
-    /// The `run` of each result that was cut and can be read on.
+    /// The `run` of each cut result that can still be read.
     kept_runs: Vec<String>,
-    /// How long that is.
+    /// How long they are kept.
     kept_for: String,
 }
 
@@ -102,10 +102,11 @@ async fn info(work: Work, asked: InfoAsked) -> Result<Answer<Info>, Problem> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct MetricsAsked {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// The number of the last sample that is known, 0 for none; the newest alone when left out.
+    /// The number of the last known sample, 0 for none; without it, only the newest sample is
+    /// returned.
     #[serde(default)]
     since: Option<u64>,
 }

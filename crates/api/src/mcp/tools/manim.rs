@@ -36,17 +36,18 @@ const ASKS_WHICH: &str = "Choose number corresponding to desired scene";
 /// What Python says of a module that is not there.
 const MISSING: &str = "No module named manim";
 /// How to have one that is.
-const INSTALL: &str = "make a sandbox of an image that has it: in one with pip (the recipes `full` and \
-    `science` of rootfs have it), install the system's libcairo2-dev, libpango1.0-dev, pkg-config and \
-    a C compiler, and `pip install manim`; it brings its own film encoder. Text set by LaTeX also \
-    needs texlive-latex-extra. `sandbox_create` takes the image, and `sandbox` names what it makes";
+const INSTALL: &str = "make a sandbox from an image that has manim: in an image with pip (such as \
+the recipes `full` and `science` of rootfs), install libcairo2-dev, libpango1.0-dev, pkg-config \
+and a C compiler, then run `pip install manim`, which brings its own video encoder. LaTeX text \
+also needs texlive-latex-extra. Pass the image to `sandbox_create`, then name the new sandbox in \
+`sandbox`";
 
 pub fn entries() -> Vec<Entry> {
     vec![tool(
         "create_manim_animation",
         "Render an animation",
-        "Renders a scene of manim from Python code and keeps the film as an artifact. The code is a \
-         whole file that imports manim and has a class that is a Scene. The sandbox must have manim.",
+        "Renders a manim scene from Python code and keeps the video as an artifact. The code is a \
+        complete file that imports manim and defines a Scene class. The sandbox must have manim.",
         Access::Run,
         Effect::Runs,
         create_manim_animation,
@@ -56,37 +57,37 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateManimAnimation {
-    /// The Python code, a whole file.
+    /// The Python code, a complete file.
     code: String,
-    /// `medium_quality` when left out.
+    /// `medium_quality` by default.
     #[serde(default)]
     quality: Quality,
-    /// The class of the scene; needed when the code has several.
+    /// The class of the scene; needed if the code has several.
     #[serde(default)]
     scene_name: Option<String>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Seconds until it is ended; the server's own limit when left out, 240 as a rule.
+    /// Seconds until it is ended; by default the server's limit, usually 240.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
 }
 
-/// How large and smooth the film is.
+/// The resolution and frame rate of the video.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 enum Quality {
-    /// 854 × 480, 15 pictures a second.
+    /// 854 × 480, 15 frames per second.
     #[serde(rename = "low_quality")]
     Low,
-    /// 1280 × 720, 30.
+    /// 1280 × 720, 30 frames per second.
     #[serde(rename = "medium_quality")]
     #[default]
     Medium,
-    /// 1920 × 1080, 60.
+    /// 1920 × 1080, 60 frames per second.
     #[serde(rename = "high_quality")]
     High,
-    /// 3840 × 2160, 60.
+    /// 3840 × 2160, 60 frames per second.
     #[serde(rename = "fourk_quality")]
     Fourk,
 }
@@ -95,14 +96,14 @@ enum Quality {
 struct Animation {
     sandbox: String,
     success: bool,
-    /// Why there is no film, in words.
+    /// Why there is no video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     exit_code: i32,
     duration_seconds: f64,
-    /// The end of what manim has said.
+    /// The end of manim's output.
     log: String,
-    /// The film, and pictures if there are any.
+    /// The video, and pictures if there are any.
     artifacts: Vec<KeptArtifact>,
     artifacts_left_out: Vec<LeftOut>,
 }
@@ -125,7 +126,7 @@ async fn create_manim_animation(
     let limit = work.time_limit(asked.timeout)?;
     let scene = asked.scene_name.as_deref().filter(|name| !name.is_empty());
     if scene.is_some_and(|name| !is_class(name)) {
-        let message = "scene_name: it is the name of a class, of letters, digits and `_`";
+        let message = "scene_name must be the name of a class: letters, digits and `_`";
         return Err(Problem::invalid(message));
     }
     let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
@@ -199,7 +200,7 @@ async fn render(
         let step = tokio::select! {
             step = rendering.next() => step?,
             () = work.context.ct.cancelled() => {
-                let message = "the call was cancelled, and the animation is given up";
+                let message = "the call was cancelled, and the rendering was stopped";
                 return Err(Problem::new(Code::Gone, message));
             }
         };
@@ -262,24 +263,24 @@ fn failure(cause: &Cause, log: &str, scene: Option<&str>, has_film: bool) -> Opt
         (Cause::TimedOut { limit_ms }, _) => {
             let seconds = Duration::from_millis(*limit_ms).as_secs_f64();
             format!(
-                "timeout: it was ended after {seconds} s. Ask for more `timeout`, or a lower `quality`"
+                "timeout: it was ended after {seconds} s. Set a longer `timeout` or a lower `quality`"
             )
         }
         _ if log.contains(MISSING) => {
-            format!("manim is not in this sandbox, and is not installed by this tool: {INSTALL}")
+            format!("this sandbox has no manim, and this tool does not install it: {INSTALL}")
         }
         (_, None) if log.contains(ASKS_WHICH) => {
-            "the code has several scenes: say which by `scene_name`".to_owned()
+            "the code has several scenes: choose one with `scene_name`".to_owned()
         }
         (_, Some(name)) if log.contains(&format!("{name} is not in the script")) => {
             format!("the code has no scene {name}")
         }
         _ if log.contains("There are no scenes inside that module") => {
-            "the code has no class that is a Scene".to_owned()
+            "the code defines no Scene class".to_owned()
         }
         (Cause::Exited { code: 0 }, Some(name)) => format!("the code has no scene {name}"),
-        (Cause::Exited { code: 0 }, None) => "manim ended well and has made no film".to_owned(),
-        (Cause::SpawnFailed { .. }, _) => "there is no python3 in this sandbox".to_owned(),
+        (Cause::Exited { code: 0 }, None) => "manim succeeded but made no video".to_owned(),
+        (Cause::SpawnFailed { .. }, _) => "this sandbox has no python3".to_owned(),
         _ => "the code has failed".to_owned(),
     })
 }

@@ -24,7 +24,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "session_list",
             "List sessions",
-            "Sessions whose variables are kept, of this session's namespace.",
+            "Lists the sessions in this namespace whose variables are kept.",
             Access::Read,
             Effect::Reads,
             list,
@@ -32,16 +32,16 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "session_info",
             "Look at a session",
-            "What is kept of a session's variables and what is not, with the reasons, and how much \
-             has run in it.",
+            "Shows which of a session's variables are kept and which are not, with the reasons, \
+            and how much code has run in it.",
             Access::Read,
             Effect::Reads,
             info,
         ),
         tool(
             "session_history",
-            "What ran in a session",
-            "The newest first, with the beginnings of code and outputs.",
+            "Show a session's history",
+            "Lists the runs of a session, newest first, with the beginnings of their code and output.",
             Access::Read,
             Effect::Reads,
             history,
@@ -49,7 +49,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "session_remove",
             "Remove a session",
-            "Removes a session with its variables, its history, and the sandbox that it has of its own.",
+            "Removes a session with its variables, its history and its own sandbox.",
             Access::Run,
             Effect::Ends,
             remove,
@@ -64,16 +64,16 @@ struct List {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Which {
-    /// The session, by its name.
+    /// The name of the session.
     session_id: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HistoryOf {
-    /// The session, by its name.
+    /// The name of the session.
     session_id: String,
-    /// At most so many runs; 20 when left out.
+    /// The maximum number of runs; 20 by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     limit: Option<u64>,
@@ -97,7 +97,7 @@ struct Ran {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Removed {
-    /// The session, by its name.
+    /// The name of the session.
     session_id: String,
 }
 
@@ -161,8 +161,8 @@ pub async fn enter(
             Err(Problem::new(Code::DeadlineExceeded, "the call was cancelled before its turn"))
         }
         () = tokio::time::sleep_until(give_up_at) => {
-            let message = "other runs of this session have taken all of the time";
-            Err(Problem::new(Code::DeadlineExceeded, message).hint("try again, with more of it"))
+            let message = "other runs of this session used all of the time";
+            Err(Problem::new(Code::DeadlineExceeded, message).hint("try again with a longer timeout"))
         }
     }
 }
@@ -178,27 +178,27 @@ fn words(id: &str, back: &Reopened) -> String {
     let mut words = vec![format!("the session {id} has a new interpreter")];
     if back.as_of_run > 0 {
         let (names, run) = (back.restored.len(), back.as_of_run);
-        words.push(format!("{names} names are as run {run} left them"));
+        words.push(format!("{names} variables are as run {run} left them"));
     }
     if back.unsaved_runs > 0 {
-        words.push(format!("the changes of {} runs behind that are gone", back.unsaved_runs));
+        words.push(format!("the changes of the {} runs after it are lost", back.unsaved_runs));
     }
     let lost = back.lost.iter().map(|one| (&one.name, &one.reason));
     let away = back.unavailable.iter().map(|one| (&one.name, &one.reason));
-    let missing = lost.chain(away).map(|(name, reason)| format!("{name} is not there: {reason}"));
+    let missing = lost.chain(away).map(|(name, reason)| format!("{name} is missing: {reason}"));
     let depends = back
         .depends
         .iter()
-        .map(|one| format!("{} uses {}, which is not there", one.name, one.uses.join(", ")));
+        .map(|one| format!("{} uses {}, which is missing", one.name, one.uses.join(", ")));
     let mut all: Vec<_> = missing.chain(depends).collect();
     let more = all.len().saturating_sub(NAMES_TOLD_MAX);
     all.truncate(NAMES_TOLD_MAX);
     words.extend(all);
     if more > 0 {
-        words.push(format!("and {more} more of such"));
+        words.push(format!("and {more} more like these"));
     }
     let directory = back.directory_lost.as_ref();
-    words.extend(directory.map(|why| format!("the directory is not what it was: {why}")));
+    words.extend(directory.map(|why| format!("the working directory has changed: {why}")));
     format!("[{}]", words.join("; "))
 }
 
@@ -208,7 +208,7 @@ fn namespace(work: &Work) -> Result<Name, Problem> {
     if work.caller.covers(&namespace) {
         return Ok(namespace);
     }
-    Err(Problem::invalid(format!("this key is not for the namespace {namespace}")))
+    Err(Problem::invalid(format!("this key does not cover the namespace {namespace}")))
 }
 
 fn named(id: &str) -> Result<Name, Problem> {

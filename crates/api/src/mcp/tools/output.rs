@@ -14,10 +14,10 @@ use access::keys::Access;
 pub fn entries() -> Vec<Entry> {
     vec![tool(
         "read_output",
-        "Read on in cut output",
-        "Reads on in the output of an earlier call that was cut. Ask with the `run` and the \
-         `next_offset` of that result. Outputs are kept until newer cut ones take their place, or \
-         this session ends.",
+        "Read more of a cut output",
+        "Reads more of the cut output of an earlier call. Pass the `run` of that result, and its \
+        `next_offset` as `offset`. Outputs are kept until newer cut ones replace them or this \
+        session ends.",
         Access::Read,
         Effect::Reads,
         read_output,
@@ -29,12 +29,12 @@ pub fn entries() -> Vec<Entry> {
 struct ReadOutput {
     /// The `run` of the result that was cut.
     run: String,
-    /// The first byte that is wanted.
+    /// The first byte to read.
     offset: u64,
-    /// Which output; `stdout` when left out.
+    /// Which output; `stdout` by default.
     #[serde(default)]
     stream: Stream,
-    /// At most so many bytes: 65536 when left out.
+    /// The maximum number of bytes; 65536 by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = READ_BYTES_MAX))]
     limit: Option<u64>,
@@ -46,12 +46,12 @@ struct MoreOutput {
     stream: Stream,
     offset: u64,
     text: String,
-    /// Where it goes on; absent at the end of what is kept.
+    /// Where to continue; absent at the end of the kept output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// What there was.
+    /// Bytes of the whole output.
     total_bytes: u64,
-    /// What is kept of it: its beginning.
+    /// Bytes that are kept, from the beginning.
     kept_bytes: u64,
 }
 
@@ -63,8 +63,9 @@ async fn read_output(work: Work, asked: ReadOutput) -> Result<Answer<MoreOutput>
         let kept = results.runs();
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
         let run: String = run.chars().take(63).collect();
-        return Err(Problem::not_found(format!("no output of the run {run:?} is kept"))
-            .hint(format!("kept here: {kept}. Run it again, with its output in a file")));
+        return Err(Problem::not_found(format!("no output of run {run:?} is kept")).hint(format!(
+            "these runs are kept: {kept}. Run it again and write its output to a file"
+        )));
     };
     let output = outputs.of(stream);
     let page = output.page(usize::try_from(offset).unwrap_or(usize::MAX), limit);
@@ -80,9 +81,9 @@ async fn read_output(work: Work, asked: ReadOutput) -> Result<Answer<MoreOutput>
     drop(results);
     let text = ContentBlock::text(structured.text.clone());
     let note = match structured.next_offset {
-        Some(next) => format!("[it goes on at offset {next} of {}]", structured.total_bytes),
+        Some(next) => format!("[continues at offset {next} of {}]", structured.total_bytes),
         None if structured.kept_bytes < structured.total_bytes => format!(
-            "[the end of what is kept: {} of {} bytes]",
+            "[end of the kept output: {} of {} bytes]",
             structured.kept_bytes, structured.total_bytes
         ),
         None => "[the end]".to_owned(),
@@ -95,7 +96,7 @@ pub fn read_limit(asked: Option<u64>) -> Result<usize, Problem> {
     let limit = asked.map_or(Some(READ_BYTES_DEFAULT), |limit| usize::try_from(limit).ok());
     limit
         .filter(|limit| (1..=READ_BYTES_MAX).contains(limit))
-        .ok_or_else(|| Problem::invalid(format!("limit: not from 1 to {READ_BYTES_MAX} bytes")))
+        .ok_or_else(|| Problem::invalid(format!("limit must be from 1 to {READ_BYTES_MAX} bytes")))
 }
 
 /// Both outputs, if they are any.
@@ -116,16 +117,15 @@ pub fn notes(said: impl Iterator<Item = String>, shown: &Shown) -> ContentBlock 
         let (stream, next) = (rest.stream.name(), rest.next_offset);
         let how = match &shown.run {
             Some(run) => format!(
-                "read_output(run={run:?}, stream={stream:?}, offset={next}) reads on; {KEPT_FOR}"
+                "read_output(run={run:?}, stream={stream:?}, offset={next}) reads more; {KEPT_FOR}"
             ),
             None => {
-                "the server has no memory to keep the rest; run it again, with its output in a \
-                     file"
+                "the server has no memory to keep the rest; run it again and write its output to a file"
                     .to_owned()
             }
         };
         let (shown, total) = (rest.shown_bytes, rest.total_bytes);
-        format!("{stream} is cut: the first {shown} of {total} bytes are shown. {how}")
+        format!("{stream} was cut: the first {shown} of {total} bytes are shown. {how}")
     });
     let lines: Vec<_> = cuts.chain(said).map(|line| format!("[{line}]")).collect();
     ContentBlock::text(lines.join("\n"))

@@ -15,10 +15,10 @@ pub fn entries() -> Vec<Entry> {
     vec![
         tool(
             "expose_port",
-            "Make a port reachable",
-            "Forwards a port of the server's host, at its loopback address, to a port inside a \
-             sandbox, and says under which URL it is reached. A port that is forwarded already is \
-             found again, unless `host_port` asks for another. Nobody is asked for a key there.",
+            "Forward a port",
+            "Forwards a loopback port of the server's host to a port inside a sandbox, and returns \
+            its URL. A port that is already forwarded keeps its forward unless `host_port` asks \
+            for another. The forwarded port does not ask for a key.",
             Access::Run,
             Effect::Ensures,
             expose_port,
@@ -26,7 +26,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "close_port",
             "End a forwarded port",
-            "Ends the forwarding of a port of the server's host, with its connections.",
+            "Stops forwarding a port of the server's host and closes its connections.",
             Access::Run,
             Effect::Ends,
             close_port,
@@ -34,7 +34,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "list_ports",
             "List forwarded ports",
-            "The ports of the server's host that lead into a sandbox.",
+            "Lists the ports of the server's host that are forwarded into a sandbox.",
             Access::Read,
             Effect::Reads,
             list_ports,
@@ -45,12 +45,12 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ExposePort {
-    /// The port in the sandbox, at its 127.0.0.1. It need not be listened on yet.
+    /// The port at 127.0.0.1 in the sandbox. Nothing needs to listen there yet.
     port: NonZeroU16,
-    /// The port on the host; any that is free when left out.
+    /// The port on the host; any free one by default.
     #[serde(default)]
     host_port: Option<NonZeroU16>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -60,7 +60,7 @@ struct ExposePort {
 struct ClosePort {
     /// The port on the host.
     host_port: NonZeroU16,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -74,7 +74,7 @@ struct PortClosed {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListPorts {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
@@ -101,8 +101,8 @@ async fn close_port(work: Work, asked: ClosePort) -> Result<Answer<PortClosed>, 
     if work.api.forwards().close(&which, host_port).await {
         return Ok(Answer::of(PortClosed { sandbox: which.to_string(), host_port }));
     }
-    let message = format!("port {host_port} of the host does not lead into {which}");
-    Err(Problem::not_found(message).hint("`list_ports` lists those that do"))
+    let message = format!("port {host_port} of the host is not forwarded to {which}");
+    Err(Problem::not_found(message).hint("`list_ports` lists the forwarded ports"))
 }
 
 async fn list_ports(work: Work, asked: ListPorts) -> Result<Answer<ForwardedPorts>, Problem> {

@@ -19,9 +19,9 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_create",
             "Make a sandbox",
-            "Makes a sandbox that stays until it is removed or its time is over, and gives back its \
-             name for the `sandbox` of other tools. A call that needs no sandbox of its own does \
-             without: each session has one already.",
+            "Makes a sandbox that stays until it is removed or its time to live is over, and \
+            returns its name for the `sandbox` argument of other tools. Most calls do not need \
+            this: each session has a sandbox of its own.",
             Access::Run,
             Effect::Makes,
             create,
@@ -29,8 +29,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_list",
             "List sandboxes",
-            "The sandboxes that there are, with their states, and which of them is this session's \
-             own.",
+            "Lists the sandboxes with their states, and says which one is this session's own.",
             Access::Read,
             Effect::Reads,
             list,
@@ -38,8 +37,8 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_stop",
             "Stop a sandbox",
-            "Stops a sandbox in order: its processes and variables are gone, and so are its files. \
-             What is known of it stays until it is removed.",
+            "Stops a sandbox cleanly. Its processes, variables and files are gone. Its record and \
+            logs stay until it is removed.",
             Access::Run,
             Effect::Ends,
             stop,
@@ -47,7 +46,7 @@ pub fn entries() -> Vec<Entry> {
         tool(
             "sandbox_remove",
             "Remove a sandbox",
-            "Ends a sandbox at once, if it runs, and removes all that is kept of it.",
+            "Ends a sandbox at once if it runs, and removes its record and logs.",
             Access::Run,
             Effect::Ends,
             remove,
@@ -58,60 +57,60 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Create {
-    /// Letters, digits, `_` and `-`; one is made up when left out.
+    /// Letters, digits, `_` and `-`; a random name by default.
     #[serde(default)]
     #[schemars(length(max = 63))]
     name: Option<String>,
-    /// A name from the server's configuration.
+    /// The name of an image in the server's configuration.
     #[serde(default)]
     image: Option<String>,
-    /// Whether the image is pulled from its registry: `never`, `missing` or `always`; as the server
-    /// does it when left out, and no more than that.
+    /// When the image is pulled from its registry: `never`, `missing` or `always`. The default is
+    /// the server's policy, which cannot be exceeded.
     #[serde(default)]
     #[schemars(with = "Option<PullPolicy>")]
     pull: Option<Pull>,
-    /// The most memory of all its processes together.
+    /// The memory limit of all its processes together.
     #[serde(default)]
     #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
     memory_mib: Option<u64>,
-    /// Processors, in parts if need be.
+    /// CPUs; fractions are allowed.
     #[serde(default)]
     #[schemars(range(min = 0, max = CPUS_MAX))]
     cpus: Option<f64>,
-    /// Environment of every program in it.
+    /// The environment of every program in it.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Names of secrets of the server's configuration; their values become variables.
+    /// Names of secrets in the server's configuration; their values become environment variables.
     #[serde(default)]
     #[schemars(length(max = 32))]
     secrets: Vec<String>,
-    /// Hosts that it may reach: a name, `*.` before it for all below, `:PORT` behind it, or `public`. What
-    /// the server has set when left out; nothing when empty.
+    /// Hosts that it may reach: a name, `*.` before a name for all names below it, `:PORT` after a
+    /// name, or `public`. The server's setting by default; nothing if empty.
     #[serde(default)]
     #[schemars(length(max = 256))]
     egress: Option<Vec<String>>,
-    /// A workspace of the server's configuration, which is at `/workspace`: what is changed there comes
-    /// back to the host.
+    /// A workspace in the server's configuration. It appears at `/workspace`, and changes there are
+    /// copied back to the host.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     workspace: Option<String>,
-    /// Where programs begin that name no directory.
+    /// The default working directory of programs.
     #[serde(default)]
     #[schemars(length(max = WORKDIR_BYTES_MAX))]
     workdir: Option<String>,
-    /// Who programs and interpreters run as, as `name`, `name:group`, `uid` or `uid:gid`; the image's
-    /// user when left out.
+    /// The user of programs and interpreters: `name`, `name:group`, `uid` or `uid:gid`; the image's
+    /// user by default.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     user: Option<String>,
-    /// To find it by.
+    /// Labels to find it by.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// How many seconds it lives, whatever it is doing then.
+    /// Seconds until it ends, even if it is busy.
     #[serde(default)]
     #[schemars(range(min = 1))]
     ttl_seconds: Option<u64>,
-    /// How many seconds it lives while nothing is at work in it.
+    /// Seconds of idleness after which it ends.
     #[serde(default)]
     #[schemars(range(min = 1))]
     idle_ttl_seconds: Option<u64>,
@@ -119,7 +118,7 @@ struct Create {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Made {
-    /// What other tools take as `sandbox`.
+    /// The value for `sandbox` in other tools.
     sandbox: String,
     record: Sandbox,
 }
@@ -161,7 +160,7 @@ async fn create(work: Work, asked: Create) -> Result<Answer<Made>, Problem> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct List {
-    /// The stopped ones too.
+    /// Includes stopped sandboxes.
     #[serde(default)]
     all: bool,
 }
@@ -169,17 +168,17 @@ struct List {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Listed {
     sandboxes: Vec<Row>,
-    /// This session's own, if it has one.
+    /// This session's own sandbox, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     own: Option<String>,
-    /// Whether there are more than are shown.
+    /// Whether the list is cut.
     truncated: bool,
 }
 
 /// A sandbox in a list.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Row {
-    /// What other tools take as `sandbox`.
+    /// The value for `sandbox` in other tools.
     sandbox: String,
     state: String,
     machine: String,
@@ -216,15 +215,15 @@ async fn list(work: Work, asked: List) -> Result<Answer<Listed>, Problem> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Which {
-    /// The sandbox, by its name.
+    /// The name of the sandbox.
     sandbox: String,
 }
 
-/// A sandbox that has been ended.
+/// A sandbox that was ended.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Ended {
     sandbox: String,
-    /// How it was, or is.
+    /// The sandbox's state.
     state: String,
 }
 
@@ -245,8 +244,10 @@ async fn remove(work: Work, asked: Which) -> Result<Answer<Ended>, Problem> {
 fn told(error: SandboxError) -> Problem {
     let problem = Problem::from(error);
     match problem.code {
-        Code::NotFound => problem.hint("`sandbox_list` lists those that there are"),
-        Code::Conflict => problem.hint("choose another name, or `sandbox_remove` that one first"),
+        Code::NotFound => problem.hint("`sandbox_list` lists the sandboxes"),
+        Code::Conflict => {
+            problem.hint("choose another name, or remove that sandbox first with `sandbox_remove`")
+        }
         _ => problem,
     }
 }

@@ -28,9 +28,9 @@ pub fn entries() -> Vec<Entry> {
     vec![tool(
         "shell_execute",
         "Run a shell command",
-        "Runs a command line with /bin/sh and gives back what it says and its exit code. An exit code \
-         other than 0 and a timeout are errors, with all output from before. What it leaves running \
-         in the background goes on, unless its time was over.",
+        "Runs a command line with /bin/sh and returns its output and its exit code. An exit code \
+        other than 0 and a timeout are errors that contain all output from before. Processes that \
+        it leaves in the background keep running, unless the call timed out.",
         Access::Run,
         Effect::Runs,
         shell_execute,
@@ -42,28 +42,28 @@ pub fn entries() -> Vec<Entry> {
 struct ShellExecute {
     /// The command line.
     command: String,
-    /// Where it begins; the sandbox's own directory when left out.
+    /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     working_directory: Option<String>,
-    /// Seconds until it is killed with all that it has started; the server's own limit when left
-    /// out, 240 as a rule.
+    /// Seconds until it is killed with all that it started; by default the server's limit, usually
+    /// 240.
     #[serde(default)]
     #[schemars(range(max = 86_400))]
     timeout: Option<f64>,
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
 }
 
-/// How a command has ended.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Exited,
     /// It could not be started.
     NeverRan,
-    /// By a signal.
+    /// A signal ended it.
     Signaled,
     Killed,
     TimedOut,
@@ -75,21 +75,22 @@ enum Status {
 struct Ran {
     sandbox: String,
     status: Status,
-    /// What a shell would say: 128 and the signal for one that ended it, 124 for a timeout.
+    /// The exit code as a shell reports it: 128 plus the signal that ended the program, or 124 for
+    /// a timeout.
     exit_code: i32,
-    /// Its beginning, if it was long.
+    /// The beginning only, if it was long.
     stdout: String,
     stderr: String,
     duration_seconds: f64,
-    /// Processes of it that live on.
+    /// How many of its processes still run.
     left_behind_count: u32,
-    /// Whether something of the outputs is not shown.
+    /// Whether part of the output is not shown.
     truncated: bool,
-    /// By which `read_output` reads on.
+    /// The run to pass to `read_output`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<String>,
     rest: Vec<Rest>,
-    /// The new and changed files of its directory and of `/artifacts`, kept.
+    /// The kept artifacts: new and changed files in its directory and in `/artifacts`.
     artifacts: Vec<KeptArtifact>,
     artifacts_left_out: Vec<LeftOut>,
 }
@@ -170,7 +171,8 @@ fn conclude(
     let (status, words) = end(&record.cause);
     let exit_code = record.cause.shell_code();
     let left = record.left_behind_count;
-    let left = (left > 0).then(|| format!("{left} processes of it go on in the background"));
+    let left =
+        (left > 0).then(|| format!("{left} of its processes keep running in the background"));
     let shown = work.session.results().show(outputs, work.api.budget());
     let mut content = shown_outputs(&shown);
     content.extend(kept.pictures);
@@ -199,7 +201,7 @@ fn end(cause: &Cause) -> (Status, Option<String>) {
         Cause::Exited { .. } => (Status::Exited, None),
         Cause::SpawnFailed { failure } => (Status::NeverRan, Some(never_ran(failure))),
         Cause::Signaled { signal, .. } => {
-            (Status::Signaled, Some(format!("signal {signal} has ended it")))
+            (Status::Signaled, Some(format!("signal {signal} ended it")))
         }
         Cause::Killed { signal, by } => {
             (Status::Killed, Some(format!("it was ended with signal {signal} by {by}")))
@@ -207,14 +209,14 @@ fn end(cause: &Cause) -> (Status, Option<String>) {
         Cause::TimedOut { limit_ms } => {
             let seconds = Duration::from_millis(*limit_ms).as_secs_f64();
             let words = format!(
-                "timeout: it was killed after {seconds} s, with all that it had started. Ask for \
-                 more `timeout`, or let it run in the background with its output in a file"
+                "timeout: it was killed after {seconds} s, with all that it had started. Set a \
+                longer `timeout`, or run it in the background with its output in a file"
             );
             (Status::TimedOut, Some(words))
         }
         Cause::OutOfMemory { .. } => {
-            let words = "it was killed because the sandbox ran out of memory; do less at once, or \
-                         make a sandbox with more `memory_mib`";
+            let words = "it was killed because the sandbox ran out of memory; do less in one call, \
+            or make a sandbox with more `memory_mib`";
             (Status::OutOfMemory, Some(words.to_owned()))
         }
         Cause::AgentStopping => {
@@ -227,7 +229,9 @@ fn end(cause: &Cause) -> (Status, Option<String>) {
 fn unstarted(error: GuestError) -> Problem {
     let problem = Problem::from(error);
     if problem.code == Code::SpawnFailed {
-        return problem.hint("is `working_directory` there, and a shell in the sandbox's image?");
+        return problem.hint(
+            "check that `working_directory` exists and that the sandbox's image has a shell",
+        );
     }
     problem
 }
@@ -236,5 +240,5 @@ fn unstarted(error: GuestError) -> Problem {
 fn never_ran(failure: &SpawnFailure) -> String {
     let (stage, subject) = (failure.stage, clip(&failure.subject, REASON_BYTES_MAX));
     let reason = Errno::from_raw(failure.errno).desc();
-    format!("it never ran: {stage:?} of {subject:?} has failed ({reason})")
+    format!("it could not be started: {stage:?} of {subject:?} failed ({reason})")
 }

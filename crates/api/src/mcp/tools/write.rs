@@ -17,8 +17,8 @@ pub fn entries() -> Vec<Entry> {
     vec![tool(
         "write_file",
         "Write a file",
-        "Writes a file of a sandbox, whole or behind its end, and makes the directories on the way. \
-         A file that is there is replaced at once: readers see the old one or the new.",
+        "Writes or appends to a file of a sandbox, and makes missing parent directories. An \
+        existing file is replaced atomically: readers see the old content or the new.",
         Access::Run,
         Effect::Writes,
         write_file,
@@ -28,19 +28,19 @@ pub fn entries() -> Vec<Entry> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteFile {
-    /// The sandbox, by its name; this session's own when left out.
+    /// The name of the sandbox; this session's own by default.
     #[serde(default)]
     sandbox: Option<String>,
-    /// Its absolute path.
+    /// The absolute path.
     #[schemars(length(max = 4096))]
     path: String,
-    /// What is written, as text.
+    /// The content, as text.
     #[serde(default)]
     content: Option<String>,
-    /// The same as base64, for what is no text.
+    /// The content as base64, for binary data.
     #[serde(default)]
     content_base64: Option<String>,
-    /// Write behind the end of the file that is there.
+    /// Append to the existing file.
     #[serde(default)]
     append: bool,
 }
@@ -49,9 +49,9 @@ struct WriteFile {
 struct FileWritten {
     sandbox: String,
     path: String,
-    /// What was written here.
+    /// Bytes written.
     bytes: u64,
-    /// What there is to know of the sandbox.
+    /// A note about the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
@@ -63,7 +63,7 @@ async fn write_file(work: Work, asked: WriteFile) -> Result<Answer<FileWritten>,
         (None, Some(encoded)) => STANDARD
             .decode(encoded.trim())
             .map_err(|error| Problem::invalid(format!("content_base64: {error}")))?,
-        _ => return Err(Problem::invalid("say one of `content` and `content_base64`")),
+        _ => return Err(Problem::invalid("give exactly one of `content` and `content_base64`")),
     };
     let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
     let mode = if asked.append { WriteMode::Append {} } else { WriteMode::Replace {} };

@@ -13,15 +13,14 @@ use sandbox::SandboxRef;
 use services::app::limits::{CODE_BYTES_MAX, READY_PATH_BYTES_MAX, READY_TIMEOUT_MAX};
 use services::app::{AppSpec, Kind, Program};
 
-pub const ABOUT: &str = "\
-Answers when the app has answered a request itself, with any status. `code` is a file of Python: of \
-`flask`, `fastapi` (any ASGI app) and `streamlit` it is served by the framework, and code that serves \
-by itself does so at our port. The app is `app` or `application`, else the only one that there is, \
-else what `create_app()` makes. A `command` must listen on `$PORT` and stay in the foreground. An app \
-is a session whose output is recorded. When it ends before it answers, does not answer in time, or its \
-client goes away before that, nothing of it is left; `app_failed` and `app_not_ready` have the tail of \
-its log in their details. Nobody is asked for a key at its URL, which is why it is reached from this \
-host alone.";
+pub const ABOUT: &str = "Answers when the app itself has answered a request, with any status. \
+`code` is a Python file. For the types `flask`, `fastapi` (any ASGI app) and `streamlit`, the \
+framework serves it; code that starts its own server gets the same port. The app is the variable \
+`app` or `application`, else the only app in the file, else the result of `create_app()`. A \
+`command` must listen on `$PORT` and stay in the foreground. An app is a session with recorded \
+output. If it ends before it answers, does not answer in time, or its client disconnects first, \
+nothing of it is left; the details of `app_failed` and `app_not_ready` contain the end of its log. \
+The app's URL does not ask for a key, so it is reachable from this host only.";
 
 /// The names that apps may have.
 const APP_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$";
@@ -37,7 +36,7 @@ pub enum AppType {
     /// Any ASGI app, by uvicorn.
     Fastapi,
     Streamlit,
-    /// A program that listens by itself: a command, or code that is a script.
+    /// A program that runs its own server: a command, or code run as a script.
     Command,
 }
 
@@ -54,42 +53,42 @@ pub enum Command {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["code"] }, { "required": ["command"] }]))]
 pub struct StartApp {
-    /// Its name; one of its type by default. An app of that name that has ended gives way.
+    /// Its name; by default a name made from its type. It replaces an ended app of the same name.
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = APP_NAME))]
     pub name: Option<String>,
     #[serde(rename = "type")]
     pub kind: AppType,
-    /// A file of Python.
+    /// The app's code, a Python file.
     #[serde(default)]
     #[schemars(with = "String", length(max = CODE_BYTES_MAX))]
     pub code: Option<String>,
-    /// Of the type `command` alone.
+    /// Only for the type `command`.
     #[serde(default)]
     #[schemars(with = "Command")]
     pub command: Option<Command>,
-    /// In the sandbox; a free one by default. The app has it as `$PORT`.
+    /// The port in the sandbox; a free one by default. The app gets it as `$PORT`.
     #[serde(default)]
     pub port: Option<NonZeroU16>,
-    /// On this host, at 127.0.0.1; 0 is any that is free.
+    /// The port on this host, at 127.0.0.1; 0 takes any free port.
     #[serde(default)]
     pub host_port: u16,
     /// Added to the sandbox's environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Where it begins; the sandbox's own directory by default.
+    /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub workdir: Option<String>,
-    /// What is asked for to see whether it answers.
+    /// The path to request to see whether the app answers.
     #[serde(default = "root")]
     #[schemars(length(max = READY_PATH_BYTES_MAX), extend("pattern" = "^/[!-~]*$"))]
     pub ready_path: String,
-    /// How long it may take to: a minute unless said.
+    /// How long it may take to answer; one minute by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = READY_TIMEOUT_MS_MAX))]
     pub ready_timeout_ms: Option<u64>,
-    /// The interpreter of code: `python3` unless said.
+    /// The interpreter for `code`; `python3` by default.
     #[serde(default)]
     #[schemars(length(min = 1, max = 4096))]
     pub python: Option<String>,
@@ -124,11 +123,11 @@ impl StartApp {
             (Some(code), None) => Program::Code { kind, code },
             (None, Some(command)) if kind == Kind::Command => command.into_program()?,
             (None, Some(_)) => {
-                let message = format!("a {} app is started from its `code`", kind.name());
+                let message = format!("an app of the type {} needs `code`", kind.name());
                 return Err(Problem::invalid(message)
-                    .hint("a program that serves by itself is of the type `command`"));
+                    .hint("a program that runs its own server must have the type `command`"));
             }
-            _ => return Err(Problem::invalid("say one of `code` and `command`")),
+            _ => return Err(Problem::invalid("give exactly one of `code` and `command`")),
         };
         let mut spec = AppSpec::new(which, program);
         spec.name = self.name.map(|name| name.parse()).transpose().map_err(invalid)?;

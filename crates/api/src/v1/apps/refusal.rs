@@ -15,20 +15,18 @@ impl From<AppError> for Problem {
             AppError::Sandbox(error) => error.into(),
             AppError::Guest(error) => error.into(),
             AppError::Forward(error) => error.into(),
-            AppError::NotFound { .. } => {
-                with(Code::NotFound).hint("GET …/apps lists those that there are")
-            }
+            AppError::NotFound { .. } => with(Code::NotFound).hint("GET …/apps lists the apps"),
             AppError::NameTaken { name, .. } => with(Code::Conflict)
                 .hint("choose another name, or DELETE that app first")
                 .details(json!({ "reason": "name_taken", "app": name })),
             AppError::TooManyOfSandbox { limit, .. } | AppError::TooMany { limit } => {
                 with(Code::LimitReached)
-                    .hint("DELETE one that is not needed, or has ended")
+                    .hint("DELETE an app that has ended or is not needed")
                     .details(json!({ "limit": limit }))
                     .retry_after(BUSY_PAUSE)
             }
             AppError::CodeTooLong { limit, .. } => with(Code::TooLarge)
-                .hint("upload the files, and start a `command`")
+                .hint("upload the files and start a `command`")
                 .details(json!({ "limit": limit })),
             AppError::ReadyPath { .. } => {
                 with(Code::Invalid).details(json!({ "field": "ready_path" }))
@@ -37,29 +35,31 @@ impl From<AppError> for Problem {
                 with(Code::Invalid).details(json!({ "field": "ready_timeout_ms" }))
             }
             AppError::PortTaken { port, .. } => with(Code::Conflict)
-                .hint("choose another port, or leave it out: a free one is then in $PORT")
+                .hint("choose another port, or leave it out to get a free one in $PORT")
                 .details(json!({ "reason": "port_taken", "port": port })),
             AppError::NoPort { .. } => with(Code::LimitReached).retry_after(BUSY_PAUSE),
             AppError::Missing { ref python, ref modules, .. } => {
                 let modules_named = modules.join(" ");
                 with(Code::ModuleMissing)
                     .hint(format!(
-                        "use an image that has it, or, where the sandbox has network, run \
-                         `{python} -m pip install {modules_named}` in it first"
+                        "use an image that has it, or, if the sandbox has egress, first run \
+                        `{python} -m pip install {modules_named}` in it"
                     ))
                     .details(json!({ "python": python, "modules": modules }))
             }
             AppError::NoInterpreter { ref python, .. } => with(Code::SpawnFailed)
-                .hint("use an image that has it, or name another with `python`")
+                .hint("use an image that has it, or name another interpreter with `python`")
                 .details(json!({ "subject": python })),
             AppError::Interpreter { ref python, .. } => with(Code::SpawnFailed)
                 .hint("name another interpreter with `python`")
                 .details(json!({ "subject": python })),
             AppError::Failed { record, log } => with(Code::AppFailed)
-                .hint("its log says why; it must stay in the foreground")
+                .hint("its log says why; the app must stay in the foreground")
                 .details(json!({ "exit": Exit::from(*record), "log": log })),
             AppError::NotReady { port, elsewhere, log, .. } => with(Code::AppNotReady)
-                .hint("listen on 127.0.0.1 and $PORT, or grant it more time; it was ended")
+                .hint(
+                    "the app was ended: let it listen on 127.0.0.1 and $PORT, or give it more time",
+                )
                 .details(json!({ "port": port, "listens_on": elsewhere, "log": log })),
             AppError::Stopped => with(Code::Conflict).details(json!({ "reason": "stopped" })),
             AppError::Abandoned | AppError::SandboxGone => with(Code::Gone),

@@ -43,7 +43,7 @@ impl Output for Download {
         let any = Schema::default();
         document.answers("200", "The whole artifact.", "application/octet-stream", &any);
         document.answers("206", "The range.", "application/octet-stream", &any);
-        document.response("304", json!({ "description": "The client has it." }));
+        document.response("304", json!({ "description": "The client already has it." }));
         let header = |name: &str, description: &str| {
             json!({
                 "name": name, "in": "header", "required": false, "description": description,
@@ -52,8 +52,12 @@ impl Output for Download {
         };
         let parameters = document.parameters();
         parameters.push(header("range", "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`."));
-        parameters.push(header("if-range", "A tag: with another one, all of it is sent."));
-        parameters.push(header("if-none-match", "Tags: with this one, nothing is sent."));
+        parameters.push(header(
+            "if-range",
+            "An ETag: if it differs from the artifact's, the whole artifact is sent.",
+        ));
+        parameters
+            .push(header("if-none-match", "ETags: if one is the artifact's, no content is sent."));
     }
 
     fn into_response(self) -> Response {
@@ -92,7 +96,7 @@ pub async fn read(call: Call, _: Nothing, _: Nothing) -> Result<Download, Proble
 
 fn outside(row: &ArtifactRow) -> Download {
     let bytes = row.size;
-    let message = format!("the range lies outside of the artifact, which has {bytes} bytes");
+    let message = format!("the range is outside of the artifact, which has {bytes} bytes");
     let problem = Problem::new(Code::RangeNotSatisfiable, message);
     let mut response = problem.details(json!({ "bytes": bytes })).into_response();
     response.headers_mut().insert(CONTENT_RANGE, value(&format!("bytes */{bytes}")));

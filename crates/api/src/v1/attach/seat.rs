@@ -251,7 +251,7 @@ impl Ear {
     async fn obey(&mut self, text: &str) -> Result<(), Problem> {
         let order = parse(text)?;
         let (Some(guest), Some(typed)) = (&self.guest, &mut self.typed) else {
-            return Err(Problem::invalid("this client only looks"));
+            return Err(Problem::invalid("this client is read-only"));
         };
         match order {
             Order::Stdin { text, base64 } => typed.push(&typed_bytes(text, base64)?),

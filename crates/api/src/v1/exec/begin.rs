@@ -34,14 +34,14 @@ const HOLDER: &str = "exec";
 /// The signal that nothing survives.
 const KILL: i32 = nix::sys::signal::Signal::SIGKILL as i32;
 
-/// What happens to a program when the client that waits for it is gone.
+/// What happens to a program when its client disconnects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
-    /// It is killed with all that it has started.
+    /// It is killed with all that it started.
     #[default]
     Cancel,
-    /// It goes on as a session whose output is recorded.
+    /// It keeps running as a session with recorded output.
     Detach,
 }
 
@@ -221,7 +221,7 @@ async fn first(
 
 /// A name that is another session's.
 pub fn taken(session: &SessionId) -> Problem {
-    Problem::new(Code::Conflict, format!("session {session} exists"))
+    Problem::new(Code::Conflict, format!("session {session} already exists"))
         .hint("choose another name, or look at that one: GET …/sessions/{session}")
         .details(json!({ "reason": "session_exists", "session": session }))
 }
@@ -253,7 +253,8 @@ fn within(timeout_ms: Option<u64>, time_left: Option<Duration>) -> Option<u64> {
 
 /// A fresh session's name.
 pub fn draw_session() -> Result<SessionId, Problem> {
-    let failed = |why: String| Problem::new(Code::Internal, format!("no name was drawn: {why}"));
+    let failed =
+        |why: String| Problem::new(Code::Internal, format!("cannot make a random name: {why}"));
     let drawn = BoxId::draw().map_err(|error| failed(error.to_string()))?;
     drawn.as_str().parse().map_err(|error: protocol::ids::InvalidName| failed(error.to_string()))
 }

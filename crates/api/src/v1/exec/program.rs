@@ -21,15 +21,15 @@ const MIB: u64 = 1024 * 1024;
 /// As many as a kernel has numbers for.
 const PROCESSES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Bounds of what a program may use, together with all that it starts. Where the host cannot
-/// enforce one, a warning says so.
+/// Limits on what a program and all that it starts may use. A warning names each limit that the
+/// host cannot enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     #[serde(default)]
     #[schemars(range(min = 1, max = MEMORY_MIB_MAX))]
     pub memory_mib: Option<u64>,
-    /// Processors, in parts if need be.
+    /// CPUs; fractions are allowed.
     #[serde(default)]
     #[schemars(range(min = 0, max = CPUS_MAX))]
     pub cpus: Option<f64>,
@@ -108,7 +108,7 @@ pub fn check_timeout(timeout_ms: Option<u64>) -> Result<(), Problem> {
 pub fn check_range(field: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
     match value {
         Some(value) if !(min..=max).contains(&value) => {
-            Err(Problem::invalid(format!("{field}: {value} is not from {min} to {max}")))
+            Err(Problem::invalid(format!("{field} must be from {min} to {max}, not {value}")))
         }
         _ => Ok(()),
     }

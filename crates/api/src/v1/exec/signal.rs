@@ -36,7 +36,7 @@ impl SignalName {
                 Self::Name(name) => format!("{name:?}"),
                 Self::Number(number) => number.to_string(),
             };
-            Problem::invalid(format!("{named} is no signal"))
+            Problem::invalid(format!("{named} is not a signal"))
                 .hint("use a name such as TERM, INT or KILL, or a number from 1 to 31")
         })
     }

@@ -29,7 +29,7 @@ use crate::websocket::{
 };
 use agent_client::guest::Guest;
 
-/// What a client says to a program that runs.
+/// A client's message to a running program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
@@ -47,9 +47,9 @@ pub enum Order {
         #[serde(default)]
         target: SignalTarget,
     },
-    /// How large the client's view of a terminal is.
+    /// The size of the client's terminal.
     Resize { rows: u16, columns: u16 },
-    /// The keyboard shall be the client's, whoever has it.
+    /// Take the keyboard, whoever holds it.
     Take {},
 }
 
@@ -62,7 +62,7 @@ pub enum SignalTarget {
     /// Its process group; on a terminal the one in the foreground.
     #[default]
     Group,
-    /// All that it has started.
+    /// Everything that it started.
     Tree,
 }
 
@@ -79,7 +79,7 @@ impl From<SignalTarget> for Target {
 /// Reads what a client has said.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     serde_json::from_str(text)
-        .map_err(|error| Problem::invalid(format!("a message that is not understood: {error}")))
+        .map_err(|error| Problem::invalid(format!("cannot read the message: {error}")))
 }
 
 /// The bytes of a [`Order::Stdin`].
@@ -87,7 +87,7 @@ pub fn typed_bytes(text: Option<String>, base64: Option<String>) -> Result<Vec<u
     match (text, base64) {
         (Some(text), None) => Ok(text.into_bytes()),
         (None, Some(base64)) => Content::Base64(base64).into_bytes(),
-        _ => Err(Problem::invalid("input is either `text` or `base64`")),
+        _ => Err(Problem::invalid("give input as `text` or as `base64`, not both")),
     }
 }
 
@@ -119,9 +119,11 @@ async fn attend(beginning: Beginning, socket: Socket) {
     let Socket { mut reader, mut writer } = socket;
     let asked = match timeout(ORDER_WAIT_MAX, reader.next()).await {
         Ok(Some(Said::Text(text))) => memory.grow(text.len()).and_then(|()| parse_asked(&text)),
-        Ok(Some(Said::Binary(_))) => Err(Problem::invalid("say what to run first, as text")),
+        Ok(Some(Said::Binary(_))) => {
+            Err(Problem::invalid("the first message must be text and say what to run"))
+        }
         Ok(None) => return,
-        Err(_) => return writer.close(CLOSE_POLICY, "nothing was asked for").await,
+        Err(_) => return writer.close(CLOSE_POLICY, "the client sent no request").await,
     };
     let begun = match asked {
         Ok(asked) => {
@@ -163,8 +165,8 @@ fn parse_asked(text: &str) -> Result<Asked, Problem> {
         Some(_) => serde_json::from_value::<ShellScript>(value).map(Asked::from),
         None => serde_json::from_value::<ExecCommand>(value).map(Asked::from),
     };
-    let asked = asked
-        .map_err(|error| Problem::invalid(format!("a message that is not understood: {error}")))?;
+    let asked =
+        asked.map_err(|error| Problem::invalid(format!("cannot read the message: {error}")))?;
     check_range("output_bytes_max", asked.output_bytes_max, 0, super::OUTPUT_BYTES_MAX)?;
     Ok(asked)
 }

@@ -19,18 +19,18 @@ use agent_client::guest::GuestError;
 use agent_client::guest::exec::{Event, Execution};
 use services::artifact;
 
-/// What happens to a program. `exited` and `problem` are the last.
+/// The events of a program. `exited` and `problem` come last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ExecEvent {
     Started {
         session: String,
         pid: u32,
-        /// What was asked for and could not be had here.
+        /// Requested options that this host could not provide.
         warnings: Vec<String>,
     },
     Stdout {
-        /// Where in the output it begins, in bytes.
+        /// The offset in the output where it begins, in bytes.
         offset: u64,
         #[serde(flatten)]
         content: Content,
@@ -46,18 +46,18 @@ pub enum ExecEvent {
         from: u64,
         to: u64,
     },
-    /// What it has left, where that was asked for. `exited` follows.
+    /// The captured artifacts, if they were requested. `exited` follows.
     Artifacts {
         captured: Captured,
     },
     Exited {
         exit: Exit,
     },
-    /// Something that the client has said on a WebSocket was not done. It goes on.
+    /// A request of the client on the WebSocket was not carried out. The program continues.
     Refused {
         problem: ProblemBody,
     },
-    /// It cannot be followed any more.
+    /// The stream cannot continue.
     Problem {
         problem: ProblemBody,
     },

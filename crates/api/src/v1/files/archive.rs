@@ -18,7 +18,7 @@ use super::shape::ArchiveUnpacked;
 
 const TAR: &str = "application/x-tar";
 
-/// What is archived.
+/// What to archive.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PackQuery {
@@ -35,10 +35,10 @@ pub struct PackQuery {
 pub struct UnpackQuery {
     #[serde(flatten)]
     at: PathQuery,
-    /// Make the directory, and those on the way to it, if they are missing.
+    /// Make the directory and its parents if they are missing.
     #[serde(default)]
     parents: bool,
-    /// Give entries the owners that the archive names.
+    /// Give entries the owners named in the archive.
     #[serde(default)]
     owners: bool,
 }

@@ -41,7 +41,10 @@ impl Answer for Download {
         };
         let parameters = document.parameters();
         parameters.push(header("range", "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-COUNT`."));
-        parameters.push(header("if-range", "A tag: with another one, all of the file is sent."));
+        parameters.push(header(
+            "if-range",
+            "An ETag: if it differs from the file's, the whole file is sent.",
+        ));
     }
 
     fn into_response(self) -> Response {
@@ -150,7 +153,7 @@ fn some(call: &Call, inside: Inside, first: u64, opened: Opened) -> Result<Downl
 }
 
 fn outside(path: &Text, file_bytes: u64) -> Result<Download, Problem> {
-    let message = format!("the range lies outside of {path:?}, which has {file_bytes} bytes");
+    let message = format!("the range is outside of {path:?}, which has {file_bytes} bytes");
     let problem =
         Problem::new(Code::RangeNotSatisfiable, message).details(json!({ "bytes": file_bytes }));
     let mut response = problem.into_response();

@@ -63,16 +63,18 @@ impl Digest {
         if actual.as_ref() == self.expected {
             return Ok(());
         }
-        let message = format!("the {} of the body is not that of Content-Digest", self.name);
+        let message = format!("the {} of the body does not match Content-Digest", self.name);
         let actual = format!("{}=:{}:", self.name, STANDARD.encode(actual));
         Err(Problem::new(Code::Invalid, message)
-            .hint("the body was damaged on its way, or the digest is of something else; the file is as it was")
+            .hint(
+                "the body was damaged in transit, or the digest is wrong; the file was not changed",
+            )
             .details(json!({ "content_digest": actual })))
     }
 }
 
 fn malformed() -> Problem {
-    Problem::invalid("Content-Digest is not as it must be")
+    Problem::invalid("Content-Digest is malformed")
         .hint("write sha-256=:BASE64: with the 32 bytes of the digest")
 }
 

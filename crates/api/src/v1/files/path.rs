@@ -28,7 +28,7 @@ const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIEN
 
 /// A path in JSON.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a path is a string, or an object with `base64` alone")]
+#[serde(untagged, expecting = "a path must be a string, or an object with only `base64`")]
 pub enum FilePath {
     Text(#[schemars(regex(pattern = PATH), length(max = 4096))] String),
     Bytes(BytesPath),
@@ -58,11 +58,11 @@ impl FilePath {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathQuery {
-    /// Absolute.
+    /// The absolute path.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = PATH, "maxLength" = 4096))]
     path: Option<String>,
-    /// The same for paths that are not UTF-8.
+    /// The path in base64, for paths that are not UTF-8.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = BASE64))]
     path_base64: Option<String>,
@@ -73,11 +73,9 @@ impl PathQuery {
         match (self.path, self.path_base64) {
             (Some(path), None) => Ok(path.into()),
             (None, Some(encoded)) => decode(&encoded),
-            (None, None) => Err(Problem::invalid("the query names no path")
+            (None, None) => Err(Problem::invalid("the query has no path")
                 .hint("add ?path=/…, or ?path_base64= for one that is not UTF-8")),
-            (Some(_), Some(_)) => {
-                Err(Problem::invalid("the query names both path and path_base64"))
-            }
+            (Some(_), Some(_)) => Err(Problem::invalid("the query has both path and path_base64")),
         }
     }
 }
@@ -87,7 +85,7 @@ fn decode(encoded: &str) -> Result<Text, Problem> {
     let engine = if is_for_urls { URL_SAFE } else { STANDARD };
     match engine.decode(encoded) {
         Ok(bytes) => Ok(bytes.into()),
-        Err(error) => Err(Problem::invalid(format!("the path is not base64: {error}"))
+        Err(error) => Err(Problem::invalid(format!("the path is not valid base64: {error}"))
             .hint("in a query, `+` is a space: use the alphabet with `-` and `_`")),
     }
 }
@@ -104,7 +102,7 @@ impl TryFrom<String> for Permissions {
         let is_octal = (1..=4).contains(&text.len())
             && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
         let bits = is_octal.then(|| u32::from_str_radix(&text, 8).ok()).flatten();
-        bits.map(Self).ok_or_else(|| "permissions are one to four octal digits".to_owned())
+        bits.map(Self).ok_or_else(|| "permissions must be one to four octal digits".to_owned())
     }
 }
 
@@ -128,9 +126,8 @@ impl TryFrom<String> for Cursor {
         });
         let name: Option<Vec<u8>> = bytes.collect();
         let name = name.filter(|name| !name.is_empty());
-        name.map(|name| Self(name.into())).ok_or_else(|| {
-            "`after` is what the page before gave as `next`, and nothing else".to_owned()
-        })
+        name.map(|name| Self(name.into()))
+            .ok_or_else(|| "`after` must be the `next` of the previous page".to_owned())
     }
 }
 

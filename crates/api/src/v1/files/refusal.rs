@@ -20,10 +20,10 @@ pub fn refused(error: GuestError) -> Problem {
     let problem = Problem::from(error);
     match errno {
         Some(ENOSPC | EDQUOT) => {
-            problem.hint("remove something in the sandbox, or make one with more `scratch_bytes`")
+            problem.hint("remove files in the sandbox, or make a sandbox with more `scratch_bytes`")
         }
-        Some(EXDEV) => problem.hint("copy it, and remove the original"),
-        Some(EROFS) => problem.hint("this part of the sandbox is not for writing"),
+        Some(EXDEV) => problem.hint("copy it and remove the original"),
+        Some(EROFS) => problem.hint("this part of the sandbox is read-only"),
         _ => problem,
     }
 }

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
-    /// The last component of its path. What is not UTF-8 is shown as U+FFFD.
+    /// The last component of its path; invalid UTF-8 is shown as U+FFFD.
     pub name: String,
-    /// The name's bytes, when they are not UTF-8.
+    /// The exact bytes of the name, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub name_base64: Option<String>,
@@ -26,11 +26,11 @@ pub struct FileEntry {
     pub gid: u32,
     /// When its content was last changed, in milliseconds since 1970.
     pub modified_ms: i64,
-    /// What a symlink points to. What is not UTF-8 is shown as U+FFFD.
+    /// The target of a symlink; invalid UTF-8 is shown as U+FFFD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub target: Option<String>,
-    /// The target's bytes, when they are not UTF-8.
+    /// The exact bytes of the target, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub target_base64: Option<String>,
@@ -48,30 +48,30 @@ pub enum Kind {
     CharDevice,
 }
 
-/// A part of a directory.
+/// A page of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilePage {
     pub entries: Vec<FileEntry>,
-    /// What to ask for as `after`; absent on the last page.
+    /// The value for `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,
 }
 
-/// What has been written.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileWritten {
-    /// The bytes of this body.
+    /// Bytes of this body.
     pub bytes: u64,
 }
 
-/// What has been unpacked.
+/// The result of unpacking an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveUnpacked {
-    /// The bytes of the files in it.
+    /// Bytes of the files in it.
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,

@@ -12,23 +12,23 @@ use super::path::{CURSOR, Cursor, FilePath, PERMISSIONS, PathQuery, Permissions,
 use super::refusal::refused;
 use super::shape::{FileEntry, FilePage};
 
-/// Which part of which directory.
+/// Which directory to list, and which part of it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListFiles {
     #[serde(flatten)]
     at: PathQuery,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = CURSOR))]
     after: Option<Cursor>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[serde(default)]
     #[schemars(with = "u16", extend("minimum" = 1, "maximum" = PAGE_ENTRIES_MAX))]
     limit: Option<u16>,
 }
 
-/// What is looked at.
+/// What to look up.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatQuery {
@@ -39,13 +39,13 @@ pub struct StatQuery {
     follow: bool,
 }
 
-/// What is removed.
+/// What to remove.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveFile {
     #[serde(flatten)]
     at: PathQuery,
-    /// A directory with all that is in it, never across a mount.
+    /// Remove a directory with its content, but never across a mount.
     #[serde(default)]
     recursive: bool,
 }
@@ -55,11 +55,11 @@ pub struct RemoveFile {
 #[serde(deny_unknown_fields)]
 pub struct NewDirectory {
     path: FilePath,
-    /// In octal; 0755 when left out.
+    /// Octal; 0755 by default.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = PERMISSIONS))]
     permissions: Option<Permissions>,
-    /// Make missing directories on the way, and be content with one that is there.
+    /// Make missing parent directories, and accept an existing directory.
     #[serde(default)]
     parents: bool,
 }
@@ -70,7 +70,7 @@ pub struct NewDirectory {
 pub struct MoveFile {
     from: FilePath,
     to: FilePath,
-    /// Put it in the place of what is there.
+    /// Replace what is already there.
     #[serde(default)]
     replace: bool,
 }
@@ -83,7 +83,7 @@ pub async fn list(
     let path = query.at.into_text()?;
     let limit = query.limit.map_or(PAGE_ENTRIES_MAX, usize::from);
     if !(1..=PAGE_ENTRIES_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("limit must be 1 to {PAGE_ENTRIES_MAX}")));
+        return Err(Problem::invalid(format!("limit must be from 1 to {PAGE_ENTRIES_MAX}")));
     }
     let inside = call.inside()?;
     let after = query.after.map(|Cursor(name)| name);

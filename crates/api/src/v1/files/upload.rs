@@ -19,27 +19,27 @@ use super::refusal::refused;
 use super::shape::FileWritten;
 use agent_client::guest::{FileTarget, Guest};
 
-/// Which file, and how it is written.
+/// Which file to write, and how.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteQuery {
     #[serde(flatten)]
     at: PathQuery,
-    /// Make missing directories on the way.
+    /// Make missing parent directories.
     #[serde(default)]
     parents: bool,
-    /// In octal. A file that is there keeps its own when left out, a new one gets 0644.
+    /// Octal. By default an existing file keeps its own and a new file gets 0644.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = PERMISSIONS))]
     permissions: Option<Permissions>,
-    /// Refuse to write a file that is there already. Not with `append`, nor with an `offset` other
-    /// than 0.
+    /// Refuse to write an existing file. Not with `append`, nor with an `offset` other than 0.
     #[serde(default)]
     create_only: bool,
-    /// Write behind the end of the file. Not with `offset`.
+    /// Append to the file. Not with `offset`.
     #[serde(default)]
     append: bool,
-    /// Write from this byte on, which must not lie behind the end of the file. 0 begins anew.
+    /// Write from this byte on, which must not be past the end of the file. 0 starts the file
+    /// again.
     #[serde(default)]
     #[schemars(with = "u64")]
     offset: Option<u64>,
@@ -55,7 +55,7 @@ impl Input for FileBody {
         document.insert("requestBody", json!({ "required": false, "content": content }));
         document.parameters().push(json!({
             "name": CONTENT_DIGEST.as_str(), "in": "header", "required": false,
-            "description": "What the body must come to. Not with `append` or `offset`.",
+            "description": "The digest that the body must have. Not with `append` or `offset`.",
             "schema": { "type": "string", "pattern": "^sha-256=:[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=:$" }
         }));
     }
@@ -74,7 +74,7 @@ pub async fn write(
     if digest.is_some() && !matches!(mode, WriteMode::Replace {} | WriteMode::Create {}) {
         let message = "Content-Digest cannot be checked before the file is written";
         return Err(Problem::invalid(message)
-            .hint("leave out `append` and `offset`, or check what was written afterwards"));
+            .hint("leave out `append` and `offset`, or check the file afterwards"));
     }
     let target = FileTarget {
         path: query.at.into_text()?,
@@ -113,7 +113,7 @@ fn mode(query: &WriteQuery) -> Result<WriteMode, Problem> {
         (Some(offset), false, false) => Ok(WriteMode::At { offset }),
         (Some(_), true, _) => Err(Problem::invalid("append and offset exclude each other")),
         (_, _, true) => Err(Problem::invalid(
-            "create_only asks for a new file, and append or offset for one that is there",
+            "create_only needs a new file, and append or offset an existing one",
         )),
     }
 }
@@ -132,8 +132,8 @@ async fn reaches(guest: &Guest, path: &Text, offset: u64) -> Result<(), Problem>
     if offset <= bytes {
         return Ok(());
     }
-    let message = format!("byte {offset} lies behind the end of {path:?}, which has {bytes} bytes");
+    let message = format!("offset {offset} is past the end of {path:?}, which has {bytes} bytes");
     Err(Problem::new(Code::Conflict, message)
-        .hint("go on at the file's end, or begin anew with offset=0")
+        .hint("continue at the file's end, or start again with offset=0")
         .details(json!({ "reason": "offset_behind_end", "bytes": bytes })))
 }

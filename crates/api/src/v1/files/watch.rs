@@ -14,31 +14,31 @@ use super::refusal::refused;
 use super::shape::shown;
 use agent_client::guest::{GuestError, Watcher};
 
-/// What is watched.
+/// What to watch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchQuery {
     #[serde(flatten)]
     at: PathQuery,
-    /// All that is below it too.
+    /// Also watch everything below it.
     #[serde(default)]
     recursive: bool,
 }
 
-/// What has happened. Paths are relative to the watched one, which is itself the empty path.
+/// A change. Paths are relative to the watched path, which itself is the empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FileChange {
     Created(ChangedFile),
-    /// Written to; told when its writer closes it.
+    /// The file was written; reported when its writer closes it.
     Modified(ChangedFile),
     Attributes(ChangedFile),
     Removed(ChangedFile),
-    /// Within what is watched.
+    /// Moved within the watched tree.
     Moved(MovedFile),
-    /// Changes were lost: look at everything again.
+    /// Changes were lost: read everything again.
     Overflow,
-    /// The watched path is gone, and nothing more is to come.
+    /// The watched path was removed; this is the last event.
     Ended,
     /// The watch could not go on.
     Failed {
@@ -46,26 +46,26 @@ pub enum FileChange {
     },
 }
 
-/// What has changed.
+/// What changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedFile {
-    /// What is not UTF-8 is shown as U+FFFD.
+    /// The path; invalid UTF-8 is shown as U+FFFD.
     pub path: String,
-    /// The path's bytes, when they are not UTF-8.
+    /// The exact bytes of the path, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub path_base64: Option<String>,
 }
 
-/// What was moved from where.
+/// A move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MovedFile {
-    /// Where it is now.
+    /// The new path.
     pub path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub path_base64: Option<String>,
-    /// Where it was.
+    /// The old path.
     pub from: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

@@ -8,23 +8,23 @@ use crate::v1::exit::Exit;
 use crate::v1::value::Content;
 use sandbox::log::{Entry, Event, Mark};
 
-/// One thing that a log has recorded.
+/// An entry of a log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogEntry {
     #[serde(flatten)]
     pub what: Logged,
-    /// Wall clock of the host when it was recorded, milliseconds since 1970; absent for what is not
-    /// of the log.
+    /// The host's time of recording, in milliseconds since 1970; absent for entries that are not
+    /// from the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub at_ms: Option<u64>,
-    /// The place behind this entry, as `after` takes it.
+    /// The position after this entry, for `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub place: Option<String>,
 }
 
-/// What was recorded. Clients leave out types that they do not know.
+/// What was recorded. Clients must ignore unknown types.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Logged {
@@ -33,11 +33,11 @@ pub enum Logged {
         command: String,
         started_at_ms: u64,
     },
-    /// What a session wrote: as `text` where it is UTF-8, as `base64` where it is not.
+    /// Output of a session: `text` if it is UTF-8, otherwise `base64`.
     Output {
         session: String,
         stream: LogStream,
-        /// Of the first byte, in all that the session wrote there.
+        /// The offset of the first byte in the session's output.
         offset: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(with = "String")]
@@ -57,15 +57,16 @@ pub enum Logged {
         session: String,
         exit: Exit,
     },
-    /// So many bytes of output were recorded here, and given up since to keep the log's bound.
+    /// This many bytes of output were recorded here, and later removed to keep the log within its
+    /// limit.
     Missing {
         bytes: u64,
     },
-    /// The sandbox is over; nothing follows.
+    /// The sandbox has ended; nothing follows.
     Closed {
         reason: String,
     },
-    /// The entries break off here, for this reason.
+    /// The entries end here, for this reason.
     Problem {
         problem: ProblemBody,
     },
@@ -76,7 +77,7 @@ pub enum Logged {
 pub enum LogStream {
     Stdout,
     Stderr,
-    /// A terminal has one output for both.
+    /// The one output of a terminal.
     Terminal,
 }
 

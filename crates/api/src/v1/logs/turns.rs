@@ -44,7 +44,7 @@ pub async fn turns<L: Send + 'static, T: Send + 'static>(
 
 /// The task of a turn is no more, which happens when the server ends.
 pub fn broken() -> Problem {
-    Problem::new(Code::Unavailable, "the server is ending, and so is what it read for you")
+    Problem::new(Code::Unavailable, "the server is stopping and cannot continue this answer")
 }
 
 fn unreadable(error: &LogError) -> Problem {

@@ -21,21 +21,21 @@ pub fn operations() -> Vec<Operation> {
             Method::GET,
             "/v1/notebooks/{namespace}/{notebook}/history",
             "notebook_history",
-            "What ran in a notebook, the newest first.",
+            "List the runs of a notebook, newest first.",
             of_notebook,
         )
-        .about("Code and outputs are shown by their beginnings."),
+        .about("Code and output are cut to their beginnings."),
         operation(
             Method::GET,
             "/v1/history",
             "history",
-            "What ran in all notebooks, the newest first.",
+            "List the runs of all notebooks, newest first.",
             of_all,
         ),
     ]
 }
 
-/// Which runs of one notebook.
+/// Which runs of one notebook to list.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotebookHistoryQuery {
@@ -43,40 +43,40 @@ pub struct NotebookHistoryQuery {
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub before: Option<u64>,
-    /// At most so many, of 1000 at most; 100 when left out.
+    /// The maximum number of runs, up to 1000; 100 by default.
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub limit: Option<u64>,
-    /// Only runs that began then or later.
+    /// Only runs that began at this time or later.
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub since_ms: Option<u64>,
-    /// Only runs that did not end well.
+    /// Only runs that failed.
     #[serde(default)]
     pub failed: bool,
 }
 
-/// Which runs of all notebooks.
+/// Which runs of all notebooks to list.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryQuery {
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = NAME))]
     pub namespace: Option<Name>,
-    /// At most so many, of 1000 at most; 100 when left out.
+    /// The maximum number of runs, up to 1000; 100 by default.
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub limit: Option<u64>,
-    /// Only runs that began then or later.
+    /// Only runs that began at this time or later.
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub since_ms: Option<u64>,
-    /// Only runs that did not end well.
+    /// Only runs that failed.
     #[serde(default)]
     pub failed: bool,
 }
 
-/// A run, as it is remembered.
+/// A run in the history.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PastRun {
@@ -85,9 +85,9 @@ pub struct PastRun {
     pub number: u64,
     pub started_at_ms: u64,
     pub duration_us: u64,
-    /// As in the run's own result, or `abandoned` where nobody waited for its end.
+    /// The status in the run's result, or `abandoned` if nobody waited for its end.
     pub status: String,
-    /// Its beginning.
+    /// The beginning of the code.
     pub code: String,
     pub code_bytes: u64,
     /// SHA-256, in hexadecimal digits.
@@ -104,14 +104,14 @@ pub struct PastRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub error: Option<String>,
-    /// Their beginnings.
+    /// The beginning of the output.
     pub stdout: String,
     pub stdout_bytes: u64,
     pub stderr: String,
     pub stderr_bytes: u64,
     pub artifacts: u64,
     pub sandbox: String,
-    /// The key that asked for it.
+    /// The key that started it.
     pub by: String,
 }
 

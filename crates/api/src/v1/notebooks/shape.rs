@@ -16,28 +16,28 @@ use services::notebook::{self, Reopened as BroughtBack, manifest};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenNotebook {
-    /// What it is called in its namespace, of at most 54 characters.
+    /// Its name in its namespace, of at most 54 characters.
     #[schemars(with = "String", regex(pattern = NAME), length(max = ID_BYTES_MAX))]
     pub name: Name,
-    /// The key's own, or `default`, when left out.
+    /// The namespace; by default the key's, or `default`.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = NAME))]
     pub namespace: Option<Name>,
-    /// `python` or `node`; of a new notebook `python` when left out.
+    /// `python` or `node`; a new notebook has `python` by default.
     #[serde(default)]
     #[schemars(length(max = 63))]
     pub language: Option<String>,
-    /// A running sandbox of its namespace that it shall live in.
+    /// A running sandbox of its namespace to run in.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = NAME))]
     pub sandbox: Option<Name>,
-    /// What a sandbox of its own shall be.
+    /// The options of its own sandbox.
     #[serde(default)]
     pub spec: Option<OwnSandbox>,
 }
 
-/// A sandbox that a notebook makes for itself. It has no environment of its own, because that may
-/// hold secrets, and this is written down.
+/// The options of a notebook's own sandbox. There is no `env`, because it may hold secrets and
+/// these options are stored.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OwnSandbox {
@@ -57,7 +57,7 @@ pub struct OwnSandbox {
     #[serde(default)]
     #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
     pub labels: BTreeMap<String, String>,
-    /// How long it lives while nothing is at work in it; half an hour when left out.
+    /// How long it may be idle before it ends; 30 minutes by default.
     #[serde(default)]
     #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
     pub idle_ttl_ms: Option<u64>,
@@ -71,37 +71,37 @@ pub struct Notebook {
     pub namespace: String,
     pub language: String,
     pub created_at_ms: u64,
-    /// When its last run began.
+    /// When its last run started.
     pub used_at_ms: u64,
-    /// Where its runs go on.
+    /// The sandbox of its runs.
     pub sandbox: String,
-    /// Whether that sandbox is its own.
+    /// Whether that sandbox belongs to it.
     pub own_sandbox: bool,
-    /// Runs so far.
+    /// How many runs it has had.
     pub runs: u64,
-    /// Runs whose changes are not on disk. One that was cancelled has none, and what a reopening has told
-    /// to be gone is not counted any more.
+    /// How many runs have changes that are not on disk. Cancelled runs and runs that were already
+    /// reported as lost are not counted.
     pub unsaved_runs: u64,
-    /// What of its variables is on disk; absent in lists, and before the first save.
+    /// Its variables on disk; absent in lists and before the first save.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SavedState")]
     pub saved: Option<SavedState>,
 }
 
-/// What is kept of a notebook's variables, name by name.
+/// The saved variables of a notebook, name by name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SavedState {
-    /// The last run whose changes are in it.
+    /// The last run whose changes are saved.
     pub run: u64,
     pub saved_at_ms: u64,
     pub bytes: u64,
     pub kept: Vec<KeptName>,
-    /// Not there after a reopening, and why.
+    /// Variables that a reopening does not restore, with the reasons.
     pub lost: Vec<LostName>,
-    /// Kept, but their code uses what is lost.
+    /// Saved variables whose code uses lost ones.
     pub depends: Vec<Dependent>,
-    /// Kept, but they could not be loaded where they were last.
+    /// Saved variables that could not be loaded when last tried.
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -109,7 +109,7 @@ pub struct SavedState {
 #[serde(deny_unknown_fields)]
 pub struct KeptName {
     pub name: String,
-    /// What it is, as the language calls it.
+    /// Its type, as the language names it.
     pub kind: String,
     pub bytes: u64,
 }
@@ -119,9 +119,9 @@ pub struct KeptName {
 pub struct LostName {
     pub name: String,
     pub kind: String,
-    /// With the way to what cannot be kept, where that is within it.
+    /// The reason, with the path to the part that cannot be kept.
     pub reason: String,
-    /// The lost variables that it goes back to.
+    /// The lost variables that it depends on.
     pub because_of: Vec<String>,
 }
 
@@ -139,30 +139,30 @@ pub struct Unavailable {
     pub reason: String,
 }
 
-/// What is special about a run in a notebook.
+/// The notebook's part of a run's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InNotebook {
     pub notebook: String,
-    /// Which run of the notebook it is, from 1 on.
+    /// The number of the run in the notebook, from 1.
     pub number: u64,
-    /// Present when the interpreter was new to the notebook: what was brought back before the run.
+    /// What was restored before the run; present if the interpreter was new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Reopened")]
     pub reopened: Option<Reopened>,
 }
 
-/// What a new interpreter was given of a notebook's variables.
+/// What a new interpreter restored of a notebook's variables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reopened {
-    /// The variables are as this run has left them; 0 when nothing was kept.
+    /// The variables are as this run left them; 0 if nothing was saved.
     pub as_of_run: u64,
-    /// Runs behind that, whose changes are gone; those that were cancelled had none.
+    /// How many later runs lost their changes; cancelled runs are not counted.
     pub unsaved_runs: u64,
     pub restored: Vec<String>,
     pub lost: Vec<LostName>,
     pub depends: Vec<Dependent>,
     pub unavailable: Vec<Unavailable>,
-    /// Why the working directory is not what it was.
+    /// Why the working directory is different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub directory_lost: Option<String>,
@@ -174,7 +174,7 @@ pub struct NotebookList {
     pub notebooks: Vec<Notebook>,
 }
 
-/// Which notebooks.
+/// Which notebooks to list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotebooksQuery {
@@ -190,7 +190,7 @@ pub struct ForgetRequest {
     pub names: Vec<String>,
 }
 
-/// How much has run in a notebook.
+/// The statistics of a notebook.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stats {
@@ -199,11 +199,11 @@ pub struct Stats {
     pub total_executions: u64,
     /// In seconds.
     pub average_execution_time: f64,
-    /// Of the runs whose language says; 0 when there was none.
+    /// The cache hits per run, over runs whose language reports it; 0 if there were none.
     pub cache_hit_ratio: f64,
     pub cache_hits: u64,
     pub cache_misses: u64,
-    /// Compiled forms that its interpreter keeps at the moment; absent while it is busy.
+    /// How many pieces of compiled code its interpreter caches now; absent while it is busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub cached_compilations: Option<u64>,

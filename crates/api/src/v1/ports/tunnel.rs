@@ -142,7 +142,7 @@ impl Ear {
             Said::Binary(bytes) => Heard::Bytes(bytes),
             Said::Text(text) => match serde_json::from_str(&text) {
                 Ok(Word::End {}) => Heard::End,
-                Err(error) => Heard::Nonsense(format!("text that is no word: {error}")),
+                Err(error) => Heard::Nonsense(format!("cannot read the text message: {error}")),
             },
         })
     }

@@ -29,59 +29,58 @@ pub struct RunRequest {
     /// At most 16 MiB.
     #[schemars(length(max = 16_777_216))]
     pub code: String,
-    /// `python`, `node`, `bash`, or another name of one of them. Needed for a context that is not
-    /// open and is not called like a language; a run that names no context is of Python without it.
+    /// `python`, `node`, `bash`, or an alias of one of them. Needed if the context is not open and
+    /// is not named like a language. A run without a context uses Python by default.
     #[serde(default)]
     #[schemars(regex(pattern = LANGUAGE))]
     pub language: Option<String>,
-    /// A name for the code, remembered with its run; of runs in notebooks alone. What is used again
-    /// is decided by the code itself.
+    /// A name for the code, stored in the history; only for runs in notebooks. Reuse of compiled
+    /// code depends on the code alone.
     #[serde(default)]
     #[schemars(length(max = 256))]
     pub cache_key: Option<String>,
-    /// What the code is called in tracebacks.
+    /// The name of the code in tracebacks.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub name: Option<String>,
-    /// From the start of the run, when its turn has come, to its end. A run that takes longer is
-    /// interrupted, and its result says so. None when left out, but that of the call.
+    /// The time limit of the run from its start, without waiting. A run that takes longer is
+    /// interrupted, and its result says so. By default only the deadline of the call applies.
     #[serde(default)]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u64>,
     #[serde(default, deserialize_with = "object")]
     pub grace: Grace,
-    /// What the code reads when it asks for input, line by line.
+    /// The code's input, which it reads line by line.
     #[serde(default)]
     pub stdin: Option<String>,
-    /// Whether a client answers when the code asks for input and `stdin` is used up. If not, the
-    /// code reads the end of a file.
+    /// Whether a client answers the code's requests for input when `stdin` is used up. If not, the
+    /// code reads the end of the input.
     #[serde(default)]
     pub input: bool,
-    /// Of a buffered run, at most so many bytes of stdout and stderr are kept, and as many of all
-    /// the rest together; 8 MiB when left out.
+    /// How many bytes of stdout and stderr a buffered run keeps, and as many of everything else
+    /// together; 8 MiB by default.
     #[serde(default)]
     #[schemars(range(max = 67_108_864))]
     pub output_bytes_max: Option<u64>,
-    /// What becomes of it when its client is gone: it is interrupted, or it goes on, and who watches
-    /// the context sees what it says.
+    /// What happens when its client disconnects: the run is interrupted, or it continues and its
+    /// output goes to the followers of the context.
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
-    /// Keep what it leaves: pictures and documents that it shows, files that it offers, and the new
-    /// and changed files of the directory that its context has and of `/artifacts`.
+    /// Keep its artifacts: pictures and documents that it displays, files that it offers, and new
+    /// and changed files in the directory of its context and in `/artifacts`.
     #[serde(default)]
     pub artifacts: bool,
 }
 
-/// How long each rung of the ladder that ends a run is given before the next is tried; 2 s when left
-/// out.
+/// How long each step of an interrupt may take before the next step; 2 s by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Grace {
-    /// What ctrl-c does.
+    /// An interrupt, like ctrl-c.
     #[serde(default)]
     #[schemars(range(max = 3_600_000))]
     pub polite_ms: Option<u64>,
-    /// What code that swallows ctrl-c cannot swallow. Then the interpreter is killed.
+    /// An interrupt that code cannot catch. After it, the interpreter is killed.
     #[serde(default)]
     #[schemars(range(max = 3_600_000))]
     pub firm_ms: Option<u64>,
@@ -93,11 +92,11 @@ fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Re
     serde_json::from_value(Value::Object(fields)).map_err(D::Error::custom)
 }
 
-/// What shall be ended.
+/// Which run to interrupt.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InterruptRequest {
-    /// The run that is on, or that would be next, when left out.
+    /// The number of the run; by default the current or the next one.
     #[serde(default)]
     #[schemars(range(max = u64::MAX))]
     pub run: Option<u64>,
@@ -105,11 +104,11 @@ pub struct InterruptRequest {
     pub grace: Grace,
 }
 
-/// What is being ended.
+/// The run that is being interrupted.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interrupted {
-    /// Absent when there was nothing to end.
+    /// Its number; absent if there was no run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub run: Option<u64>,
@@ -123,20 +122,20 @@ pub struct InputAnswer {
     pub run: u64,
     #[schemars(range(max = u64::MAX))]
     pub request: u64,
-    /// With or without its newline; the end of the input when left out.
+    /// The line, with or without its newline; without it, the input ends.
     #[serde(default)]
     #[schemars(length(max = 1_044_480))]
     pub line: Option<String>,
 }
 
-/// What the client of a run on a WebSocket says, after the run itself.
+/// A client's message on the WebSocket of a run, after the first one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RunOrder {
     /// Answers an `input_request`.
     Input {
         request: u64,
-        /// The end of the input when left out.
+        /// The line; without it, the input ends.
         #[serde(default)]
         line: Option<String>,
     },
@@ -214,14 +213,14 @@ impl From<Grace> for repl::Grace {
 fn within(what: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
     match value {
         Some(value) if !(min..=max).contains(&value) => {
-            let message = format!("{what}: {value} is not from {min} to {max}");
+            let message = format!("{what} must be from {min} to {max}, not {value}");
             Err(Problem::invalid(message).details(serde_json::json!({ "limit": max })))
         }
         _ => Ok(()),
     }
 }
 
-const _: () = assert!(INTERRUPT_GRACE.as_secs() == 2, "the schema says so");
+const _: () = assert!(INTERRUPT_GRACE.as_secs() == 2, "see the schema");
 
 #[cfg(test)]
 mod tests {

@@ -130,8 +130,8 @@ impl Carried {
         let open = match &turn {
             Some(in_turn) => in_turn.turn.context.clone(),
             None if request.cache_key.is_some() => {
-                let message = "cache_key: only notebooks remember one";
-                return Err(Problem::invalid(message).hint("POST /v1/notebooks/…/run takes it"));
+                let message = "cache_key: only runs in notebooks take it";
+                return Err(Problem::invalid(message).hint("use POST /v1/notebooks/…/run"));
             }
             None => request.open(&inside, context).await?,
         };
@@ -366,5 +366,5 @@ async fn past(deadline: Option<Instant>) {
 
 /// The task of a run is no more, which happens when the server ends.
 fn broken() -> Problem {
-    Problem::new(Code::Unavailable, "the server is ending, and so is what it read for you")
+    Problem::new(Code::Unavailable, "the server is stopping and cannot continue this answer")
 }

@@ -6,44 +6,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1::exit::Cause;
 
-/// How a run has ended.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
     pub status: RunStatus,
-    /// In words, where the status alone does not tell it all.
+    /// More about the status, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
-    /// What the code asked to exit with, or the interpreter's own as a shell would tell it.
+    /// The code that the code asked to exit with, or the interpreter's exit code as a shell reports
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i32")]
     pub exit_code: Option<i32>,
-    /// Of what the interpreter died.
+    /// Why the interpreter died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cause")]
     pub cause: Option<Cause>,
-    /// The deadline that was overrun.
+    /// The deadline that was exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub timeout_ms: Option<u64>,
-    /// How far an interrupt or a deadline had to go.
+    /// The last step that an interrupt or a deadline needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RungName")]
     pub rung: Option<RungName>,
     /// Whether the next run finds the variables of this one.
     pub state_kept: bool,
     pub duration_us: u64,
-    /// Of the interpreter, all its threads, and the children that it waited for if it told.
+    /// CPU time of the interpreter with all its threads and, if it reports them, the children that
+    /// it waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub cpu_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub memory_bytes_peak: Option<u64>,
-    /// All bytes that the run wrote.
+    /// Bytes that the run wrote in total.
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
-    /// Whether the code had been compiled before and that was used again, where the language says.
+    /// Whether compiled code was reused, if the language reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     pub cached: Option<bool>,
@@ -53,27 +55,27 @@ pub struct End {
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     Ok,
-    /// An exception that nothing caught.
+    /// An uncaught exception.
     Error,
     /// The code asked to exit, as in `sys.exit(code)`; its interpreter lives on.
     Exited,
-    /// A client asked for its end.
+    /// A client interrupted it.
     Interrupted,
-    /// It overran its deadline.
+    /// It exceeded its deadline.
     Timeout,
-    /// The interpreter is no more.
+    /// The interpreter died.
     Died,
-    /// It never began.
+    /// It never started.
     Cancelled,
 }
 
-/// The steps by which a run is ended.
+/// The steps of an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RungName {
-    /// What ctrl-c does.
+    /// An interrupt, like ctrl-c.
     Polite,
-    /// What code that swallows ctrl-c cannot swallow.
+    /// An interrupt that code cannot catch.
     Firm,
     /// The interpreter was killed with all that it had started.
     Killed,
@@ -112,7 +114,7 @@ impl From<repl::Finished> for End {
                 RunStatus::Interrupted
             }
             RunEnd::TimedOut { limit_ms } => {
-                end.reason = Some(format!("it took longer than its deadline of {limit_ms} ms"));
+                end.reason = Some(format!("it ran longer than its deadline of {limit_ms} ms"));
                 end.timeout_ms = Some(limit_ms);
                 RunStatus::Timeout
             }
@@ -137,9 +139,9 @@ fn death(cause: &protocol::Cause) -> String {
         protocol::Cause::Exited { code } => format!("exited with {code}"),
         protocol::Cause::Signaled { signal, .. } => format!("was ended by signal {signal}"),
         protocol::Cause::Killed { signal, by } => format!("was sent signal {signal} by {by}"),
-        protocol::Cause::TimedOut { limit_ms } => format!("took longer than {limit_ms} ms"),
+        protocol::Cause::TimedOut { limit_ms } => format!("ran longer than {limit_ms} ms"),
         protocol::Cause::OutOfMemory { .. } => "ran out of memory".to_owned(),
-        protocol::Cause::AgentStopping => "ended because the sandbox is stopping".to_owned(),
+        protocol::Cause::AgentStopping => "ended because the sandbox stops".to_owned(),
         protocol::Cause::SpawnFailed { .. } => "could not be started".to_owned(),
     }
 }

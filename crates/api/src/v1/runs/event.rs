@@ -16,45 +16,45 @@ use crate::v1::notebooks::InNotebook;
 use crate::v1::value::{Content, lossy};
 use agent_client::guest::Queued;
 
-/// One thing that happens in a run, or in its context.
+/// An event of a run or of its context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEvent {
     #[serde(flatten)]
     pub what: What,
-    /// The run that it belongs to; absent when it belongs to none.
+    /// The run that it belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub run: Option<u64>,
-    /// Wall clock of the guest, microseconds since 1970; absent for what the guest does not tell.
+    /// The guest's time in microseconds since 1970; absent if the guest does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub at_us: Option<u64>,
 }
 
-/// What happened. Clients leave out types that they do not know.
+/// What happened. Clients must ignore unknown types.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum What {
-    /// The run has its number, and so many others are before it.
+    /// The run has its number, and this many runs are before it.
     Queued {
         ahead: u32,
     },
-    /// Which run of a notebook it is, and what was brought back for it.
+    /// The number of the run in its notebook, and what was restored for it.
     Notebook {
         notebook: InNotebook,
     },
-    /// Its turn has come.
+    /// The run started.
     Started {
-        /// Which run of its interpreter this is, from 1 on.
+        /// The number of the run in its interpreter, from 1.
         count: u64,
-        /// The interpreter is another than the last run's: what is gone, and why.
+        /// Why the interpreter is a new one, if the variables of the last run are lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(with = "String")]
         lost: Option<String>,
     },
     Stdout(Chunk),
     Stderr(Chunk),
-    /// What an earlier run's threads or children have said after its end.
+    /// Output of an earlier run's threads or children after its end.
     Late(Late),
     Display {
         display: Display,
@@ -62,39 +62,39 @@ pub enum What {
     Artifact {
         artifact: Artifact,
     },
-    /// What the run has left, where that was asked for. `finished` follows.
+    /// The captured artifacts, if they were requested. `finished` follows.
     Artifacts {
         captured: Captured,
     },
-    /// An exception that nothing caught. Its traceback is here alone, not on stderr.
+    /// An uncaught exception. Its traceback is only here, not on stderr.
     Error {
         error: RunError,
     },
-    /// The code waits for a line.
+    /// The code waits for a line of input.
     InputRequest {
         request: u64,
         prompt: String,
-        /// Do not show what is typed.
+        /// The input must not be shown.
         secret: bool,
     },
-    /// The context lost its interpreter outside of any run, or got another by a restart.
+    /// The context lost its interpreter outside of a run, or was restarted.
     Lost {
         reason: String,
     },
-    /// This client was too slow for so much. A run's own stream never has one.
+    /// This client was too slow and missed this much. A run's own stream never has gaps.
     Gap {
         events: u64,
         bytes: u64,
     },
     /// The run's last event.
     Finished(End),
-    /// The events break off here, for this reason.
+    /// The events end here, for this reason.
     Problem {
         problem: ProblemBody,
     },
 }
 
-/// Bytes: as `text` where they are UTF-8, as `base64` where they are not. One of the two is there.
+/// Bytes: `text` if they are UTF-8, otherwise `base64`. Exactly one of the two is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Chunk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,14 +108,14 @@ pub struct Chunk {
 /// Output that came after the end of its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Late {
-    /// The run that began what speaks here, as far as that is known.
+    /// The run that started the source of this output, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub of: Option<u64>,
     pub channel: RunChannel,
     #[serde(flatten)]
     pub chunk: Chunk,
-    /// Bytes before these that were too many to keep.
+    /// Bytes before these that were dropped.
     pub dropped: u64,
 }
 
@@ -126,16 +126,16 @@ pub enum RunChannel {
     Stderr,
 }
 
-/// Something to look at, in as many forms as it offers.
+/// A display, in every form that it offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Display {
     pub role: DisplayRoleName,
-    /// By which a later update means this one.
+    /// The id that later updates of this display use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub id: Option<String>,
-    /// From the MIME type of a form to its content.
+    /// The forms: from MIME type to content.
     pub data: BTreeMap<String, Content>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Map<String, Value>")]
@@ -147,9 +147,9 @@ pub struct Display {
 pub enum DisplayRoleName {
     /// The value of the run's last expression.
     Value,
-    /// The code has shown it.
+    /// The code displayed it.
     Shown,
-    /// It takes the place of what was shown under the same id.
+    /// It replaces the display with the same id.
     Update,
 }
 
@@ -158,7 +158,7 @@ pub enum DisplayRoleName {
 #[serde(deny_unknown_fields)]
 pub struct Artifact {
     pub path: String,
-    /// The path's bytes, when they are not UTF-8.
+    /// The exact bytes of the path, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub path_base64: Option<String>,
@@ -167,17 +167,17 @@ pub struct Artifact {
     pub bytes: u64,
 }
 
-/// An exception that nothing caught.
+/// An uncaught exception.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunError {
-    /// `ZeroDivisionError`, `TypeError` …
+    /// Its type, such as `ZeroDivisionError` or `TypeError`.
     #[serde(rename = "type")]
     pub kind: String,
     pub message: String,
     /// As the language's own interpreter would print it.
     pub traceback: String,
-    /// The outermost first.
+    /// Outermost first.
     pub frames: Vec<Frame>,
 }
 

@@ -15,24 +15,24 @@ use crate::v1::artifacts::Captured;
 use crate::v1::notebooks::InNotebook;
 use crate::v1::value::lossy;
 
-/// A run that is over, and what it said.
+/// A finished run and its output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     pub context: String,
     pub run: u64,
-    /// Which run of its interpreter it was, from 1 on; absent when it never began.
+    /// The number of the run in its interpreter, from 1; absent if it never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub count: Option<u64>,
     #[serde(flatten)]
     pub end: End,
-    /// The interpreter was another than the last run's: what is gone, and why.
+    /// Why the interpreter was a new one, if the variables of the last run are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub lost: Option<String>,
-    /// What is not UTF-8 is shown as U+FFFD.
+    /// The text; invalid UTF-8 is shown as U+FFFD.
     pub stdout: String,
-    /// The bytes of stdout, when they are not UTF-8.
+    /// The exact bytes of stdout, if they are not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub stdout_base64: Option<String>,
@@ -44,22 +44,22 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Display")]
     pub value: Option<Display>,
-    /// What the code has shown, each as it was last updated.
+    /// The displays, each as it was last updated.
     pub displays: Vec<Display>,
-    /// Files that the code has offered.
+    /// Files that the code offered.
     pub artifacts: Vec<Artifact>,
-    /// With `artifacts`: what the run has left, and is kept.
+    /// With `artifacts`: the artifacts that were captured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Captured")]
     pub captured: Option<Captured>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RunError")]
     pub error: Option<RunError>,
-    /// What earlier runs have said after their ends.
+    /// Output of earlier runs after they ended.
     pub late: Vec<Late>,
-    /// Whether a bound has cut something off.
+    /// Whether a limit cut something.
     pub truncated: bool,
-    /// Of a run in a notebook.
+    /// Details of a run in a notebook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "InNotebook")]
     pub notebook: Option<InNotebook>,

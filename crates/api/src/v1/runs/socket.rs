@@ -73,12 +73,13 @@ enum Ended {
 async fn first_word(reader: &mut Reader) -> Result<Option<RunRequest>, Problem> {
     let Ok(said) = timeout(FIRST_WORD_MAX, reader.next()).await else {
         let seconds = FIRST_WORD_MAX.as_secs();
-        let message = format!("nothing was said for {seconds} s; the first message is the run");
+        let message =
+            format!("the client sent nothing for {seconds} s; the first message must be the run");
         return Err(Problem::new(Code::RequestTimeout, message));
     };
     match said {
         Some(Said::Text(text)) => parse(text.as_bytes()).map(Some),
-        Some(Said::Binary(_)) => Err(Problem::invalid("the run is a text message of JSON")),
+        Some(Said::Binary(_)) => Err(Problem::invalid("the run must be a JSON text message")),
         None => Ok(None),
     }
 }
@@ -124,7 +125,9 @@ impl Client {
             match said {
                 Said::Text(text) => self.obey(parse(text.as_bytes())?).await?,
                 Said::Binary(_) => {
-                    return Err(Problem::invalid("orders are text messages of JSON"));
+                    return Err(Problem::invalid(
+                        "the client's messages must be JSON text messages",
+                    ));
                 }
             }
         }

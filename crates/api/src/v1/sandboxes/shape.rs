@@ -15,87 +15,87 @@ use sandbox::limits::{
 };
 use sandbox::{Name, Phase, Record, SandboxRef, State};
 
-/// A sandbox to make. Only its name must be said.
+/// A sandbox to make. Only its name is required.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSandbox {
     #[schemars(with = "String", regex(pattern = NAME))]
     pub name: Name,
-    /// That of the key, or `default`.
+    /// The namespace; by default the key's, or `default`.
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = NAME))]
     pub namespace: Option<Name>,
-    /// A name from the server's configuration, or an image of this host's store by name or digest;
-    /// with the scope `admin` also a directory of the host.
+    /// An image in the server's configuration, or in this host's store by name or digest. With the
+    /// scope `admin` also a directory of the host.
     #[serde(default)]
     pub image: Option<String>,
-    /// Whether the image is pulled from its registry: `never`, `missing` or `always`. The server's
-    /// configuration says what without it; more than that can be asked for with the scope `admin`.
+    /// When the image is pulled from its registry: `never`, `missing` or `always`. The default is
+    /// the server's policy; only the scope `admin` may ask for more.
     #[serde(default)]
     #[schemars(with = "Option<PullPolicy>")]
     pub pull: Option<Pull>,
-    /// The snapshot of its namespace that it goes on from, instead of booting. Machine, image, memory,
-    /// processors and writable layer are those of the snapshot.
+    /// The snapshot of its namespace to start from, instead of booting. The snapshot sets the
+    /// machine, image, memory, CPUs and writable layer.
     #[serde(default)]
     #[schemars(with = "Option<String>", extend("pattern" = NAME))]
     pub snapshot: Option<Name>,
-    /// What it runs in; the server's configuration says what without it. `process` is no security
-    /// boundary, and `external` cannot be asked for here.
+    /// The machine kind; the default is set by the server's configuration. `process` is not a
+    /// security boundary, and `external` is not allowed here.
     #[serde(default)]
     pub machine: Option<Machine>,
     #[serde(default)]
     #[schemars(range(min = MEMORY_MIB_MIN, max = MEMORY_MIB_MAX))]
     pub memory_mib: Option<u64>,
-    /// Processors, in parts if need be; 0 asks for the smallest share.
+    /// CPUs; fractions are allowed, and 0 asks for the smallest share.
     #[serde(default)]
     #[schemars(range(min = 0, max = CPUS_MAX))]
     pub cpus: Option<f64>,
-    /// Environment of every program in it. Values are shown nowhere.
+    /// The environment of every program in it. The values are never shown.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Where programs begin that name no directory.
+    /// The default working directory of programs.
     #[serde(default)]
     #[schemars(regex(pattern = PATH), length(max = WORKDIR_BYTES_MAX))]
     pub workdir: Option<String>,
-    /// Who programs and interpreters run as that name nobody, as `name`, `name:group`, `uid` or
-    /// `uid:gid`: the image's user without it.
+    /// The default user of programs and interpreters: `name`, `name:group`, `uid` or `uid:gid`. The
+    /// default is the image's user.
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     pub user: Option<String>,
     #[serde(default)]
     #[schemars(regex(pattern = NAME))]
     pub hostname: Option<String>,
-    /// Bytes of its private writable layer; of a virtual machine at most 64 GiB.
+    /// The size of its private writable layer; at most 64 GiB for a virtual machine.
     #[serde(default)]
     #[schemars(range(min = SCRATCH_BYTES_MIN))]
     pub scratch_bytes: Option<u64>,
     #[serde(default)]
     #[schemars(extend("propertyNames" = { "pattern": LABEL_KEY }, "maxProperties" = LABELS_MAX))]
     pub labels: BTreeMap<String, String>,
-    /// How long it lives from its creation, whatever it is doing then.
+    /// The time from its creation until it ends, even if it is busy.
     #[serde(default)]
     #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
     pub ttl_ms: Option<u64>,
-    /// How long it lives while nothing is at work in it.
+    /// How long it may be idle before it ends.
     #[serde(default)]
     #[schemars(range(min = 1, max = LIFETIME_MS_MAX))]
     pub idle_ttl_ms: Option<u64>,
-    /// How long record and logs are kept when it has stopped.
+    /// How long its record and logs are kept after it has stopped.
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
     pub keep_stopped_ms: Option<u64>,
-    /// What it may reach; what the server has set when absent, which is nothing unless its operator says
-    /// otherwise, and nothing at all when empty. `example.org` is that host at ports 80 and 443,
-    /// `example.org:5432` at that port, `*.example.org` every host below it, `public` every host of
-    /// the internet. What the machine kind cannot enforce is refused.
+    /// What it may reach. The default is the server's setting, which is nothing unless its operator
+    /// changed it; an empty list means nothing. `example.org` is that host at ports 80 and 443,
+    /// `example.org:5432` that host at that port, `*.example.org` every host below it, `public`
+    /// every host of the internet. Rules that the machine kind cannot enforce are refused.
     #[serde(default)]
     pub egress: Option<Vec<String>>,
-    /// What it has at `/workspace`, as a copy whose changes come back: a workspace of the server's
-    /// configuration by name, or, with the scope `admin`, a directory of the host.
+    /// The workspace, copied to `/workspace`; changes are copied back. The name of a workspace in
+    /// the server's configuration, or, with the scope `admin`, a directory of the host.
     #[serde(default)]
     pub workspace: Option<String>,
-    /// Names of secrets of the server's configuration, whose values become variables of the
-    /// environment. One that is unknown, or not for this namespace, is refused.
+    /// Names of secrets in the server's configuration; their values become environment variables.
+    /// Secrets that are unknown or not for this namespace are refused.
     #[serde(default)]
     #[schemars(length(max = 32))]
     pub secrets: Vec<String>,
@@ -139,11 +139,11 @@ pub enum PullPolicy {
     Always,
 }
 
-/// What a sandbox runs in.
+/// The kind of machine that a sandbox runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Machine {
-    /// Namespaces of this host. No security boundary.
+    /// Namespaces of this host. Not a security boundary.
     Process,
     /// A virtual machine of QEMU.
     Qemu,
@@ -169,12 +169,12 @@ const SELECTOR: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[^\\x00-\\x1f\\x7f-\\
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sandbox {
-    /// Its own, and never another's, even when a name is used again.
+    /// Its unique id, which is never reused, even if its name is.
     pub id: String,
     pub namespace: String,
     pub name: String,
     pub state: StateName,
-    /// Why it has stopped, or does not answer.
+    /// Why it stopped, or does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
@@ -185,7 +185,7 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub image: Option<String>,
-    /// That of the image of this host's store that it has, whatever its name means now.
+    /// The digest of its image in this host's store, even if the image's name has moved since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub image_digest: Option<String>,
@@ -197,25 +197,25 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub cpus: Option<f64>,
-    /// Names alone: values may be secrets.
+    /// Only the names, because values may be secrets.
     pub env_names: Vec<String>,
-    /// The secrets that it was given, by name.
+    /// The names of its secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// What it has at `/workspace`.
+    /// Its workspace, at `/workspace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workspace: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub workdir: Option<String>,
-    /// Who programs run as that name nobody.
+    /// The default user of programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub user: Option<String>,
     pub scratch_bytes: u64,
     pub labels: BTreeMap<String, String>,
-    /// What it may reach.
+    /// The egress rules.
     #[serde(default)]
     pub egress: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,90 +227,90 @@ pub struct Sandbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub keep_stopped_ms: Option<u64>,
-    /// When it ends whatever it is doing then.
+    /// When it ends, even if it is busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub expires_at_ms: Option<u64>,
-    /// Since when nothing has been at work in it.
+    /// Since when it has been idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub idle_since_ms: Option<u64>,
-    /// When it ends if nothing is at work in it until then.
+    /// When it ends if it stays idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub idle_expires_at_ms: Option<u64>,
-    /// What was asked for and could not be had here.
+    /// Requested options that this host could not provide.
     pub warnings: Vec<String>,
 }
 
-/// Where a sandbox is in its life.
+/// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StateName {
     Creating,
     Running,
-    /// Its machine stands still, with all that is in it.
+    /// Its machine is paused, with everything in it.
     Paused,
     Stopping,
     Stopped,
-    /// Its machine lives, and its agent does not answer.
+    /// Its machine runs, but its agent does not answer.
     Lost,
 }
 
 /// The largest page that may be asked for.
 pub const PAGE_MAX: u16 = PAGE_RECORDS_MAX as u16;
 
-/// Some of the sandboxes.
+/// A page of sandboxes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxPage {
     pub sandboxes: Vec<Sandbox>,
-    /// What to ask for as `after`; absent on the last page.
+    /// The value for `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,
 }
 
-/// Which sandboxes.
+/// Which sandboxes to list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = NAME))]
     pub namespace: Option<Name>,
-    /// `key` or `key=value`; several must all match.
+    /// `key` or `key=value`; all must match.
     #[serde(default)]
     #[schemars(inner(regex(pattern = SELECTOR)))]
     pub label: Vec<String>,
-    /// Several mean any of them.
+    /// The states; any of them matches.
     #[serde(default)]
     #[schemars(with = "Vec<StateName>")]
     pub state: Vec<Phase>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[serde(default)]
     #[schemars(with = "u16", range(min = 1, max = 1000))]
     pub limit: Option<u16>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     #[serde(default)]
     #[schemars(with = "String", extend("pattern" = "^([A-Za-z0-9][A-Za-z0-9_-]{0,62}/)?[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"))]
     pub after: Option<SandboxRef>,
 }
 
-/// How a sandbox is stopped.
+/// How to stop a sandbox.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopSandbox {
-    /// What its processes are given before they are killed.
+    /// How long its processes may take to end before they are killed.
     #[serde(default)]
     #[schemars(range(max = 3_600_000))]
     pub grace_ms: Option<u64>,
 }
 
-/// How long a sandbox shall live. What is left out stays; 0 takes the bound away.
+/// A sandbox's new time to live. Fields that are left out stay; 0 removes the limit.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendSandbox {
-    /// From now on.
+    /// The time to live from now on.
     #[serde(default)]
     #[schemars(range(max = LIFETIME_MS_MAX))]
     pub ttl_ms: Option<u64>,
@@ -330,7 +330,7 @@ pub struct RemoveQuery {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
-    /// `stopped` when left out.
+    /// The state; `stopped` by default.
     #[serde(default)]
     #[schemars(with = "WaitFor")]
     pub until: Option<WaitFor>,
@@ -342,7 +342,7 @@ pub struct WaitQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
-    /// Its creation is over, well or not.
+    /// Its creation has succeeded or failed.
     Created,
     Stopped,
     Removed,

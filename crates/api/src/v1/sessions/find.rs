@@ -87,7 +87,7 @@ pub async fn find(api: &Api, which: &SandboxRef, session: &SessionId) -> Result<
             Ok(Found { which, session: Session::Recorded(recorded), inside: None, log })
         }
         None => Err(Problem::not_found(format!("{which} has no session {session}"))
-            .hint("GET …/sessions?recorded=true lists those that there are")),
+            .hint("GET …/sessions?recorded=true lists the sessions")),
     }
 }
 

@@ -17,11 +17,11 @@ use crate::shape::{Query, Reply};
 use crate::v1::exec::program::check_range;
 use agent_client::guest::{Guest, Writer};
 
-pub const ABOUT: &str = "\
-The body is the input as it is; an empty one asks where the input stands. With `offset` nothing is \
-taken unless the input stands there: a client that does not know whether its last call was heard \
-repeats it, and a `conflict` tells in `details.offset` where to go on. Answered when the program has \
-been given all of it, or when `timeout_ms` is over; then `offset` says how much it was.";
+pub const ABOUT: &str = "The body is the raw input; an empty body asks for the current input \
+offset. With `offset`, the input is taken only if it continues at that offset: a client that does \
+not know whether its last call arrived repeats it, and a `conflict` tells in `details.offset` \
+where to continue. Answers when the program has received all of it, or when `timeout_ms` is over; \
+then `offset` tells how far it got.";
 
 /// How long a program is given to take input when the call does not say.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -33,29 +33,29 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputQuery {
-    /// Where the client believes the input to stand.
+    /// The input offset that the client expects.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub offset: Option<u64>,
-    /// The input ends behind the body. On a terminal that is the end-of-file key.
+    /// End the input after the body. On a terminal this is the end-of-file key.
     #[serde(default)]
     pub eof: bool,
-    /// Take the keyboard from whoever has it.
+    /// Take the keyboard from the client that holds it.
     #[serde(default)]
     pub take: bool,
-    /// How long the program is given to take it: 30 s by default.
+    /// How long the program may take to receive it; 30 s by default.
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1, max = TIMEOUT_MS_MAX))]
     pub timeout_ms: Option<u64>,
 }
 
-/// What became of some input.
+/// The result of sending input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputTaken {
-    /// Where the input stands now.
+    /// The input offset now.
     pub offset: u64,
-    /// Whether the program has been given all of the body.
+    /// Whether the program has received all of the body.
     pub complete: bool,
 }
 
@@ -86,7 +86,7 @@ pub async fn write(
         let at = opened.at;
         return Err(Problem::new(
             Code::Conflict,
-            format!("the input stands at {at}, not at {offset}"),
+            format!("the input is at offset {at}, not at {offset}"),
         )
         .details(json!({ "reason": "offset", "offset": at })));
     }

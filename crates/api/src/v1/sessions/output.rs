@@ -22,56 +22,56 @@ use crate::v1::value::Content;
 /// Where in its output an answer of bytes begins.
 pub const OFFSET: HeaderName = HeaderName::from_static("burrow-offset");
 
-pub const ABOUT: &str = "\
-The answer is a stream of events, one on each line or WebSocket message. Each `output` says where it \
-begins; whoever has lost the connection asks again `from` the byte behind the last one that came, and \
-misses nothing: what the agent has given up is read from the sandbox's log, and what has been rotated \
-out of that, too, is told as a `gap`. Nobody is held up by a slow reader. The last event is `exited`, \
-`over` or, without `follow`, `running`.\n\nWith `Accept: application/octet-stream` the answer is the \
-bytes of one output, and the header `burrow-offset` says where they begin. A gap ends such an answer.";
+pub const ABOUT: &str = "The answer is a stream of events, one per line or WebSocket message. Each \
+`output` has the offset where it begins. A client that lost the connection asks again `from` the \
+byte after the last one that it got, and misses nothing: output that the agent no longer holds is \
+read from the sandbox's log, and output that has been rotated out of the log comes as a `gap`. A \
+slow reader holds nobody up. The last event is `exited`, `over` or, without `follow`, \
+`running`.\n\nWith `Accept: application/octet-stream` the answer is the bytes of one output, and \
+the header `burrow-offset` has the offset where they begin. A gap ends such an answer.";
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputQuery {
-    /// All of the session's by default.
+    /// Which output; all by default.
     #[serde(default)]
     #[schemars(with = "ChannelName")]
     pub channel: Option<ChannelName>,
-    /// The first byte that is wanted of each output: 0 by default.
+    /// The first byte of each output to send; 0 by default.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub from: Option<u64>,
-    /// The same for stderr, where that is another.
+    /// The first byte of stderr, if it differs.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub stderr_from: Option<u64>,
-    /// At most so many of the newest bytes of each output.
+    /// At most this many of the newest bytes of each output.
     #[serde(default)]
     #[schemars(with = "u64")]
     pub tail: Option<u64>,
-    /// Go on until the session ends.
+    /// Continue until the session ends.
     #[serde(default)]
     pub follow: bool,
 }
 
-/// What is heard of a session.
+/// An event of a session's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputEvent {
     Output {
         channel: ChannelName,
-        /// Where in the output it begins, in bytes.
+        /// The offset in the output where it begins, in bytes.
         offset: u64,
         #[serde(flatten)]
         content: Content,
     },
     /// Output that no longer exists.
     Gap { channel: ChannelName, from: u64, to: u64 },
-    /// The program has ended, and this was all of its output.
+    /// The program ended, and this was all of its output.
     Exited { exit: Exit },
-    /// The sandbox ended with it, and this was all that is known of its output.
+    /// The sandbox ended, and this was all that is known of the output.
     Over {},
-    /// This was all so far, and it goes on.
+    /// This was all output so far, and the program still runs.
     Running {},
 }
 
@@ -104,7 +104,7 @@ pub async fn read(
     let channels = channels(&query, &found.session)?;
     let is_raw = call.prefers("application/octet-stream");
     if is_raw && channels.len() != 1 {
-        return Err(Problem::invalid("bytes are of one output: say which `channel`"));
+        return Err(Problem::invalid("a byte stream has one output: choose it with `channel`"));
     }
     let feed = Feed::open(&call.api, found, &channels, query.follow).await?;
     if is_raw {

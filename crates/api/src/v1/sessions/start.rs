@@ -25,11 +25,10 @@ use crate::v1::exec::{draw_session, taken};
 use crate::v1::starts::Known;
 use sandbox::RECORDED_HOLDER;
 
-pub const ABOUT: &str = "\
-Its output is recorded in the sandbox's log without loss, and held up by no reader. A start that is \
-repeated under the same `session` with the same content is the same session, also when that has \
-ended (200 instead of 201); with other content it is a `conflict`. One of `argv`, `script` and \
-`login_shell` says what it is.";
+pub const ABOUT: &str = "The program runs on after the call. Its output is recorded in the \
+sandbox's log without loss, and no reader slows it down. Repeating a start with the same `session` \
+and the same content returns the same session, even if it has ended (200 instead of 201); other \
+content is a `conflict`. Give exactly one of `argv`, `script` and `login_shell`.";
 
 /// A session to start.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -64,7 +63,7 @@ pub struct StartSession {
     /// Whether it takes input. One on a terminal does; the others read an empty file by default.
     #[serde(default)]
     pub stdin: bool,
-    /// Where it begins; the sandbox's own directory by default.
+    /// The working directory; the sandbox's own by default.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub cwd: Option<String>,
@@ -74,7 +73,7 @@ pub struct StartSession {
     /// `name`, `name:group`, `uid` or `uid:gid`.
     #[serde(default)]
     pub user: Option<String>,
-    /// From its start to a kill of all that it has started.
+    /// The time from its start until it is killed with all that it started.
     #[serde(default)]
     #[schemars(range(min = 1, max = TIMEOUT_MS_MAX))]
     pub timeout_ms: Option<u64>,
@@ -168,7 +167,7 @@ impl StartSession {
             (None, Some(script), false) => What::Script { script, shell: self.shell },
             (None, None, true) => What::LoginShell,
             _ => {
-                let message = "say one of `argv`, `script` and `login_shell`";
+                let message = "give exactly one of `argv`, `script` and `login_shell`";
                 return Err(Problem::invalid(message));
             }
         };

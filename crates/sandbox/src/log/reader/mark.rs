@@ -19,7 +19,7 @@ pub struct Mark {
 
 /// Why a text is no mark.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a place in a log; use one that a log entry names")]
+#[error("not a position in a log; use the `place` of a log entry")]
 pub struct InvalidMark;
 
 /// More than any log will ever have seen, and no sum with it overflows.

@@ -66,7 +66,7 @@ impl Owner {
             BegunState::Foreign => return Ok(()),
             BegunState::Again | BegunState::Bare => {
                 return Err(NotebookError::NotSaved {
-                    what: "a save before it is still under way".to_owned(),
+                    what: "an earlier save is still running".to_owned(),
                 });
             }
         }
@@ -78,7 +78,7 @@ impl Owner {
             let fetching = transfer::fetch(&guest, &directory, &mark, &vault, stamp);
             timeout(FETCH_DEADLINE, fetching).await.unwrap_or_else(|_| {
                 let seconds = FETCH_DEADLINE.as_secs();
-                let what = format!("the guest has not handed them over within {seconds} s");
+                let what = format!("the guest did not send them within {seconds} s");
                 Err(NotebookError::NotSaved { what })
             })
         });
@@ -128,7 +128,7 @@ impl Owner {
                 let fetched = joined(&mut self.saving).await;
                 self.end_save(fetched).await?;
             } else {
-                let what = "the interpreter that had them is gone".to_owned();
+                let what = "the interpreter that held them has ended".to_owned();
                 return Err(NotebookError::NotSaved { what });
             }
         }
@@ -147,7 +147,7 @@ impl Owner {
 pub(super) async fn joined(saving: &mut Option<Saving>) -> Result<Fetched, NotebookError> {
     match saving {
         Some(saving) => (&mut saving.task).await.unwrap_or_else(|error| {
-            Err(NotebookError::NotSaved { what: format!("the bridge gave it up: {error}") })
+            Err(NotebookError::NotSaved { what: format!("the bridge gave up on it: {error}") })
         }),
         None => std::future::pending().await,
     }
