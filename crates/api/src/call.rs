@@ -16,20 +16,13 @@ use super::admission::RunPermit;
 use super::body::{Hold, Received};
 use super::budget::Share;
 use super::caller::Caller;
+use super::parameters::Parameters;
+pub use super::peer::Peer;
 use super::problem::{Code, Problem};
-use super::route::Parameters;
 use super::trail::Trail;
 use access::keys::Access;
 use agent_client::guest::Guest;
 use sandbox::{Activity, Name, Record, SandboxRef};
-
-/// Where a client is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Peer {
-    Tcp(SocketAddr),
-    /// On a Unix socket.
-    Local,
-}
 
 /// The number of a request, for logs and for those who ask about one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
 
-use super::call::Peer;
 use super::limits::{KEYS_RATED_MAX, STRANGER};
+use super::peer::Peer;
 use super::problem::{Code, Problem};
-use super::websocket::{KEY_PROTOCOL, offered};
+use super::subprotocol::{KEY_PROTOCOL, offered};
 use access::keys::{Access, BadKeys, Denied, Fingerprint, Grant, Keyring, Rate, RateLimiter};
 use access::keys::{Namespaces, RetryAfter};
 use sandbox::Name;

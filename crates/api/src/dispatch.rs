@@ -20,13 +20,13 @@ use super::Api;
 use super::body::{Hold, Outgoing, Received, Response};
 use super::call::{Call, RequestId};
 use super::caller::Caller;
+use super::entrance::Entrance;
 use super::idempotency;
 use super::limits::{
     DEADLINE_MAX, REFUSED_BODY_BYTES_MAX, REQUEST_ID_BYTES_MAX, STRANGERS_BODY_BYTES_MAX,
 };
 use super::problem::{Code, Problem};
 use super::route::{Operation, Parameters, Refusals};
-use super::server::Entrance;
 use super::trail::{self, Trail};
 use access::audit::Door;
 use access::keys::Access;
@@ -102,7 +102,9 @@ pub async fn dispatch(
         let max = if is_known { REFUSED_BODY_BYTES_MAX } else { STRANGERS_BODY_BYTES_MAX };
         unread.drain(&request_headers, max).await;
     }
-    response.body_mut().count(memory);
+    if !memory.is_free() {
+        response.body_mut().count(Arc::new(memory));
+    }
     dress(&mut response, &request_id, origin);
     finish(&told, &mut response);
     let status = response.status();

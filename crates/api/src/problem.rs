@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::body::{Response, json_response};
 use super::limits::PROBLEM_CHARS_MAX;
+use super::response::{Response, json_response};
 
 /// The codes of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::body::Response;
 use super::call::Call;
+pub use super::parameters::Parameters;
 use super::problem::{Code, Problem, ProblemBody};
 use access::keys::Access;
 
@@ -196,16 +197,6 @@ impl Operation {
     pub fn problems(mut self, problems: &'static [Code]) -> Self {
         self.problems = problems;
         self
-    }
-}
-
-/// The parts of a path that vary, decoded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parameters(Vec<(&'static str, String)>);
-
-impl Parameters {
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 }
 

@@ -25,6 +25,7 @@ use super::Api;
 use super::body::{Hold, Response};
 use super::call::Peer;
 use super::dispatch::dispatch;
+use super::entrance::Entrance;
 use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, TLS_TIME_MAX, TURNED_AWAY_MAX};
 use super::listen::{Connection, Listener};
 use super::pace::{Paced, Serving};
@@ -44,14 +45,6 @@ pub struct Server {
     listener: Listener,
     tls: Option<Arc<Tls>>,
     places: Places,
-}
-
-/// Where a connection came to, as a call needs it.
-#[derive(Clone, Copy, Debug)]
-pub struct Entrance {
-    pub peer: Peer,
-    /// Only this machine can reach the address.
-    pub is_local: bool,
 }
 
 impl Server {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use hyper::StatusCode;
 use serde_json::Value;
 
-use super::call::Peer;
 use super::caller::Caller;
+use super::peer::Peer;
 use super::problem::{Code, Problem};
 use super::v1::What;
 use access::audit::{Audit, Door, Entry, Outcome, Unwritable, Verdict, Who};

@@ -33,12 +33,11 @@ use super::limits::{
 };
 use super::problem::{Code, Problem};
 use super::route::{Document, Output};
+use super::subprotocol::{KEY_PROTOCOL, offered};
 use pulse::{Felt, Pulse};
 
 /// The subprotocol that is spoken when a client offers it.
 pub const PROTOCOL: &str = "burrow.v1";
-/// What comes before a key that a browser sends as a subprotocol, for want of any other header.
-pub const KEY_PROTOCOL: &str = "bearer.";
 
 /// From the standard: what is added to the client's key.
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -77,12 +76,6 @@ pub enum Said {
 pub fn is_wanted(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
     upgrade.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("websocket"))
-}
-
-/// The subprotocols that a client offers.
-pub fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lines = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-    lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).map(str::trim)
 }
 
 /// Answers the greeting, and gives the socket to `attend` once it is open.

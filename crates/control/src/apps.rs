@@ -6,9 +6,8 @@ use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{Code, Refusal};
 use sandbox::SandboxRef;
-use services::app::{App, AppError, State};
+use services::app::{App, State};
 
 /// What is asked of apps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,50 +140,6 @@ impl From<App> for AppRow {
             started_at_ms: app.started_at_ms,
             exit_code: app.exit.map(|record| record.cause.shell_code()),
             warnings: app.warnings,
-        }
-    }
-}
-
-impl From<AppError> for Refusal {
-    fn from(error: AppError) -> Self {
-        let message = error.to_string();
-        let with = |code, hint| Self::new(code, message.clone(), hint);
-        match error {
-            AppError::Sandbox(error) => error.into(),
-            AppError::NotFound { .. } => {
-                with(Code::NotFound, Some("`host-bridge app ls` lists those that there are"))
-            }
-            AppError::NameTaken { .. } => {
-                let hint = "choose another --name, or end that one with `host-bridge app stop`";
-                with(Code::NameTaken, Some(hint))
-            }
-            AppError::TooManyOfSandbox { .. } | AppError::TooMany { .. } => {
-                with(Code::Limit, Some("end one that is not needed, or has ended"))
-            }
-            AppError::NoPort { .. } => with(Code::Limit, None),
-            AppError::CodeTooLong { .. }
-            | AppError::ReadyPath { .. }
-            | AppError::ReadyTimeout { .. } => with(Code::Invalid, None),
-            AppError::PortTaken { .. } => with(Code::Invalid, Some("leave --port out")),
-            AppError::Failed { ref log, .. } | AppError::NotReady { ref log, .. } => {
-                let said = log.trim();
-                let message =
-                    if said.is_empty() { message } else { format!("{message}; it said: {said}") };
-                Self::new(Code::StartFailed, message, None)
-            }
-            AppError::Missing { .. }
-            | AppError::NoInterpreter { .. }
-            | AppError::Interpreter { .. } => {
-                with(Code::StartFailed, Some("use an image that has it"))
-            }
-            // It had begun.
-            AppError::Abandoned => with(Code::StartFailed, None),
-            AppError::Stopped | AppError::SandboxGone => with(Code::NotRunning, None),
-            AppError::Ending => with(Code::Stopping, None),
-            AppError::Guest(_)
-            | AppError::Forward(_)
-            | AppError::Draw(_)
-            | AppError::Note { .. } => with(Code::Io, None),
         }
     }
 }

@@ -14,8 +14,8 @@ use serde::Deserialize;
 
 use super::limits::SESSION_NAME_BYTES_MAX;
 use super::server::Sent;
-use super::sessions::Busy;
-use crate::body::{Outgoing, Response};
+
+use crate::body::{Hold, Outgoing, Response};
 use crate::call::Call;
 use crate::problem::{Code, Problem};
 use crate::route::{Document, Operation, Output, operation};
@@ -86,7 +86,7 @@ async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
         let (own, used) = sessions.nameless(&api, &label)?;
         (session, busy) = (Some(own), Some(used));
     }
-    let busy = busy.map(Arc::new);
+    let busy = busy.map(|busy| Arc::new(busy) as Hold);
     let mut builder = Builder::new().method(&method).uri(PATH);
     if let Some(headers) = builder.headers_mut() {
         headers.clone_from(&call.headers);
@@ -125,7 +125,7 @@ fn begins(body: &[u8]) -> bool {
 /// A stream of events goes out as it comes; anything else is whole. `busy` is held until then.
 async fn outgoing(
     response: hyper::Response<BoxBody<Bytes, Infallible>>,
-    busy: Option<Arc<Busy>>,
+    busy: Option<Hold>,
 ) -> Response {
     let (head, mut body) = response.into_parts();
     let is_stream = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == EVENTS);

@@ -14,9 +14,9 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use super::resources;
 use super::session::Session;
-use super::sessions::Busy;
 use super::tool::Work;
 use super::tools;
+use crate::body::Hold;
 use crate::caller::Caller;
 use crate::trail::Trail;
 use crate::{Api, Inner};
@@ -44,14 +44,14 @@ pub struct Sent {
     /// That of the message, in which its calls have theirs.
     trail: Trail,
     /// Its session is not idle as long as the call goes on, also when nobody listens any more.
-    _busy: Option<Arc<Busy>>,
+    _busy: Option<Hold>,
 }
 
 impl Sent {
     pub fn new(
         caller: Caller,
         session: Option<Arc<Session>>,
-        busy: Option<Arc<Busy>>,
+        busy: Option<Hold>,
         trail: Trail,
     ) -> Self {
         Self { caller, session, trail, _busy: busy }

@@ -1,0 +1,11 @@
+//! Where a connection came in.
+
+use super::peer::Peer;
+
+/// Where a connection came to, as a call needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance {
+    pub peer: Peer,
+    /// Only this machine can reach the address.
+    pub is_local: bool,
+}
