@@ -8,7 +8,7 @@ use crate::{decode_enum, decode_struct};
 
 /// Starts a process as a session. Repeated with the same session id and the same content it is the
 /// same process; with other content it is a `conflict`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Start {
     pub session: SessionId,
     pub program: Program,
@@ -43,7 +43,7 @@ decode_struct! {
 }
 
 /// What is executed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Program {
     /// An argument vector; no shell sees it.
@@ -58,10 +58,22 @@ pub enum Program {
     LoginShell {},
 }
 
+impl Program {
+    /// A program and its arguments, which no shell sees.
+    pub fn argv(words: impl IntoIterator<Item = impl Into<Text>>) -> Self {
+        Self::Argv { argv: words.into_iter().map(Into::into).collect() }
+    }
+
+    /// A script for the usual shell.
+    pub fn script(script: impl Into<Text>) -> Self {
+        Self::Script { script: script.into(), shell: None }
+    }
+}
+
 decode_enum!(Program: Argv { argv }, Script { script; shell }, LoginShell {});
 
 /// What the program's descriptors 0 to 2 are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdio {
     /// Pipes, stdout and stderr apart; without `stdin` the program reads an empty file.
@@ -72,7 +84,7 @@ pub enum Stdio {
 
 decode_enum!(Stdio: Pipes { stdin }, Pty { size });
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TerminalSize {
     pub rows: u16,
     pub columns: u16,
@@ -81,7 +93,7 @@ pub struct TerminalSize {
 decode_struct!(TerminalSize: rows, columns);
 
 /// How much output waits for readers, and what happens when it is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SpoolSpec {
     /// [`crate::limits::SPOOL_BYTES_DEFAULT`] when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +105,7 @@ pub struct SpoolSpec {
 decode_struct!(SpoolSpec: ; bytes, policy);
 
 /// What a full spool does with the program that fills it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpoolPolicy {
     /// Stops reading, so that the kernel stops the program, until every holder has caught up.
@@ -106,7 +118,7 @@ pub enum SpoolPolicy {
 decode_enum!(SpoolPolicy: Block, DropOldest);
 
 /// Bounds of a session's control group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,

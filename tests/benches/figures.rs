@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agent_client::guest::exec;
+use agent_client::program::collect;
 use nix::unistd::Pid;
 use protocol::Cause;
 use protocol::requests::Release;
@@ -226,7 +226,7 @@ async fn flood(report: &mut Report) {
             start(&format!("flood-{number}"), &["/usr/bin/head", "-c", &bytes, "/dev/zero"]);
         let mut taken = 0;
         let begun = Instant::now();
-        exec::collect(&sandbox.guest, &start, &[], |bytes| taken += bytes.len(), |_| ())
+        collect(&sandbox.guest, &start, &[], |bytes| taken += bytes.len(), |_| ())
             .await
             .expect("it runs");
         floods.push(begun.elapsed());

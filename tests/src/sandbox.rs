@@ -2,7 +2,7 @@
 //! `BURROW_TEST_MACHINE` names, with the image that `BURROW_TEST_IMAGE` does.
 
 use agent_client::guest::Guest;
-use agent_client::guest::exec::{self, Finished};
+use agent_client::program::{Ended, collect};
 use host::paths::Paths;
 use protocol::requests::{Program, SpoolSpec, Start, Stdio};
 use protocol::{SessionId, Text};
@@ -21,7 +21,7 @@ pub struct Sandbox {
 
 /// What a program has said, and how it ended.
 pub struct Ran {
-    pub finished: Finished,
+    pub finished: Ended,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
@@ -67,7 +67,7 @@ impl Sandbox {
     /// When the link breaks.
     pub async fn run_start(&mut self, start: &Start, input: &[u8]) -> Ran {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let finished = exec::collect(
+        let finished = collect(
             &self.guest,
             start,
             input,

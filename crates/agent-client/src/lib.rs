@@ -1,5 +1,5 @@
 //! The host's side of the protocol: [`link`] keeps one connection to an agent alive and carries its
-//! streams, [`guest`] is the typed client on top of it.
+//! streams, [`guest`] is the typed client on top of it, and [`program`] is the one way to run a program.
 //!
 //! Everything that starts, reads or feeds programs in a sandbox calls this. It treats the agent as
 //! hostile, starts no machine, and knows no sandbox by name.
@@ -8,3 +8,4 @@
 
 pub mod guest;
 pub mod link;
+pub mod program;

@@ -15,22 +15,19 @@
 mod ask;
 mod fleeting;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use hyper::Method;
+use protocol::requests::Program;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::call::{Call, Inside};
+use super::limits::OUTPUT_BYTES_DEFAULT;
 use super::problem::{Code, Problem};
 use super::route::{Operation, operation};
 use super::shape::{Created, Done, Json, Nothing, Reply};
-use super::v1::{
-    Asked, Bounds, Described, OUTPUT_BYTES_DEFAULT, OnDisconnect, Sandbox, What, begin, collect,
-    spec_of,
-};
+use super::v1::{Sandbox, spec_of};
+use agent_client::program::{self, Head, Outputs, draw_session};
 use ask::{Execute, Make, RunPython, RunShell};
 use fleeting::Fleeting;
 use sandbox::{Filter, Name, SandboxError, SandboxRef, Selector};
@@ -185,7 +182,7 @@ async fn run_shell(
 ) -> Result<Reply<Executed>, Problem> {
     let (script, timeout_ms) = (asked.script.clone(), asked.timeout_ms()?);
     let fleeting = Fleeting::make(&call, |name| asked.named(name)).await?;
-    let what = What::Script { script, shell: None };
+    let what = Program::script(script);
     let ran = match call.api.inside(fleeting.which().clone()) {
         Ok(inside) => carry_out(&call, &inside, what, timeout_ms).await,
         Err(problem) => Err(problem),
@@ -202,8 +199,7 @@ async fn python(
 ) -> Result<Executed, Problem> {
     let inside = call.api.inside(fleeting.which().clone())?;
     let [usual, other] = PYTHONS.map(|python| {
-        let argv = [python, "-c", code.as_str()].map(str::to_owned).to_vec();
-        carry_out(call, &inside, What::Argv(argv), timeout_ms)
+        carry_out(call, &inside, Program::argv([python, "-c", code.as_str()]), timeout_ms)
     });
     match usual.await {
         Err(problem) if is_missing(&problem) => other.await,
@@ -220,34 +216,17 @@ fn is_missing(problem: &Problem) -> bool {
 async fn carry_out(
     call: &Call,
     inside: &Inside,
-    what: What,
+    command: Program,
     timeout_ms: Option<u64>,
 ) -> Result<Executed, Problem> {
-    let described = Described {
-        what,
-        cwd: None,
-        env: BTreeMap::new(),
-        user: None,
-        timeout_ms,
-        bounds: Bounds::default(),
-    };
-    let asked = Asked {
-        described,
-        stdin: None,
-        output_bytes_max: None,
-        on_disconnect: OnDisconnect::Cancel,
-        artifacts: false,
-        session: None,
-    };
-    let held = Arc::new((call.permit.clone(), call.memory.clone()));
-    let begun = begin(&call.api, inside, asked, call.time_left(), false, held).await?;
-    let result = collect(begun, OUTPUT_BYTES_DEFAULT, &call.memory).await?;
-    Ok(Executed {
-        stdout: result.stdout,
-        stderr: result.stderr,
-        exit_code: result.exit_code,
-        truncated: result.truncated,
-    })
+    let mut program = program::Program::new(draw_session()?, command);
+    program.start.cwd = inside.workdir.as_deref().map(Into::into);
+    program.start.deadline_ms = call.run_deadline_ms(timeout_ms);
+    let mut outputs = Outputs::new(OUTPUT_BYTES_DEFAULT as usize, call.memory.clone());
+    let ended = program.begin(&inside.guest)?.collect(b"", &mut outputs).await?;
+    let truncated = outputs.is_cut();
+    let [stdout, stderr] = [outputs.stdout, outputs.stderr].map(Head::into_text);
+    Ok(Executed { stdout, stderr, exit_code: ended.shell_code(), truncated })
 }
 
 /// The sandbox that the path names, if the key reaches it.

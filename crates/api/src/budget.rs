@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::limits::{BUSY_PAUSE, MEMORY_STEP_BYTES};
 use super::problem::{Code, Problem};
+use agent_client::program::Memory;
 
 /// What there is for all. Clones are the same.
 #[derive(Clone, Debug)]
@@ -97,6 +98,12 @@ impl Share {
     /// Whether it has taken anything from the others.
     pub fn is_free(&self) -> bool {
         self.0.account.lock().unwrap_or_else(PoisonError::into_inner).taken_bytes == 0
+    }
+}
+
+impl Memory for Share {
+    fn try_grow(&self, bytes: usize) -> bool {
+        self.try_grow(bytes)
     }
 }
 

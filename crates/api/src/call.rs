@@ -16,13 +16,30 @@ use super::admission::RunPermit;
 use super::body::{Hold, Received};
 use super::budget::Share;
 use super::caller::Caller;
+use super::limits::DEADLINE_MARGIN;
 use super::parameters::Parameters;
 pub use super::peer::Peer;
 use super::problem::{Code, Problem};
 use super::trail::Trail;
 use access::keys::Access;
 use agent_client::guest::Guest;
-use sandbox::{Activity, Name, Record, SandboxRef};
+use sandbox::{Activity, BoxId, Name, SandboxRef};
+
+/// How much of a call's time what it runs may take: a little less than all, so that the answer can say
+/// how the run ended.
+pub fn run_time(left: Duration) -> Duration {
+    left.saturating_sub(DEADLINE_MARGIN.min(left / 4))
+}
+
+/// The deadline of a program: its own, or a little before its call's.
+pub fn run_deadline_ms(asked_ms: Option<u64>, time_left: Option<Duration>) -> Option<u64> {
+    let left =
+        time_left.map(|left| run_time(left).max(Duration::from_millis(1)).as_millis() as u64);
+    match (asked_ms, left) {
+        (Some(asked), Some(left)) => Some(asked.min(left)),
+        (asked, left) => asked.or(left),
+    }
+}
 
 /// The number of a request, for logs and for those who ask about one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +72,12 @@ pub struct Call {
 /// A sandbox that is called into. As long as this is held, the sandbox does not count as idle.
 pub struct Inside {
     pub which: SandboxRef,
-    pub record: Record,
+    /// Its machine.
+    pub id: BoxId,
+    /// Where programs begin that name no directory.
+    pub workdir: Option<String>,
+    /// Who they run as that name nobody.
+    pub user: Option<String>,
     pub guest: Guest,
     pub activity: Option<Activity>,
 }
@@ -124,6 +146,11 @@ impl Call {
     /// What is left until the deadline of the call, if it has one.
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// The deadline of a program that the call runs: its own, or a little before the call's.
+    pub fn run_deadline_ms(&self, asked_ms: Option<u64>) -> Option<u64> {
+        run_deadline_ms(asked_ms, self.time_left())
     }
 
     /// The same to look at alone: looking is no work in a sandbox, and it may still expire.

@@ -26,7 +26,7 @@ impl Capture {
     /// Looks at the directories of a run that has not begun.
     pub async fn begin(api: &Api, inside: &Inside, scene: Scene) -> Result<Self, Problem> {
         let artifacts = api.artifacts()?.clone();
-        let user = scene.user.or_else(|| inside.record.user.clone());
+        let user = scene.user.or_else(|| inside.user.clone());
         let before = artifacts.before(&inside.guest, &Scene { user, ..scene }).await;
         let origin = origin(inside);
         Ok(Self { artifacts, before, origin, offers: Offers::default(), until: None })

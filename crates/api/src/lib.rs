@@ -80,7 +80,7 @@ use trail::Strangers;
 use access::audit::Audit;
 use access::keys::Keyring;
 use machine::MachineKind;
-use sandbox::{Registry, SandboxRef};
+use sandbox::{Registry, SandboxRef, Visit};
 use services::app::Apps;
 use services::artifact::Artifacts;
 use services::forwards::Forwards;
@@ -330,11 +330,8 @@ impl Api {
 
     /// A running sandbox, which does not count as idle while the answer is held.
     fn inside(&self, which: SandboxRef) -> Result<Inside, Problem> {
-        let registry = self.registry();
-        let record = registry.get(&which)?;
-        let guest = registry.guest(&which)?;
-        let activity = registry.activity(&which);
-        Ok(Inside { which, record, guest, activity })
+        let Visit { id, workdir, user, guest, activity } = self.registry().visit(&which)?;
+        Ok(Inside { which, id, workdir, user, guest, activity })
     }
 
     fn pages(&self) -> &Pages {

@@ -61,6 +61,9 @@ pub const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(5);
 pub const CHUNKS_WAITING_MAX: usize = 32;
 /// The same in bytes: what a slow client costs.
 pub const CHUNKS_BYTES_MAX: usize = 1024 * 1024;
+/// A chunk of an answer from this size on is sent as it is. Smaller ones that wait are copied into one,
+/// which costs less than a frame for each.
+pub const JOINED_BYTES_MAX: usize = 16 * 1024;
 /// How long a client may take nothing of what is sent to it, before its connection is given up: a
 /// stream to it keeps places here and in a guest.
 pub const WRITE_PAUSE_MAX: Duration = Duration::from_secs(600);
@@ -97,6 +100,13 @@ pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub const DEADLINE_WORD: Duration = Duration::from_millis(500);
 /// How long before a call's deadline the keeping of artifacts ends, so that the answer still comes.
 pub const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+/// What is kept of each output of a program whose whole result is asked for.
+pub const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
+/// The longest deadline of a program. More is surely a mistake of units, and no clock overflows.
+pub const TIMEOUT_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
+/// How much sooner than its call's deadline a program is ended, so that the answer says how. Of a
+/// short deadline it is a quarter.
+pub const DEADLINE_MARGIN: Duration = Duration::from_millis(250);
 /// What a client may say of its call, to do it once alone.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 /// Calls that are remembered by their idempotency keys.

@@ -8,9 +8,8 @@ use protocol::message::Channel;
 
 use super::capture::Capture;
 use super::problem::Problem;
-use super::v1::Begun;
 use agent_client::guest::GuestError;
-use agent_client::guest::exec::Event;
+use agent_client::program::{Event, Running, Tail};
 use services::artifact::Captured;
 
 pub use gauge::Reading;
@@ -22,12 +21,11 @@ const TAIL_BYTES: usize = 16 * 1024;
 
 /// A command under way.
 pub struct Rendering {
-    begun: Begun,
+    running: Running,
     capture: Option<Capture>,
     stdout: Gauge,
     stderr: Gauge,
-    tail: Vec<u8>,
-    said_bytes: u64,
+    tail: Tail,
 }
 
 /// What comes next of it.
@@ -47,29 +45,27 @@ pub struct Rendered {
 }
 
 impl Rendering {
-    pub fn new(begun: Begun, capture: Capture) -> Self {
+    pub fn new(running: Running, capture: Capture) -> Self {
         Self {
-            begun,
+            running,
             capture: Some(capture),
             stdout: Gauge::default(),
             stderr: Gauge::default(),
-            tail: Vec::new(),
-            said_bytes: 0,
+            tail: Tail::new(TAIL_BYTES),
         }
     }
 
     /// The next step. Behind the last one there is none to ask for.
     pub async fn next(&mut self) -> Result<Step, Problem> {
         loop {
-            match self.begun.execution.next().await? {
+            match self.running.next().await? {
                 Some(Event::Output { channel, bytes, .. }) => {
                     if let Some(reading) = self.hear(channel, &bytes) {
                         return Ok(Step::Progress(reading));
                     }
                 }
-                Some(Event::Exited(record)) => {
-                    self.begun.leash.ended();
-                    return Ok(Step::Ended(Box::new(self.end(record).await)));
+                Some(Event::Ended(ended)) => {
+                    return Ok(Step::Ended(Box::new(self.end(ended.record).await)));
                 }
                 Some(Event::Started(_) | Event::Gap { .. }) => {}
                 None => return Err(GuestError::Malformed { what: "no exit record" }.into()),
@@ -78,10 +74,7 @@ impl Rendering {
     }
 
     fn hear(&mut self, channel: Channel, bytes: &[u8]) -> Option<Reading> {
-        self.said_bytes += bytes.len() as u64;
-        self.tail.extend_from_slice(bytes);
-        let over = self.tail.len().saturating_sub(TAIL_BYTES);
-        self.tail.drain(..over);
+        self.tail.add(bytes);
         match channel {
             Channel::Stderr => self.stderr.take(bytes),
             Channel::Stdout | Channel::Terminal => self.stdout.take(bytes),
@@ -93,7 +86,7 @@ impl Rendering {
             Some(capture) => capture.end(None).await,
             None => Captured::default(),
         };
-        let log = String::from_utf8_lossy(&self.tail).into_owned();
-        Rendered { record, log, is_cut: self.said_bytes > TAIL_BYTES as u64, captured }
+        let log = String::from_utf8_lossy(self.tail.bytes()).into_owned();
+        Rendered { record, log, is_cut: self.tail.is_cut(), captured }
     }
 }

@@ -1,6 +1,7 @@
 //! Responses and their bodies: whole, or sent as they come.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::limits::{CHUNKS_BYTES_MAX, CHUNKS_WAITING_MAX, PIECES_WAITING_MAX};
+use super::limits::{CHUNKS_BYTES_MAX, CHUNKS_WAITING_MAX, JOINED_BYTES_MAX, PIECES_WAITING_MAX};
 
 pub type Response = hyper::Response<Outgoing>;
 
@@ -34,8 +35,9 @@ pub struct Streamed {
     /// Bytes still to come, where that is known. One that ends short of it cuts the connection, so
     /// that the client cannot take a part for the whole.
     left: Option<u64>,
-    /// What may be sent in one piece.
-    ready: Vec<Waiting>,
+    /// What has been taken from the channel at once, and the room for that.
+    ready: VecDeque<Waiting>,
+    arrived: Vec<Waiting>,
     /// How many chunks that may be made of.
     joined_max: usize,
     /// Whether an end of the chunks is the end of the body.
@@ -159,11 +161,9 @@ impl Outgoing {
         let is_whole = Arc::new(AtomicBool::new(is_whole));
         let room = Arc::new(Semaphore::new(CHUNKS_BYTES_MAX));
         let sink = Sink { chunks: sender, room, is_whole: Arc::clone(&is_whole) };
-        let ready = Vec::new();
-        (
-            sink,
-            Self::Stream(Streamed { chunks, left, ready, joined_max, is_whole, held: Vec::new() }),
-        )
+        let (ready, arrived) = (VecDeque::new(), Vec::new());
+        let held = Vec::new();
+        (sink, Self::Stream(Streamed { chunks, left, ready, arrived, joined_max, is_whole, held }))
     }
 }
 
@@ -173,22 +173,25 @@ impl Streamed {
         Some(self.chunks.recv().await?.bytes)
     }
 
-    /// Everything that waits goes out in one write.
+    /// The next bytes to send. Small chunks that wait are joined; a large one goes as it is, because
+    /// a copy of it costs more than a frame of its own.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let Self { chunks, ready, joined_max, .. } = self;
-        let Poll::Ready(count) = chunks.poll_recv_many(cx, ready, *joined_max) else {
-            return Poll::Pending;
-        };
-        Poll::Ready(match count {
-            0 => None,
-            1 => ready.pop().map(|chunk| chunk.bytes),
-            _ => {
-                let length = ready.iter().map(|chunk| chunk.bytes.len()).sum::<usize>();
-                let mut joined = BytesMut::with_capacity(length);
-                ready.drain(..).for_each(|chunk| joined.extend_from_slice(&chunk.bytes));
-                Some(joined.freeze())
-            }
-        })
+        let Self { chunks, ready, arrived, joined_max, .. } = self;
+        if ready.is_empty() {
+            let Poll::Ready(_) = chunks.poll_recv_many(cx, arrived, *joined_max) else {
+                return Poll::Pending;
+            };
+            ready.extend(arrived.drain(..));
+        }
+        let is_small = |chunk: &Waiting| chunk.bytes.len() < JOINED_BYTES_MAX;
+        let count = ready.iter().take_while(|chunk| is_small(chunk)).count();
+        if count < 2 {
+            return Poll::Ready(ready.pop_front().map(|chunk| chunk.bytes));
+        }
+        let length = ready.iter().take(count).map(|chunk| chunk.bytes.len()).sum::<usize>();
+        let mut joined = BytesMut::with_capacity(length);
+        ready.drain(..count).for_each(|chunk| joined.extend_from_slice(&chunk.bytes));
+        Poll::Ready(Some(joined.freeze()))
     }
 }
 

@@ -32,12 +32,11 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::body::{JSON, Outgoing, Response, respond};
-use super::call::{Call, Inside};
+use super::call::{Call, Inside, run_time};
 use super::problem::{Code, Problem};
 use super::route::{Document, Input, Operation, Output, Refusals, operation};
 use super::shape::Nothing;
 use super::trail::Trail;
-use super::v1::DEADLINE_MARGIN;
 use access::audit::Door;
 use access::keys::{Access, RetryAfter};
 use envelope::{Asked, NoRequest, Request};
@@ -174,7 +173,7 @@ fn trail(call: &Call, method: &str, params: &Value) -> Trail {
     if let Some(command) = text("command") {
         let args = params.get("args").and_then(Value::as_array).into_iter().flatten();
         let args = args.filter_map(|arg| arg.as_str().map(str::to_owned));
-        trail.command(&std::iter::once(command.to_owned()).chain(args).collect::<Vec<_>>());
+        trail.command(std::iter::once(command.to_owned()).chain(args));
     }
     trail
 }
@@ -226,7 +225,7 @@ fn time_limit(call: &Call, params: &mut Params) -> Result<Duration, Failure> {
 }
 
 fn limit_within(asked: Duration, time_left: Option<Duration>) -> Duration {
-    let left = time_left.map(|left| left.saturating_sub(DEADLINE_MARGIN.min(left / 4)));
+    let left = time_left.map(run_time);
     let limit = left.map_or(asked, |left| left.min(asked));
     // The guest counts milliseconds, and without any there would be no limit.
     Duration::from_millis(limit.as_millis().max(1) as u64)

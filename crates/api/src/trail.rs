@@ -4,16 +4,18 @@
 //! is written when the last who has it lets go: behind the end of a stream, a WebSocket, or a call that
 //! goes on without its client.
 
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
+use protocol::Text;
+use protocol::requests::Program;
 use serde_json::Value;
 
 use super::caller::Caller;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
-use super::v1::What;
 use access::audit::{Audit, Door, Entry, Outcome, Unwritable, Verdict, Who};
 use sandbox::{Record, Registry, SandboxRef, Spec};
 
@@ -110,22 +112,25 @@ impl Trail {
     }
 
     /// The program that it starts. Code is nobody's business here.
-    pub fn program(&self, what: &What) {
-        match what {
-            What::Argv(argv) => self.command(argv),
-            What::Script { shell, .. } => {
-                self.command(&[shell.clone().unwrap_or_else(|| "sh".to_owned())]);
+    pub fn program(&self, program: &Program) {
+        match program {
+            Program::Argv { argv } => self.command(argv.iter().map(Text::to_string)),
+            Program::Script { shell, .. } => {
+                let shell = shell.as_ref().map_or_else(|| "sh".to_owned(), Text::to_string);
+                self.command(iter::once(shell));
             }
-            What::LoginShell => self.command(&["login shell".to_owned()]),
+            Program::LoginShell {} => self.command(iter::once("login shell".to_owned())),
         }
     }
 
-    pub fn command(&self, argv: &[String]) {
-        let Some((program, arguments)) = argv.split_first() else { return };
-        let wanted = self.0.as_ref().is_some_and(|inner| inner.audit.arguments());
+    /// A program and its arguments, which are looked at only where they are recorded.
+    pub fn command(&self, mut argv: impl Iterator<Item = String>) {
+        let Some(inner) = &self.0 else { return };
+        let Some(program) = argv.next() else { return };
+        let arguments = if inner.audit.arguments() { argv.collect() } else { Vec::new() };
         self.note(|noted| {
-            noted.entry.program = Some(program.clone());
-            noted.entry.arguments = if wanted { arguments.to_vec() } else { Vec::new() };
+            noted.entry.program = Some(program);
+            noted.entry.arguments = arguments;
         });
     }
 

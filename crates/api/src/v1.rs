@@ -26,9 +26,6 @@ mod workspace;
 pub use apps::{AppInfo, AppList, AppType, StartApp, shown as shown_app};
 pub use artifacts::{Captured, CategoryName, KeptArtifact, LeftOut};
 pub use contexts::OpenedContext;
-pub use exec::limits::{DEADLINE_MARGIN, OUTPUT_BYTES_DEFAULT, TIMEOUT_MS_MAX};
-pub use exec::program::{Bounds, Described, What};
-pub use exec::{Asked, Begun, Leash, OnDisconnect, begin, collect, draw_session};
 pub use files::{FileEntry, refused};
 pub use metrics::MetricsPage;
 pub use notebooks::{

@@ -78,8 +78,6 @@ pub enum CliError {
     SeveralContexts { which: SandboxRef, names: Vec<String> },
     #[error(transparent)]
     ContextName(protocol::ids::InvalidName),
-    #[error("a session cannot be named {0:?}: {1}")]
-    SessionName(String, protocol::ids::InvalidName),
 }
 
 /// Says why we failed and gives the code to end with.

@@ -61,7 +61,7 @@ pub use presence::Activity;
 pub use preset::Preset;
 pub use record::Record;
 pub use recorder::HOLDER as RECORDED_HOLDER;
-pub use registry::{Means, Registry, Until};
+pub use registry::{Means, Registry, Until, Visit};
 pub use snapshot::Snapshot;
 pub use spec::Spec;
 pub use state::{ExpiryKind, Phase, State, UnknownPhase, Why};

@@ -10,7 +10,7 @@ mod views;
 
 pub use means::Means;
 use room::Refused;
-pub use views::Until;
+pub use views::{Until, Visit};
 
 use std::collections::HashMap;
 use std::fs;

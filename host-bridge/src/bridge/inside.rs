@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use protocol::repl::OpenContext;
-use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
-use protocol::{ContextName, ExitRecord, SessionId, Text};
+use protocol::requests::{self, Start};
+use protocol::{ContextName, ExitRecord, Text};
 
 use super::BridgeError;
-use agent_client::guest::exec::collect;
 use agent_client::guest::{Guest, Ran, RunCode, contexts};
-use machine::BoxId;
+use agent_client::program::{OnDrop, Outputs, Program, Unlimited, draw_session};
 use sandbox::{Activity, Registry, SandboxRef};
 
 /// What is kept of each output when all of it is asked for at the end: a caller that wants more
@@ -83,14 +82,12 @@ impl Inside {
         &self,
         argv: impl IntoIterator<Item = impl Into<Text>>,
     ) -> Result<Output, BridgeError> {
-        let argv = argv.into_iter().map(Into::into).collect();
-        self.carry_out(&self.start(Program::Argv { argv })?, &[]).await
+        self.carry_out(&self.start(requests::Program::argv(argv))?, &[]).await
     }
 
     /// Runs a script with the sandbox's shell.
     pub async fn shell(&self, script: impl Into<Text>) -> Result<Output, BridgeError> {
-        let script = script.into();
-        self.carry_out(&self.start(Program::Script { script, shell: None })?, &[]).await
+        self.carry_out(&self.start(requests::Program::script(script))?, &[]).await
     }
 
     /// Runs code in the language's interpreter, which keeps its state from one run to the next.
@@ -110,68 +107,26 @@ impl Inside {
     }
 
     /// A program on pipes, to be changed and then given to [`Inside::carry_out`].
-    pub fn start(&self, program: Program) -> Result<Start, BridgeError> {
-        let drawn = BoxId::draw().map_err(BridgeError::Draw)?;
-        let session: SessionId = drawn.as_str().parse().expect("hexadecimal digits make a name");
-        Ok(Start {
-            session,
-            program,
-            cwd: self.workdir.clone().map(Text::from),
-            env: Vec::new(),
-            user: None,
-            stdio: Stdio::Pipes { stdin: false },
-            deadline_ms: None,
-            spool: SpoolSpec::default(),
-            holders: Vec::new(),
-            tied: true,
-            limits: GroupLimits::default(),
-        })
+    pub fn start(&self, program: requests::Program) -> Result<Start, BridgeError> {
+        let mut start = Program::new(draw_session()?, program).start;
+        start.cwd = self.workdir.clone().map(Text::from);
+        Ok(start)
     }
 
     /// Runs a program to its end. `input` is for one whose start has an input.
     pub async fn carry_out(&self, start: &Start, input: &[u8]) -> Result<Output, BridgeError> {
         let _busy = self.begin();
-        let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
-        let finished =
-            collect(&self.guest, start, input, |b| stdout.keep(b), |b| stderr.keep(b)).await?;
-        let truncated = stdout.is_cut || stderr.is_cut || finished.missing_bytes > 0;
-        let (stdout, stderr) = (stdout.bytes, stderr.bytes);
-        Ok(Output { stdout, stderr, truncated, record: finished.record })
+        let mut outputs = Outputs::new(WHOLE_OUTPUT_BYTES_MAX, Unlimited);
+        let on_drop = if start.holders.is_empty() { OnDrop::Release } else { OnDrop::Leave };
+        let program = Program { on_drop, ..Program::from(start.clone()) };
+        let ended = program.begin(&self.guest)?.collect(input, &mut outputs).await?;
+        let truncated = outputs.is_cut() || ended.missing_bytes > 0;
+        let (stdout, stderr) = (outputs.stdout.into_bytes(), outputs.stderr.into_bytes());
+        Ok(Output { stdout, stderr, truncated, record: ended.record })
     }
 
     fn begin(&self) -> Option<Activity> {
         let (registry, which) = self.watched.as_ref()?;
         registry.activity(which)
-    }
-}
-
-/// One output, as far as it is kept.
-#[derive(Default)]
-struct Kept {
-    bytes: Vec<u8>,
-    is_cut: bool,
-}
-
-impl Kept {
-    fn keep(&mut self, bytes: &[u8]) {
-        let room = WHOLE_OUTPUT_BYTES_MAX - self.bytes.len();
-        self.is_cut |= bytes.len() > room;
-        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_output_is_cut_exactly_when_there_is_more_than_its_bound() {
-        let mut kept = Kept::default();
-        kept.keep(&vec![b'a'; WHOLE_OUTPUT_BYTES_MAX]);
-        assert!(!kept.is_cut);
-        kept.keep(b"");
-        assert!(!kept.is_cut);
-        kept.keep(b"b");
-        assert!(kept.is_cut && kept.bytes.len() == WHOLE_OUTPUT_BYTES_MAX);
     }
 }

@@ -9,8 +9,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use agent_client::guest::contexts::open;
-use agent_client::guest::exec::collect;
 use agent_client::guest::{Guest, Options, RunCode};
+use agent_client::program::collect;
 use control::Client;
 use daemon::Server;
 use protocol::Cause;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use agent_client::guest::Guest;
 use agent_client::guest::contexts::{RunCode, open};
-use agent_client::guest::exec::collect;
+use agent_client::program::collect;
 use control::Client;
 use host::paths::{Paths, find_agent};
 use machine::process::ProcessMachine;

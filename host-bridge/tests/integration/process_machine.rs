@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use agent_client::guest::exec::collect;
 use agent_client::guest::{Guest, Options};
+use agent_client::program::collect;
 use control::{Client, ClientError, Code, List, Purpose};
 use daemon::{ServeOptions, serve};
 use host::paths::Paths;

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use agent_client::guest::contexts::{self, RunCode};
-use agent_client::guest::exec::{Event, Execution};
+use agent_client::program::{Event, Program};
 use protocol::Cause;
 use protocol::repl::{OpenContext, RunEnd};
 use protocol::requests::Release;
@@ -135,10 +135,10 @@ pub fn lives(report: &mut Report) {
 async fn direct_command(sandbox: &Sandbox, number: usize) -> Duration {
     let start = start(&format!("true-{number}"), &["/bin/true"]);
     let begun = Instant::now();
-    let mut execution = Execution::begin(&sandbox.guest, &start).expect("asked for");
+    let mut execution = Program::from(start.clone()).begin(&sandbox.guest).expect("asked for");
     let record = loop {
         match execution.next().await.expect("it runs") {
-            Some(Event::Exited(record)) => break record,
+            Some(Event::Ended(ended)) => break ended.record,
             Some(_) => {}
             None => unreachable!("an execution tells its end"),
         }

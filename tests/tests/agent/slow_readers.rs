@@ -292,7 +292,7 @@ fn a_hundred_and_fifty_sessions_at_once_are_all_whole() {
                 let script = format!("seq 1 {LAST}; echo {number} >&2; exit {number}");
                 let start = start(&format!("s{number}"), &["sh", "-c", &script]);
                 let (mut out, mut err) = (Vec::new(), Vec::new());
-                let finished = agent_client::guest::exec::collect(
+                let finished = agent_client::program::collect(
                     &guest,
                     &start,
                     &[],

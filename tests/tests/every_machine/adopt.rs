@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use agent_client::guest::exec::{Event, Execution};
 use agent_client::guest::{Address, Adoption, Guest, LinkError, Options};
+use agent_client::program::{Event, Program};
 use protocol::hello::GoodbyeReason;
 use protocol::message::Channel;
 use protocol::repl::Happening;
@@ -32,7 +32,7 @@ async fn an_adopted_sandbox_has_another_identity_and_its_sessions_live_on() {
     let mut numbers = start("numbers", &["sh", "-c", NUMBERS]);
     numbers.stdio = protocol::requests::Stdio::Pipes { stdin: true };
     numbers.tied = true;
-    let mut execution = Execution::begin(&sandbox.guest, &numbers).expect("a session");
+    let mut execution = Program::from(numbers.clone()).begin(&sandbox.guest).expect("a session");
     let mut input = execution.take_input().expect("its input");
     let mut said = Vec::new();
     while said.len() < 1000 {
@@ -59,7 +59,7 @@ async fn an_adopted_sandbox_has_another_identity_and_its_sessions_live_on() {
     let exited = loop {
         match execution.next().await.expect("events").expect("its end") {
             Event::Output { channel: Channel::Stdout, bytes, .. } => said.extend_from_slice(&bytes),
-            Event::Exited(record) => break record,
+            Event::Ended(ended) => break ended.record,
             _ => {}
         }
     };

@@ -156,7 +156,7 @@ fn a_reader_in_the_sandbox_sees_the_old_file_or_the_new_and_nothing_between() {
                 let mut stdout = Vec::new();
                 let collect = |bytes: &[u8]| stdout.extend_from_slice(bytes);
                 let collecting =
-                    agent_client::guest::exec::collect(&guest, &start, &[], collect, |_| {});
+                    agent_client::program::collect(&guest, &start, &[], collect, |_| {});
                 let finished = collecting.await.expect("it runs");
                 (finished.record.cause, stdout)
             })

@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-use agent_client::guest::exec::{Event, Execution};
 use agent_client::guest::{Guest, Output, Piece, Writer};
+use agent_client::program::{Event, Program};
 use tests::sandbox::{Sandbox, start};
 use tests::{Burrow, PATIENCE, eventually};
 use tokio::runtime::Builder;
@@ -44,7 +44,7 @@ fn assert_echo(got: &[u8], sent: &[u8]) {
 
 async fn serve(guest: &Guest) -> u16 {
     let mut server =
-        Execution::begin(guest, &start("server", &["python3", "-c", ECHO, "0"])).expect("queued");
+        Program::from(start("server", &["python3", "-c", ECHO, "0"])).begin(guest).expect("queued");
     loop {
         let event = timeout(PATIENCE, server.next()).await.expect("a port").expect("it runs");
         if let Some(Event::Output { bytes, .. }) = event {

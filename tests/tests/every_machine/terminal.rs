@@ -6,7 +6,7 @@ use std::process::Stdio as HostStdio;
 use std::time::Duration;
 
 use agent_client::guest::Writer;
-use agent_client::guest::exec::{Event, Execution};
+use agent_client::program::{Event, Program, Running};
 use nix::sys::signal::{Signal, kill};
 use protocol::Cause;
 use protocol::requests::{Stdio, TerminalSize};
@@ -30,7 +30,7 @@ const READY: &[u8] = b"ready";
 
 /// A script on a raw terminal that has said that it is ready.
 struct Raw {
-    execution: Execution,
+    execution: Running,
     keyboard: Writer,
     shown: Vec<u8>,
 }
@@ -40,7 +40,7 @@ impl Raw {
         let script = format!("stty raw -echo; printf ready; {script}");
         let mut start = sandbox.command(&["sh", "-c", &script]);
         start.stdio = Stdio::Pty { size: TerminalSize { rows: 24, columns: 80 } };
-        let mut execution = Execution::begin(&sandbox.guest, &start).expect("queued");
+        let mut execution = Program::from(start.clone()).begin(&sandbox.guest).expect("queued");
         let keyboard = execution.take_input().expect("a terminal has a keyboard");
         let mut raw = Self { execution, keyboard, shown: Vec::new() };
         while raw.shown.len() < READY.len() {
@@ -60,7 +60,7 @@ impl Raw {
                 None
             }
             Some(Event::Gap { from, to, .. }) => panic!("{} bytes were lost", to - from),
-            Some(Event::Exited(record)) => Some(record.cause),
+            Some(Event::Ended(ended)) => Some(ended.record.cause),
             None => panic!("no exit record"),
         }
     }
@@ -82,7 +82,7 @@ impl Raw {
                         self.shown.extend_from_slice(&bytes);
                         continue;
                     }
-                    Some(Event::Exited(record)) => record.cause,
+                    Some(Event::Ended(ended)) => ended.record.cause,
                     other => panic!("{other:?}"),
                 },
             };

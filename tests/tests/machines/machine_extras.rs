@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agent_client::guest::exec;
 use agent_client::guest::{Address, Guest, Options};
+use agent_client::program::collect;
 use machine::drive::Drive;
 use protocol::exit::Cause;
 use protocol::requests::Stdio as Pipes;
@@ -154,8 +154,7 @@ async fn say(guest: &Guest, session: &str, script: &str) -> String {
     let mut said = Vec::new();
     let start = start(session, &["sh", "-c", script]);
     let hear = |bytes: &[u8]| said.extend_from_slice(bytes);
-    let finished =
-        exec::collect(guest, &start, &[], hear, |_| {}).await.expect("the script is run");
+    let finished = collect(guest, &start, &[], hear, |_| {}).await.expect("the script is run");
     assert!(matches!(finished.record.cause, Cause::Exited { code: 0 }), "{script}: {finished:?}");
     String::from_utf8(said).expect("text").trim().to_owned()
 }
@@ -223,7 +222,7 @@ async fn a_serial_port_loses_nothing_although_it_is_cut_again_and_again() {
     let input: Vec<u8> =
         (0..20_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut echoed = Vec::new();
-    exec::collect(&guest, &echo, &input, |bytes| echoed.extend_from_slice(bytes), |_| {})
+    collect(&guest, &echo, &input, |bytes| echoed.extend_from_slice(bytes), |_| {})
         .await
         .expect("the echo survives the cuts");
     assert!(echoed == input, "{} bytes of {} came back", echoed.len(), input.len());
@@ -234,7 +233,7 @@ async fn a_serial_port_loses_nothing_although_it_is_cut_again_and_again() {
         let all_zero = bytes.iter().all(|byte| *byte == 0);
         *if all_zero { &mut zeros } else { &mut others } += bytes.len() as u64;
     };
-    exec::collect(&guest, &flood, &[], count, |_| {}).await.expect("the flood comes");
+    collect(&guest, &flood, &[], count, |_| {}).await.expect("the flood comes");
     assert_eq!((zeros, others), (50_000_000, 0));
 }
 

@@ -10,7 +10,6 @@
 mod adoption;
 pub mod contexts;
 mod error;
-pub mod exec;
 mod fit;
 pub mod limits;
 pub mod metrics;

@@ -124,7 +124,7 @@ impl Output {
     }
 
     /// Acknowledges the piece that was read last, for readers that will not ask for another.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if let Some(to) = self.read_to.take() {
             self.consumed(to);
         }

@@ -30,7 +30,11 @@ impl Guest {
     }
 
     pub fn start_now(&self, start: &Start) -> Result<Pending<Started>, GuestError> {
-        let mut start = start.clone();
+        self.start_owned_now(start.clone())
+    }
+
+    /// The same without a copy.
+    pub(crate) fn start_owned_now(&self, mut start: Start) -> Result<Pending<Started>, GuestError> {
         start.user = start.user.or_else(|| self.usual_user.as_deref().map(str::to_owned));
         start.cwd = start.cwd.or_else(|| self.usual_directory.as_deref().map(Into::into));
         check_start(&start)?;

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use protocol::exit::Cause;
 use protocol::limits::{ARGUMENTS_BYTES_MAX, REQUESTS_PENDING_MAX};
 use protocol::message::{Channel, Entries, FileInfo, FileKind, Reply};
-use protocol::requests::{Origin, Role, Stdio};
+use protocol::requests::{Origin, Role};
 use protocol::{FaultCode, Text};
 
-use super::exec::{Event, Execution, collect};
 use super::{FileTarget, Guest, GuestError, Piece};
-use crate::link::tests::agent::{Agent, pattern};
+use crate::link::tests::agent::Agent;
 use crate::link::tests::raw::Raw;
 use crate::link::tests::{id, quick, soon, start, until};
 
@@ -18,74 +16,6 @@ async fn guest() -> (Agent, Guest) {
     let (agent, theirs) = Agent::pair();
     let guest = soon(Guest::over(theirs, None, quick())).await.unwrap();
     (agent, guest)
-}
-
-#[tokio::test]
-async fn a_run_delivers_all_output_and_then_the_record() {
-    let (agent, guest) = guest().await;
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let run = start("run", "stdout 300000 stderr 1000 exit 7");
-    let finished = soon(collect(
-        &guest,
-        &run,
-        b"",
-        |bytes| out.extend_from_slice(bytes),
-        |bytes| err.extend_from_slice(bytes),
-    ))
-    .await
-    .unwrap();
-    assert_eq!(finished.record.cause, Cause::Exited { code: 7 });
-    assert_eq!(finished.missing_bytes, 0);
-    assert!(out == (0..300_000).map(pattern).collect::<Vec<_>>());
-    assert!(err == (0..1000).map(pattern).collect::<Vec<_>>());
-    until(|| agent.world().carried_out.last() == Some(&"release")).await;
-}
-
-#[tokio::test]
-async fn a_run_does_not_wait_for_pipes_that_survivors_hold() {
-    let (_agent, guest) = guest().await;
-    let run = start("run", "stdout 100000 stderr 0 exit 0 survivors");
-    let mut count = 0;
-    let finished = soon(collect(&guest, &run, b"", |bytes| count += bytes.len(), |_| ())).await;
-    assert_eq!(finished.unwrap().record.left_behind_count, 1);
-    assert_eq!(count, 100_000);
-}
-
-#[tokio::test]
-async fn a_program_that_cannot_be_started_is_the_first_news() {
-    let (_agent, guest) = guest().await;
-    let error = soon(collect(&guest, &start("run", "missing"), b"", |_| (), |_| ())).await;
-    assert_eq!(error.unwrap_err().fault_code(), Some(FaultCode::SpawnFailed));
-}
-
-#[tokio::test]
-async fn events_of_a_run_come_in_order_and_end_with_none() {
-    let (agent, guest) = guest().await;
-    let run = start("run", "stdout 10 stderr 0 run");
-    let mut execution = Execution::begin(&guest, &run).unwrap();
-    assert!(execution.take_input().is_none(), "the program has no input");
-    assert!(matches!(soon(execution.next()).await.unwrap(), Some(Event::Started(_))));
-    assert!(matches!(
-        soon(execution.next()).await.unwrap(),
-        Some(Event::Output { channel: Channel::Stdout, offset: 0, bytes }) if bytes.len() == 10
-    ));
-    let nothing = tokio::time::timeout(Duration::from_millis(20), execution.next()).await;
-    assert!(nothing.is_err(), "the program runs on in silence");
-    agent.exit("run", 0);
-    assert!(matches!(soon(execution.next()).await.unwrap(), Some(Event::Exited(_))));
-    assert!(soon(execution.next()).await.unwrap().is_none());
-}
-
-#[tokio::test]
-async fn input_is_fed_and_its_beginning_is_the_agents() {
-    let (agent, guest) = guest().await;
-    let mut run = start("run", "stdout 1 stderr 0 run");
-    run.stdio = Stdio::Pipes { stdin: true };
-    let mut execution = Execution::begin(&guest, &run).unwrap();
-    let mut writer = execution.take_input().unwrap();
-    writer.write(b"typed").await.unwrap();
-    assert_eq!(soon(writer.finish()).await.unwrap(), 1005);
-    assert_eq!(agent.world().received, b"typed");
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! What that client asks for, and what it is in the words of the native API.
 
 use std::collections::BTreeMap;
+use std::iter;
 
+use protocol::requests::Program;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::limits::TIMEOUT_MS_MAX;
 use crate::problem::Problem;
-use crate::v1::{CPUS_MAX, CreateSandbox, LABEL_KEY, NAME, TIMEOUT_MS_MAX, What};
+use crate::v1::{CPUS_MAX, CreateSandbox, LABEL_KEY, NAME};
 use sandbox::Name;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN};
 
@@ -144,10 +147,10 @@ impl Execute {
         milliseconds(self.timeout_seconds)
     }
 
-    pub fn what(self) -> Result<What, Problem> {
+    pub fn what(self) -> Result<Program, Problem> {
         match (self.cmd, self.script) {
-            (Some(cmd), None) => Ok(What::Argv([vec![cmd], self.args].concat())),
-            (None, Some(script)) => Ok(What::Script { script, shell: None }),
+            (Some(cmd), None) => Ok(Program::argv(iter::once(cmd).chain(self.args))),
+            (None, Some(script)) => Ok(Program::script(script)),
             _ => Err(Problem::invalid("give exactly one of `cmd` and `script`")),
         }
     }
@@ -199,9 +202,9 @@ mod tests {
     fn a_program_or_a_script_is_run_and_never_both() {
         let asked = |text: &str| serde_json::from_str::<Execute>(text).expect(text).what();
         assert!(
-            matches!(asked(r#"{"cmd":"ls","args":["-l"]}"#), Ok(What::Argv(argv)) if argv == ["ls", "-l"])
+            matches!(asked(r#"{"cmd":"ls","args":["-l"]}"#), Ok(program) if program == Program::argv(["ls", "-l"]))
         );
-        assert!(matches!(asked(r#"{"script":"ls"}"#), Ok(What::Script { .. })));
+        assert!(matches!(asked(r#"{"script":"ls"}"#), Ok(Program::Script { .. })));
         assert!(asked(r#"{"script":"ls","cmd":"ls"}"#).is_err());
         assert!(asked("{}").is_err());
     }

@@ -4,8 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::limits::KEPT_BYTES_MAX;
-use crate::budget::Share;
+use agent_client::program::whole_characters;
 
 /// One of the two outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,13 +24,6 @@ impl Stream {
     }
 }
 
-/// An output as it comes: its beginning, and how much there was.
-#[derive(Clone, Debug, Default)]
-pub struct Output {
-    bytes: Vec<u8>,
-    total_bytes: u64,
-}
-
 /// A part of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -41,47 +33,13 @@ pub struct Page {
     pub next: Option<usize>,
 }
 
-impl Output {
-    /// Takes in what comes next. What `memory` has no room for is counted alone, and so is all that
-    /// follows.
-    pub fn add(&mut self, bytes: &[u8], memory: &Share) {
-        let is_whole = self.total_bytes == self.bytes.len() as u64;
-        self.total_bytes += bytes.len() as u64;
-        let room = if is_whole { KEPT_BYTES_MAX - self.bytes.len() } else { 0 };
-        let kept = room.min(bytes.len());
-        if memory.try_grow(kept) {
-            self.bytes.extend_from_slice(&bytes[..kept]);
-        }
-    }
-
-    /// Bytes that were lost before they came here.
-    pub fn lose(&mut self, bytes: u64) {
-        self.total_bytes += bytes;
-    }
-
-    pub fn total_bytes(&self) -> u64 {
-        self.total_bytes
-    }
-
-    pub fn kept_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// At most so many bytes from `offset` on.
-    pub fn page(&self, offset: usize, bytes_max: usize) -> Page {
-        page(&self.bytes, offset, bytes_max)
-    }
-}
-
 /// A part of some bytes that does not end within a character, unless it would be empty otherwise.
 pub fn page(bytes: &[u8], offset: usize, bytes_max: usize) -> Page {
     let from = offset.min(bytes.len());
     let mut to = from.saturating_add(bytes_max).min(bytes.len());
     if to < bytes.len() {
-        let begins = |at: usize| bytes[at] & 0b1100_0000 != 0b1000_0000;
-        // A character has at most three bytes behind its first.
-        let whole = (to.saturating_sub(3).max(from + 1)..=to).rev().find(|at| begins(*at));
-        to = whole.unwrap_or(to);
+        let whole = whole_characters(&bytes[from..to]);
+        to = if whole > 0 { from + whole } else { to };
     }
     let text = String::from_utf8_lossy(&bytes[from..to]).into_owned();
     Page { text, next: (to < bytes.len()).then_some(to) }
@@ -115,8 +73,6 @@ pub struct Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
-    use crate::limits::MEMORY_STEP_BYTES;
 
     #[test]
     fn pages_end_between_characters_and_join_to_the_whole() {
@@ -150,28 +106,5 @@ mod tests {
         assert_eq!(first.next, Some(4));
         assert_eq!(page(&bytes, 8, 4).next, None);
         assert_eq!(page(&bytes, 99, 4), Page { text: String::new(), next: None });
-    }
-
-    #[test]
-    fn an_output_keeps_its_beginning_and_counts_the_rest() {
-        let memory = Budget::new(u64::MAX).share();
-        let mut output = Output::default();
-        output.add(&vec![b'a'; KEPT_BYTES_MAX - 1], &memory);
-        output.add(b"bcd", &memory);
-        output.lose(2);
-        assert_eq!(output.kept_bytes(), KEPT_BYTES_MAX);
-        assert_eq!(output.total_bytes(), KEPT_BYTES_MAX as u64 + 4);
-        assert_eq!(output.page(KEPT_BYTES_MAX - 1, 9).text, "b");
-    }
-
-    #[test]
-    fn nothing_is_kept_behind_what_there_was_no_memory_for() {
-        let memory = Budget::new(0).share();
-        let mut output = Output::default();
-        output.add(b"first", &memory);
-        output.add(&vec![b'x'; MEMORY_STEP_BYTES as usize], &memory);
-        output.add(b"last", &memory);
-        assert_eq!(output.page(0, 99), Page { text: "first".to_owned(), next: None });
-        assert_eq!(output.total_bytes(), 9 + MEMORY_STEP_BYTES);
     }
 }

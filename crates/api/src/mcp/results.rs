@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::cut::{Output, Rest, Stream};
-use super::limits::{RESULTS_KEPT_MAX, SESSION_KEPT_BYTES_MAX, SHOWN_BYTES_MAX};
+use super::cut::{Rest, Stream, page};
+use super::limits::{KEPT_BYTES_MAX, RESULTS_KEPT_MAX, SESSION_KEPT_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::budget::{Budget, Share};
+use agent_client::program::Head;
 
 /// How long a result is kept, as clients are told.
 pub const KEPT_FOR: &str = "kept until newer cut results replace it or this session ends";
@@ -21,12 +22,12 @@ pub struct Results {
 }
 
 /// What a program or a run has said.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Outputs {
     /// Its handle, once it is kept.
     run: String,
-    pub stdout: Output,
-    pub stderr: Output,
+    pub stdout: Head,
+    pub stderr: Head,
 }
 
 /// What is shown of it.
@@ -39,12 +40,23 @@ pub struct Shown {
     pub rest: Vec<Rest>,
 }
 
+/// An output of which as much is kept as of any.
+pub fn output() -> Head {
+    Head::new(KEPT_BYTES_MAX)
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Self { run: String::new(), stdout: output(), stderr: output() }
+    }
+}
+
 impl Outputs {
     pub fn total_bytes(&self) -> u64 {
         self.stdout.total_bytes() + self.stderr.total_bytes()
     }
 
-    pub fn of(&self, stream: Stream) -> &Output {
+    pub fn of(&self, stream: Stream) -> &Head {
         match stream {
             Stream::Stdout => &self.stdout,
             Stream::Stderr => &self.stderr,
@@ -52,7 +64,7 @@ impl Outputs {
     }
 
     fn kept_bytes(&self) -> usize {
-        self.stdout.kept_bytes() + self.stderr.kept_bytes()
+        self.stdout.bytes().len() + self.stderr.bytes().len()
     }
 }
 
@@ -62,14 +74,14 @@ impl Results {
         let mut rest = Vec::new();
         let mut begin = |stream: Stream| {
             let output = outputs.of(stream);
-            let page = output.page(0, SHOWN_BYTES_MAX);
-            let shown_bytes = page.next.unwrap_or(output.kept_bytes()) as u64;
+            let page = page(output.bytes(), 0, SHOWN_BYTES_MAX);
+            let shown_bytes = page.next.unwrap_or(output.bytes().len()) as u64;
             if output.total_bytes() > shown_bytes {
                 rest.push(Rest {
                     stream,
                     shown_bytes,
                     total_bytes: output.total_bytes(),
-                    kept_bytes: output.kept_bytes() as u64,
+                    kept_bytes: output.bytes().len() as u64,
                     next_offset: shown_bytes,
                 });
             }
@@ -122,7 +134,6 @@ impl Results {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limits::KEPT_BYTES_MAX;
     use super::*;
     use crate::limits::MEMORY_STEP_BYTES;
 
@@ -150,7 +161,7 @@ mod tests {
         let [rest] = shown.rest.try_into().expect("one output");
         assert_eq!(rest.total_bytes, SHOWN_BYTES_MAX as u64 + 5);
         let kept = results.get(&run).expect("kept").of(rest.stream);
-        assert_eq!(kept.page(rest.next_offset as usize, 99).text, "ooooo");
+        assert_eq!(page(kept.bytes(), rest.next_offset as usize, 99).text, "ooooo");
     }
 
     #[test]
@@ -180,5 +191,31 @@ mod tests {
             results.show(outputs(SHOWN_BYTES_MAX + 1, 0), &budget);
         }
         assert_eq!(results.runs().len(), RESULTS_KEPT_MAX);
+    }
+
+    #[test]
+    fn an_output_keeps_its_beginning_and_counts_the_rest() {
+        let memory = Budget::new(u64::MAX).share();
+        let mut output = output();
+        output.add(&vec![b'a'; KEPT_BYTES_MAX - 1], &memory);
+        output.add(b"bcd", &memory);
+        output.lose(2);
+        assert_eq!(output.bytes().len(), KEPT_BYTES_MAX);
+        assert_eq!(output.total_bytes(), KEPT_BYTES_MAX as u64 + 4);
+        assert_eq!(page(output.bytes(), KEPT_BYTES_MAX - 1, 9).text, "b");
+    }
+
+    #[test]
+    fn nothing_is_kept_behind_what_there_was_no_memory_for() {
+        let memory = Budget::new(0).share();
+        let mut output = output();
+        output.add(b"first", &memory);
+        output.add(&vec![b'x'; MEMORY_STEP_BYTES as usize], &memory);
+        output.add(b"last", &memory);
+        assert_eq!(
+            page(output.bytes(), 0, 99),
+            super::super::cut::Page { text: "first".to_owned(), next: None }
+        );
+        assert_eq!(output.total_bytes(), 9 + MEMORY_STEP_BYTES);
     }
 }

@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use protocol::exit::{Cause, ExitRecord};
+use protocol::exit::Cause;
 use protocol::message::Channel;
-use protocol::requests::{GroupLimits, Program, Release, Signal, SpoolSpec, Start, Stdio, Target};
-use protocol::{SessionId, Text};
+use protocol::{Text, requests};
 
 use super::failure::{Failure, TIMED_OUT};
 use super::lines::{Lines, Said, Stream};
@@ -17,9 +16,7 @@ use super::params::{Params, seconds};
 use super::written::Written;
 use super::{inside, time_limit, which};
 use crate::call::Call;
-use agent_client::guest::exec::{Event, Execution};
-use agent_client::guest::{Guest, GuestError};
-use sandbox::{BoxId, SandboxError};
+use agent_client::program::{Ended, Program, Sink, draw_session};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
@@ -40,93 +37,47 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let inside = inside(call, which)?;
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
-    let argv = std::iter::once(&command).chain(&args).map(|text| text.as_str().into()).collect();
-    let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| inside.record.workdir.clone());
-    let start = Start {
-        session: session()?,
-        program: Program::Argv { argv },
-        cwd: cwd.map(Text::from),
-        env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        user: None,
-        stdio: Stdio::Pipes { stdin: false },
-        deadline_ms: Some(limit.as_millis() as u64),
-        spool: SpoolSpec::default(),
-        holders: Vec::new(),
-        tied: true,
-        limits: GroupLimits::default(),
-    };
+    let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| inside.workdir.clone());
+    let argv = std::iter::once(&command).chain(&args).map(String::as_str);
+    let argv = requests::Program::argv(argv);
+    let session = draw_session().map_err(|error| Failure::inside(&inside.which, error))?;
+    // What it has left in the background was meant to stay, unless its time was over.
+    let mut program = Program::new(session, argv);
+    program.start.cwd = cwd.map(Text::from);
+    program.start.env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    program.start.deadline_ms = Some(limit.as_millis() as u64);
     let mut lines = Lines::with_wholes(room).counted(call.memory.clone());
-    let ran = carry_out(&inside.guest, &start, &mut lines).await;
-    let record = ran.map_err(|error| Failure::inside(&inside.which, error))?;
-    conclude(&command, &args, &record, lines.finish())
+    let ran = match program.begin(&inside.guest) {
+        Ok(mut running) => running.collect(b"", &mut lines).await,
+        Err(error) => Err(error),
+    };
+    let ended = ran.map_err(|error| Failure::inside(&inside.which, error))?;
+    conclude(&command, &args, &ended, lines.finish())
 }
 
-/// A name that no other session has: another bridge may have been here before.
-fn session() -> Result<SessionId, Failure> {
-    let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
-    Ok(format!("rpc-{drawn}").parse().expect("hex digits behind letters are a name"))
-}
-
-async fn carry_out(
-    guest: &Guest,
-    start: &Start,
-    lines: &mut Lines,
-) -> Result<ExitRecord, GuestError> {
-    let mut execution = Execution::begin(guest, start)?;
-    let mut leaving = Leaving { guest, session: &start.session, kill: true };
-    while let Some(event) = execution.next().await? {
-        match event {
-            Event::Started(_) => {}
-            Event::Output { channel: Channel::Stderr, bytes, .. } => {
-                lines.say(Stream::Stderr, &bytes);
-            }
-            Event::Output { bytes, .. } => lines.say(Stream::Stdout, &bytes),
-            Event::Gap { channel: Channel::Stderr, from, to } => {
-                lines.lose(Stream::Stderr, to.saturating_sub(from));
-            }
-            Event::Gap { from, to, .. } => lines.lose(Stream::Stdout, to.saturating_sub(from)),
-            Event::Exited(record) => {
-                // What it has left in the background was meant to stay, unless its time was over.
-                leaving.kill = matches!(record.cause, Cause::TimedOut { .. });
-                return Ok(record);
-            }
-        }
+impl Sink for Lines {
+    fn add(&mut self, channel: Channel, bytes: &[u8]) {
+        self.say(stream_of(channel), bytes);
     }
-    // An execution tells its end or its failure before it says that there is no more.
-    Err(GuestError::Malformed { what: "no exit record" })
-}
 
-/// Gives the session up, and ends what is left of it if nobody has waited for its end: the client is
-/// gone, or the link is cut. The answers are not waited for, because nothing follows from them.
-struct Leaving<'a> {
-    guest: &'a Guest,
-    session: &'a SessionId,
-    kill: bool,
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        if self.kill {
-            let (session, target) = (self.session.clone(), Target::Tree);
-            drop(self.guest.signal_now(Signal { session, signal: SIGKILL, target }));
-        }
-        let session = self.session.clone();
-        let release = Release { session, holder: None, kill_survivors: self.kill };
-        drop(self.guest.release_now(release));
+    fn lose(&mut self, channel: Channel, bytes: u64) {
+        self.lose(stream_of(channel), bytes);
     }
 }
 
-fn conclude(
-    command: &str,
-    args: &[String],
-    record: &ExitRecord,
-    said: Said,
-) -> Result<Written, Failure> {
+fn stream_of(channel: Channel) -> Stream {
+    match channel {
+        Channel::Stderr => Stream::Stderr,
+        Channel::Stdout | Channel::Terminal => Stream::Stdout,
+    }
+}
+
+fn conclude(command: &str, args: &[String], ended: &Ended, said: Said) -> Result<Written, Failure> {
     let Said { output, stdout, stderr, is_truncated } = said;
-    let exit_code = record.cause.shell_code();
-    let success = matches!(record.cause, Cause::Exited { code: 0 });
-    let is_overrun = matches!(record.cause, Cause::TimedOut { .. });
-    let (cause, signal) = match &record.cause {
+    let exit_code = ended.shell_code();
+    let success = ended.is_success();
+    let is_overrun = matches!(ended.record.cause, Cause::TimedOut { .. });
+    let (cause, signal) = match &ended.record.cause {
         Cause::Exited { .. } => ("exited", None),
         Cause::Signaled { signal, .. } => ("signaled", Some(*signal)),
         Cause::Killed { signal, .. } => ("killed", Some(*signal)),
@@ -161,7 +112,7 @@ fn conclude(
         .text(",\"truncated\":")
         .value(&is_truncated)
         .text("}");
-    let Cause::TimedOut { limit_ms } = record.cause else { return Ok(written) };
+    let Cause::TimedOut { limit_ms } = ended.record.cause else { return Ok(written) };
     let limit = seconds(Duration::from_millis(limit_ms));
     let message = format!(
         "the command {command:?} timed out: it was killed, with all that it had started, at its \

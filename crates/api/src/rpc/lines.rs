@@ -7,6 +7,7 @@
 mod tests;
 
 use crate::budget::Share;
+use agent_client::program::whole_characters;
 
 /// Where something was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,11 +278,8 @@ fn fitting(line: &[u8], mut left: usize) -> &[u8] {
         left = left.checked_sub(cost(byte))?;
         Some(())
     };
-    let mut end = line.iter().copied().map_while(fits).count();
-    while end < line.len() && end > 0 && line[end] & 0xC0 == 0x80 {
-        end -= 1;
-    }
-    &line[..end]
+    let end = line.iter().copied().map_while(fits).count();
+    if end < line.len() { &line[..whole_characters(&line[..end])] } else { line }
 }
 
 fn wrapped(mut bytes: Vec<u8>, open: u8, close: u8) -> Vec<u8> {

@@ -32,7 +32,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let _permit = call.api.admission().admit(&call.caller.label())?;
 
     let mut context = open(context_of(language), language);
-    context.cwd = inside.record.workdir.as_deref().map(Into::into);
+    context.cwd = inside.workdir.as_deref().map(Into::into);
     let failed = |error| Failure::inside(&inside.which, error);
     inside.guest.settle(&mut context).await.map_err(failed)?;
     let mut ask = RunCode::new(context, code);

@@ -5,7 +5,7 @@ mod seat;
 
 use hyper::Method;
 use protocol::SessionId;
-use protocol::requests::Stdio;
+use protocol::requests::{Program, Stdio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,12 @@ use super::super::problem::{Code, Problem, ProblemBody};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query};
 use super::super::websocket::{self, Switched};
-use super::exec::program::{Bounds, Described, What};
-use super::exec::{ChannelName, Leash, OnDisconnect, draw_session};
+use super::exec::program::{Bounds, Described};
+use super::exec::{ChannelName, OnDisconnect};
 use super::exit::Exit;
 use super::sessions::{Size, find, start_recorded};
 use super::value::Content;
+use agent_client::program::{Leash, OnDrop, draw_session};
 use sandbox::RECORDED_HOLDER;
 
 /// The terminal of a client that does not say how large its own is.
@@ -186,9 +187,12 @@ async fn shell(
         rows: query.rows.unwrap_or(SIZE_DEFAULT.rows),
         columns: query.columns.unwrap_or(SIZE_DEFAULT.columns),
     };
-    let what = if query.argv.is_empty() { What::LoginShell } else { What::Argv(query.argv) };
+    let program = match query.argv {
+        argv if argv.is_empty() => Program::LoginShell {},
+        argv => Program::argv(argv),
+    };
     let described = Described {
-        what,
+        program,
         cwd: query.cwd,
         env: std::collections::BTreeMap::new(),
         user: query.user,
@@ -197,12 +201,16 @@ async fn shell(
     };
     let session: SessionId = draw_session()?;
     let stdio = Stdio::Pty { size: size.checked()? };
-    let workdir = inside.record.workdir.as_deref();
+    let workdir = inside.workdir.as_deref();
     let mut start = described.beginning_in(workdir).start(session.clone(), stdio)?;
     start.holders = vec![RECORDED_HOLDER.to_owned()];
     start.tied = query.on_disconnect == OnDisconnect::Cancel;
     // The name is ours alone, so whoever leaves before it has begun ends it all the same.
-    let leash = Leash::recorded(inside.guest.clone(), session.clone(), query.on_disconnect);
+    let on_drop = match query.on_disconnect {
+        OnDisconnect::Cancel => OnDrop::KillRecorded,
+        OnDisconnect::Detach => OnDrop::Leave,
+    };
+    let leash = Leash::new(inside.guest.clone(), session.clone(), on_drop);
     start_recorded(&inside, &start).await?;
     let found = find(&call.api, &inside.which, &session).await?;
     let mut seat = Seat::take(&call.api, found, Some(0)).await?;

@@ -263,7 +263,7 @@ async fn open(
             cpu_millis: cpu_millis.map(NonZeroU64::get),
         },
     };
-    if let (None, Some(workdir)) = (&ask.cwd, &inside.record.workdir)
+    if let (None, Some(workdir)) = (&ask.cwd, &inside.workdir)
         && find(&inside, &ask.context).await?.is_none()
     {
         ask.cwd = Some(workdir.clone().into());

@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 use hyper::Method;
 use protocol::SessionId;
+use protocol::requests::Program;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::collect::OUTPUT_BYTES_MAX;
-use self::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, What};
+use self::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX};
 use super::super::call::Call;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
@@ -36,7 +37,7 @@ use super::artifacts::Captured;
 use super::exit::{Cause, Survivor, Usage};
 use super::value::Content;
 
-pub use self::begin::{Asked, Begun, Leash, OnDisconnect, begin, draw_session, taken};
+pub use self::begin::{Asked, OnDisconnect, begin, taken};
 pub use self::collect::collect;
 pub use self::signal::SignalName;
 pub use self::talk::{Order, SignalTarget, parse, typed_bytes};
@@ -127,9 +128,9 @@ macro_rules! asked {
         impl From<$name> for Asked {
             fn from(asked: $name) -> Self {
                 let $name { $($field,)* cwd, env, user, timeout_ms, limits: bounds, .. } = asked;
-                let what = $what;
+                let program = $what;
                 Self {
-                    described: Described { what, cwd, env, user, timeout_ms, bounds },
+                    described: Described { program, cwd, env, user, timeout_ms, bounds },
                     stdin: asked.stdin,
                     output_bytes_max: asked.output_bytes_max,
                     on_disconnect: asked.on_disconnect,
@@ -147,7 +148,7 @@ asked! {
         /// The program and its arguments.
         #[schemars(length(min = 1, max = 16384))]
         argv: Vec<String>,
-    } => What::Argv(argv)
+    } => Program::argv(argv)
 }
 
 asked! {
@@ -158,7 +159,7 @@ asked! {
         #[serde(default)]
         #[schemars(length(max = 4096))]
         shell: Option<String>,
-    } => What::Script { script, shell }
+    } => Program::Script { script: script.into(), shell: shell.map(Into::into) }
 }
 
 /// The output of a program and how it ended.
@@ -222,16 +223,16 @@ async fn shell_script(
 }
 
 async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
-    call.trail.program(&asked.described.what);
+    call.trail.program(&asked.described.program);
     let inside = call.inside()?;
     let output_bytes_max = collect::output_bytes_max(asked.output_bytes_max)?;
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
     let capture = asked.capture(&call.api, &inside, call.deadline).await?;
-    let begun = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
+    let running = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
     if call.prefers("application/x-ndjson") {
-        return Ok(Either::Stream(tell::events(&mut call, inside, begun, capture)?));
+        return Ok(Either::Stream(tell::events(&mut call, inside, running, capture)?));
     }
-    let mut result = collect(begun, output_bytes_max, &call.memory).await?;
+    let mut result = collect(running, output_bytes_max, &call.memory).await?;
     if let Some(capture) = capture {
         result.captured = Some(capture.end(None).await.into());
     }

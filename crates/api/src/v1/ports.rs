@@ -112,7 +112,8 @@ async fn open(
     let inside = call.inside()?;
     let (forwards, registry) = (call.api.forwards(), call.api.registry());
     let (port, host) = (asked.port.get(), asked.host_address.into());
-    let opened = forwards.open(registry, &inside.record, port, host, asked.host_port).await;
+    let opened =
+        forwards.open(registry, &registry.get(&inside.which)?, port, host, asked.host_port).await;
     Ok(Created(opened?.into()))
 }
 

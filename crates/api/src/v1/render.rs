@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hyper::Method;
+use protocol::requests::Program;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use super::super::route::{Operation, operation};
 use super::super::shape::{Json, Nothing};
 use super::super::stream::{Either, Events};
 use super::artifacts::Captured;
-use super::exec::program::{Bounds, Described, TIMEOUT_MS_MAX, What};
+use super::exec::program::{Bounds, Described, TIMEOUT_MS_MAX};
 use super::exec::{Asked, OnDisconnect, begin};
 use super::exit::{Cause, Exit};
 use services::artifact::{ARTIFACTS_DIR_VARIABLE, Scene};
@@ -154,11 +155,12 @@ async fn render(
         outputs,
         user: None,
     };
-    let what = match command {
-        Command::Line(script) => What::Script { script, shell: None },
-        Command::Argv(argv) => What::Argv(argv),
+    let program = match command {
+        Command::Line(script) => Program::script(script),
+        Command::Argv(argv) => Program::argv(argv),
     };
-    let described = Described { what, cwd, env, user: None, timeout_ms, bounds: Bounds::default() };
+    let described =
+        Described { program, cwd, env, user: None, timeout_ms, bounds: Bounds::default() };
     let asked = Asked {
         described,
         stdin: None,
@@ -170,8 +172,8 @@ async fn render(
     let inside = call.inside()?;
     let capture = Capture::begin(&call.api, &inside, scene).await?.within(call.deadline);
     let held = Arc::new((call.permit.clone(), call.memory.clone()));
-    let begun = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
-    let mut rendering = Rendering::new(begun, capture);
+    let running = begin(&call.api, &inside, asked, call.time_left(), false, held).await?;
+    let mut rendering = Rendering::new(running, capture);
     if !call.prefers("application/x-ndjson") {
         loop {
             if let Step::Ended(rendered) = rendering.next().await? {

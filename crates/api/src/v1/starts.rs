@@ -67,7 +67,7 @@ impl Starts {
 /// The content of a start, in one number.
 fn digest(start: &Start) -> u64 {
     let mut hasher = DefaultHasher::new();
-    format!("{start:?}").hash(&mut hasher);
+    start.hash(&mut hasher);
     hasher.finish()
 }
 

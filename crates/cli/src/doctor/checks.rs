@@ -3,15 +3,15 @@
 use std::fs;
 
 use protocol::hello::AgentInfo;
-use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
+use protocol::requests;
 use sysinfo::{MemoryRefreshKind, System};
 
 use super::probe::What;
 use super::{Check, Verdict};
 use crate::context::Context;
+use crate::exit;
 use crate::values::human_bytes;
-use crate::{exit, session};
-use agent_client::guest;
+use agent_client::program::{Program, draw_session};
 use host::paths::{self, Paths};
 use sandbox::limits::SCRATCH_BYTES_DEFAULT;
 use sandbox::{Name, SandboxRef, Spec};
@@ -199,23 +199,16 @@ async fn try_sandbox(paths: &Paths, agent: &mut Option<AgentInfo>) -> anyhow::Re
     let which = SandboxRef { namespace: Name::default_namespace(), name: Name::generate()? };
     let one_shot = sandbox::one_shot(paths, &Spec::new(which)).await?;
     *agent = Some(one_shot.guest().info());
-    let start = Start {
-        session: session::draw_id()?,
-        program: Program::Argv { argv: vec!["true".into()] },
-        cwd: None,
-        env: Vec::new(),
-        user: None,
-        stdio: Stdio::Pipes { stdin: false },
-        deadline_ms: Some(10_000),
-        spool: SpoolSpec::default(),
-        holders: Vec::new(),
-        tied: true,
-        limits: GroupLimits::default(),
+    let mut program = Program::new(draw_session()?, requests::Program::argv(["true"]));
+    program.start.deadline_ms = Some(10_000);
+    let mut unheard = (|_: &[u8]| {}, |_: &[u8]| {});
+    let ended = match program.begin(one_shot.guest()) {
+        Ok(mut running) => running.collect(b"", &mut unheard).await,
+        Err(error) => Err(error),
     };
-    let finished = guest::exec::collect(one_shot.guest(), &start, &[], |_| {}, |_| {}).await;
     let took = begun.elapsed();
     one_shot.end().await;
-    let record = finished?.record;
+    let record = ended?.record;
     match record.cause.shell_code() {
         0 => Ok(format!("started, ran `true` and ended, in {} ms", took.as_millis())),
         code => {

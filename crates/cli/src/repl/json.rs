@@ -6,6 +6,8 @@ use protocol::message::Channel;
 use protocol::repl::{Display, ErrorReport, Event, Finished, Happening, RunEnd};
 use serde_json::{Map, Value, json};
 
+use agent_client::program::whole_characters;
+
 /// Events on their way to lines. A character that two pieces of output share is told with the
 /// second, so that text stays text.
 #[derive(Debug, Default)]
@@ -24,7 +26,7 @@ impl Lines {
         };
         if let Some((begun, name, bytes)) = said {
             begun.extend_from_slice(bytes.as_bytes());
-            let rest = begun.split_off(whole(begun));
+            let rest = begun.split_off(whole_characters(begun));
             let said = std::mem::replace(begun, rest);
             if !said.is_empty() {
                 append(event, name, with_bytes(Map::new(), &said), out);
@@ -40,15 +42,6 @@ impl Lines {
         }
         let (name, fields) = describe(&event.what);
         append(event, name, fields, out);
-    }
-}
-
-/// How many bytes there are before a character that is not all there.
-fn whole(bytes: &[u8]) -> usize {
-    match std::str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        // What is wrong is not mended by more.
-        _ => bytes.len(),
     }
 }
 

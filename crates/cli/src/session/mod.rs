@@ -27,8 +27,7 @@ pub const LOG_HOLDER: &str = "log";
 
 /// A fresh session's name.
 pub fn draw_id() -> anyhow::Result<SessionId> {
-    let id = machine::BoxId::draw()?.to_string();
-    Ok(id.parse::<SessionId>().map_err(|error| CliError::SessionName(id, error))?)
+    Ok(agent_client::program::draw_session()?)
 }
 
 /// What we call ourselves among the holders of a session that we start.

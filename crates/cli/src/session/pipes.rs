@@ -16,8 +16,8 @@ use super::super::failure::CliError;
 use super::super::output::{self, Sink};
 use super::keyboard;
 use crate::terminal::{Notice, Notices};
-use agent_client::guest::exec::{Event, Execution};
 use agent_client::guest::{Guest, GuestError, Writer};
+use agent_client::program::{Ended, Event, Program, Running};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
@@ -25,8 +25,8 @@ const SIGKILL: i32 = nix::libc::SIGKILL;
 const CUT: &str = "the connection to the box was lost, and how the program ended with it";
 
 /// How the output of a session came to its end.
-enum Ended {
-    Exited(ExitRecord),
+enum Shown {
+    Everything(Ended),
     /// Nobody reads our stdout.
     Unread,
 }
@@ -36,14 +36,14 @@ enum Ended {
 pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> Result<Exit> {
     // Before the start, so that no signal finds the session without somebody who forwards it.
     let mut notices = Notices::watch()?;
-    let mut execution = Execution::begin(guest, start)?;
-    if let Some(writer) = execution.take_input() {
+    let mut running = Program::from(start.clone()).begin(guest)?;
+    if let Some(writer) = running.take_input() {
         tokio::spawn(feed(writer));
     }
     let session = &start.session;
     let mut asked_before = false;
     let ended = {
-        let pump = pump(&mut execution);
+        let pump = pump(&mut running);
         tokio::pin!(pump);
         loop {
             tokio::select! {
@@ -64,7 +64,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
         }
     };
     match ended {
-        Ended::Exited(record) => {
+        Shown::Everything(Ended { record, .. }) => {
             release(guest, session, holder).await;
             // Whoever sent us the signal knows who killed it.
             if !(asked_before && matches!(record.cause, Cause::Killed { .. })) {
@@ -72,7 +72,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
             }
             Ok(Exit::of(&record))
         }
-        Ended::Unread => {
+        Shown::Unread => {
             // As the kernel does for a program whose pipe has no reader, but surely: a program
             // that ignores SIGPIPE would write into nowhere for ever.
             let kill = Signal { session: session.clone(), signal: SIGKILL, target: Target::Tree };
@@ -84,11 +84,10 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
 }
 
 /// Writes all output, until the record of the end has come behind it.
-async fn pump(execution: &mut Execution) -> Result<Ended> {
+async fn pump(running: &mut Running) -> Result<Shown> {
     let (stdout, stderr) = (Sink::stdout()?, Sink::stderr()?);
-    let mut missing_bytes = 0;
     let mut stderr_is_read = true;
-    while let Some(event) = execution.next().await? {
+    while let Some(event) = running.next().await? {
         match event {
             Event::Started(started) => {
                 for warning in started.warnings {
@@ -102,15 +101,15 @@ async fn pump(execution: &mut Execution) -> Result<Ended> {
             }
             Event::Output { bytes, .. } => match stdout.write(bytes).await {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Ended::Unread),
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Shown::Unread),
                 Err(error) => return Err(error).context("stdout cannot be written to"),
             },
-            Event::Gap { from, to, .. } => missing_bytes += to.saturating_sub(from),
-            Event::Exited(record) => {
-                if missing_bytes > 0 {
-                    output::note(&CliError::OutputMissing(missing_bytes).to_string());
+            Event::Gap { .. } => {}
+            Event::Ended(ended) => {
+                if ended.missing_bytes > 0 {
+                    output::note(&CliError::OutputMissing(ended.missing_bytes).to_string());
                 }
-                return Ok(Ended::Exited(record));
+                return Ok(Shown::Everything(ended));
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::pool::ShelfStatus;
 use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, State};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
+use machine::BoxId;
 
 /// What can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,19 @@ pub enum Until {
     Stopped,
     /// It is removed.
     Removed,
+}
+
+/// A running sandbox that is called into.
+pub struct Visit {
+    /// Its machine.
+    pub id: BoxId,
+    /// Where programs begin that name no directory.
+    pub workdir: Option<String>,
+    /// Who they run as that name nobody.
+    pub user: Option<String>,
+    pub guest: Guest,
+    /// As long as it is held, the sandbox does not count as idle. `None` for one about to end.
+    pub activity: Option<Activity>,
 }
 
 impl Registry {
@@ -66,18 +80,33 @@ impl Registry {
 
     /// The client of a running sandbox's agent, over the link that there is anyway.
     pub fn guest(&self, which: &SandboxRef) -> Result<Guest, SandboxError> {
-        let (state, guest) = self.seated(which, |seat| {
-            let record = seat.shown.borrow();
-            let guest = seat.presence.guest();
-            (record.state.clone(), guest.map(|guest| guest.running_as(record.user.as_deref())))
-        })?;
-        let which = which.clone();
-        match (state, guest) {
-            (State::Paused { .. }, _) => Err(SandboxError::Paused { which }),
-            (State::Lost { reason }, _) => Err(SandboxError::Lost { which, reason }),
-            (State::Running | State::Stopping, Some(guest)) => Ok(guest),
-            (state, _) => Err(SandboxError::NotRunning { which, state }),
+        self.seated(which, |seat| Self::guest_of(which, seat))?
+    }
+
+    fn guest_of(which: &SandboxRef, seat: &Seat) -> Result<Guest, SandboxError> {
+        let record = seat.shown.borrow();
+        let which = || which.clone();
+        match (&record.state, seat.presence.guest()) {
+            (State::Paused { .. }, _) => Err(SandboxError::Paused { which: which() }),
+            (State::Lost { reason }, _) => {
+                Err(SandboxError::Lost { which: which(), reason: reason.clone() })
+            }
+            (State::Running | State::Stopping, Some(guest)) => {
+                Ok(guest.running_as(record.user.as_deref()))
+            }
+            (state, _) => Err(SandboxError::NotRunning { which: which(), state: state.clone() }),
         }
+    }
+
+    /// Calls into a sandbox that runs: one look for all that a call needs of it.
+    pub fn visit(&self, which: &SandboxRef) -> Result<Visit, SandboxError> {
+        self.seated(which, |seat| {
+            let guest = Self::guest_of(which, seat)?;
+            let activity = seat.presence.begin();
+            let record = seat.shown.borrow();
+            let (workdir, user) = (record.workdir.clone(), record.user.clone());
+            Ok(Visit { id: record.id.clone(), workdir, user, guest, activity })
+        })?
     }
 
     /// Says that something is at work in a sandbox, which is not idle until the guard is dropped.

@@ -1,12 +1,11 @@
 //! What an interpreter in a sandbox says of its modules, before an app is started with it.
 
 use protocol::exit::SpawnFailure;
-use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
-use protocol::{Cause, SessionId, Text};
+use protocol::{SessionId, Text, requests};
 
 use super::limits::{INTERPRETER_SAID_BYTES_MAX, INTERPRETER_TIME_MAX};
-use agent_client::guest::exec::collect;
 use agent_client::guest::{Guest, GuestError};
+use agent_client::program::{Outputs, Program, Unlimited};
 
 /// Names those of its arguments that are no modules. It finds them as the app would, without running
 /// any of them.
@@ -38,28 +37,13 @@ pub async fn ask(
     env: Vec<(Text, Text)>,
 ) -> Result<Lacks, GuestError> {
     let argv = [python, "-c", ASK].into_iter().chain(modules.iter().copied());
-    let start = Start {
-        session,
-        program: Program::Argv { argv: argv.map(Text::from).collect() },
-        cwd,
-        env,
-        user: None,
-        stdio: Stdio::Pipes { stdin: false },
-        deadline_ms: Some(INTERPRETER_TIME_MAX.as_millis() as u64),
-        spool: SpoolSpec::default(),
-        holders: Vec::new(),
-        tied: true,
-        limits: GroupLimits::default(),
-    };
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let kept = |all: &mut Vec<u8>, bytes: &[u8]| {
-        let room = INTERPRETER_SAID_BYTES_MAX.saturating_sub(all.len());
-        all.extend(bytes.iter().take(room));
-    };
-    let (on_stdout, on_stderr) =
-        (|bytes: &[u8]| kept(&mut stdout, bytes), |bytes: &[u8]| kept(&mut stderr, bytes));
-    let finished = match collect(guest, &start, b"", on_stdout, on_stderr).await {
-        Ok(finished) => finished,
+    let mut program = Program::new(session, requests::Program::argv(argv));
+    program.start.cwd = cwd;
+    program.start.env = env;
+    program.start.deadline_ms = Some(INTERPRETER_TIME_MAX.as_millis() as u64);
+    let mut outputs = Outputs::new(INTERPRETER_SAID_BYTES_MAX, Unlimited);
+    let ended = match program.begin(guest)?.collect(b"", &mut outputs).await {
+        Ok(ended) => ended,
         Err(GuestError::Fault(fault))
             if fault.spawn.as_ref().is_some_and(SpawnFailure::is_not_found) =>
         {
@@ -67,12 +51,12 @@ pub async fn ask(
         }
         Err(error) => return Err(error),
     };
-    if finished.record.cause != (Cause::Exited { code: 0 }) {
-        let said = String::from_utf8_lossy(&stderr);
+    if !ended.is_success() {
+        let said = String::from_utf8_lossy(outputs.stderr.bytes());
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
         return Ok(Lacks::Sense(last.unwrap_or("it printed nothing").to_owned()));
     }
-    let said = String::from_utf8_lossy(&stdout);
+    let said = String::from_utf8_lossy(outputs.stdout.bytes());
     // Only what was asked for: the rest is whatever the interpreter's own start has printed.
     let missing: Vec<String> =
         said.lines().filter(|line| modules.contains(line)).map(str::to_owned).collect();

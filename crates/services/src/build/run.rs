@@ -2,26 +2,24 @@
 
 use std::sync::Arc;
 
-use protocol::SessionId;
-use protocol::Text;
-use protocol::exit::Cause;
-use protocol::requests::{GroupLimits, Program as Argv, Release, SpoolSpec, Start, Stdio};
+use protocol::requests::{self, Release};
 use serde_json::Value;
 
 use super::stage::block;
 use super::{Means, StepError, Told};
-use agent_client::guest::exec::{Event, Execution};
 use agent_client::guest::{Guest, GuestError};
+use agent_client::program::{Event, OnDrop, Program, draw_session};
 use image::digest::Digest;
 use image::store::Lease;
-use sandbox::{BoxId, Known, Name, OneShot, SandboxError, SandboxRef, Spec, one_shot_with};
+use sandbox::{Known, Name, OneShot, SandboxRef, Spec, one_shot_with};
 
 /// What the sandbox is called, for what asks for its host's name.
 const NAME: &str = "build";
 /// Who a command runs as that is not told.
 const ROOT: &str = "0";
 
-pub(super) struct Program {
+/// What a step runs, as whom, and what it may reach.
+pub(super) struct Command {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
     pub cwd: String,
@@ -33,7 +31,7 @@ pub(super) struct Program {
 pub(super) async fn run(
     means: &Means,
     base: Arc<Lease>,
-    program: Program,
+    program: Command,
     document: Value,
     text: String,
     key: Digest,
@@ -56,25 +54,17 @@ pub(super) async fn run(
     done
 }
 
-async fn execute(guest: &Guest, means: &Means, program: &Program) -> Result<(), StepError> {
-    let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
-    let session: SessionId = drawn.to_string().parse().expect("a drawn id is a session's too");
-    let start = Start {
-        session: session.clone(),
-        program: Argv::Argv {
-            argv: program.argv.iter().map(|word| Text::from(word.as_str())).collect(),
-        },
-        cwd: Some(Text::from(program.cwd.as_str())),
-        env: Vec::new(),
-        user: Some(program.user.clone().unwrap_or_else(|| ROOT.to_owned())),
-        stdio: Stdio::Pipes { stdin: false },
-        deadline_ms: None,
-        spool: SpoolSpec::default(),
-        holders: vec![NAME.to_owned()],
-        tied: true,
-        limits: GroupLimits::default(),
-    };
-    let mut execution = Execution::begin(guest, &start)?;
+async fn execute(guest: &Guest, means: &Means, program: &Command) -> Result<(), StepError> {
+    let mut asked = Program::new(
+        draw_session()?,
+        requests::Program::argv(program.argv.iter().map(String::as_str)),
+    );
+    asked.start.cwd = Some(program.cwd.as_str().into());
+    asked.start.user = Some(program.user.clone().unwrap_or_else(|| ROOT.to_owned()));
+    asked.start.holders = vec![NAME.to_owned()];
+    // The sandbox ends with the step, and the program with it.
+    asked.on_drop = OnDrop::Leave;
+    let mut running = asked.begin(guest)?;
     let cannot = |error: GuestError| match &error {
         GuestError::Fault(fault) if fault.spawn.is_some() => {
             let program = program.argv.first().cloned().unwrap_or_default();
@@ -82,7 +72,7 @@ async fn execute(guest: &Guest, means: &Means, program: &Program) -> Result<(), 
         }
         _ => error.into(),
     };
-    while let Some(event) = execution.next().await.map_err(cannot)? {
+    while let Some(event) = running.next().await.map_err(cannot)? {
         match event {
             Event::Started(started) => {
                 for warning in started.warnings {
@@ -93,13 +83,14 @@ async fn execute(guest: &Guest, means: &Means, program: &Program) -> Result<(), 
             Event::Gap { .. } => {
                 return Err(GuestError::Malformed { what: "a gap in the output of a build" }.into());
             }
-            Event::Exited(record) => {
+            Event::Ended(ended) => {
                 // What it has left behind would go on changing files.
+                let session = running.session().clone();
                 let release = Release { session, holder: None, kill_survivors: true };
                 guest.release(release).await?;
-                return match record.cause {
-                    Cause::Exited { code: 0 } => Ok(()),
-                    cause => Err(StepError::Exit { code: cause.shell_code() }),
+                return match ended.shell_code() {
+                    _ if ended.is_success() => Ok(()),
+                    code => Err(StepError::Exit { code }),
                 };
             }
         }

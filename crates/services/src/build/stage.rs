@@ -380,7 +380,7 @@ impl Work<'_> {
         let mut words = state.words.clone();
         let (cwd, user) = (words.workdir(), words.user());
         words.tell(&self.step.text, true);
-        let program = run::Program { argv, env, cwd, user, egress: egress.clone() };
+        let program = run::Command { argv, env, cwd, user, egress: egress.clone() };
         let text = self.step.text.clone();
         let document = words.0.clone();
         let lease = run::run(self.means, base, program, document, text, key).await?;

@@ -1,6 +1,6 @@
 //! What a program and the agent find in a machine.
 
-use agent_client::guest::exec::Finished;
+use agent_client::program::Ended;
 use protocol::Cause;
 use protocol::requests::GroupLimits;
 use tests::machines::machines_or_skip;
@@ -12,7 +12,7 @@ fn text(ran: &Ran) -> String {
     String::from_utf8_lossy(&ran.stdout).trim_end().to_owned()
 }
 
-fn code(finished: &Finished) -> i32 {
+fn code(finished: &Ended) -> i32 {
     finished.record.cause.shell_code()
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::agent::Agent;
 use super::{quick, start};
-use crate::guest::exec::collect;
 use crate::guest::{FileTarget, Guest, Piece};
+use crate::program::collect;
 
 const ROUNDS: u32 = 20_000;
 const FLOW_BYTES: u64 = 2 << 30;

@@ -14,13 +14,13 @@ use super::output::{notes, shown_outputs};
 use crate::budget::Share;
 use crate::call::{Inside, passed};
 use crate::capture::{Capture, directory_of};
-use crate::mcp::cut::{Output, Rest, clip};
+use crate::mcp::cut::{Rest, clip, page};
 use crate::mcp::display::Displays;
 use crate::mcp::kept::{self, Kept};
 use crate::mcp::limits::{LATE_BYTES_MAX, REASON_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::mcp::progress::Progress;
 use crate::mcp::resources::of_sandbox;
-use crate::mcp::results::Outputs;
+use crate::mcp::results::{Outputs, output};
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::problem::{Code, Problem};
 use crate::rpc::ended;
@@ -28,6 +28,7 @@ use crate::v1::{InNotebook, KeptArtifact, LeftOut};
 use access::keys::Access;
 use agent_client::guest::contexts::{RunCode, language, open};
 use agent_client::guest::{GuestError, Run};
+use agent_client::program::Head;
 use services::artifact::Scene;
 use services::notebook::Turn;
 
@@ -207,7 +208,7 @@ async fn ask(
     wanted: Option<&'static str>,
     code: String,
 ) -> Result<RunCode, Problem> {
-    let workdir = || inside.record.workdir.as_deref().map(Into::into);
+    let workdir = || inside.workdir.as_deref().map(Into::into);
     let Some(name) = context else {
         let language = wanted.unwrap_or(language::DEFAULT);
         let name =
@@ -282,7 +283,7 @@ struct Told {
     displays: Displays,
     error: Option<ErrorReport>,
     lost: Option<String>,
-    late: Output,
+    late: Head,
     session: Option<(InNotebook, Option<ContentBlock>)>,
     capture: Option<Capture>,
     /// Its number.
@@ -299,7 +300,7 @@ impl Told {
             displays: Displays::default(),
             error: None,
             lost: None,
-            late: Output::default(),
+            late: output(),
             session: None,
         }
     }
@@ -394,10 +395,10 @@ impl Told {
 }
 
 /// What earlier calls have said late, if they have.
-fn said_late(late: &Output) -> Option<String> {
-    let page = late.page(0, LATE_BYTES_MAX);
+fn said_late(late: &Head) -> Option<String> {
+    let page = page(late.bytes(), 0, LATE_BYTES_MAX);
     let total = late.total_bytes();
-    let shown = page.next.unwrap_or(late.kept_bytes()) as u64;
+    let shown = page.next.unwrap_or(late.bytes().len()) as u64;
     match total {
         0 => None,
         _ if shown == total => Some(page.text),

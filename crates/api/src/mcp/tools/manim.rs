@@ -1,11 +1,9 @@
 //! `create_manim_animation`: code becomes a film, by the manim that is in the sandbox.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::exit::Cause;
-use protocol::requests::{MakeDirectory, Remove};
+use protocol::requests::{self, MakeDirectory, Remove};
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,11 +15,10 @@ use crate::mcp::progress::Progress;
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::problem::{Code, Problem};
 use crate::render::{Rendered, Rendering, Step};
-use crate::v1::{
-    Asked, Bounds, Described, KeptArtifact, LeftOut, OnDisconnect, What, begin, draw_session,
-};
+use crate::v1::{KeptArtifact, LeftOut};
 use access::keys::Access;
 use agent_client::guest::{FileTarget, Guest};
+use agent_client::program::{Program, draw_session};
 use services::artifact::Scene;
 
 /// The end of the log that is shown with a failure: a traceback of some screens.
@@ -130,10 +127,10 @@ async fn create_manim_animation(
         return Err(Problem::invalid(message));
     }
     let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
-    let permit = work.api.admission().admit(&work.caller.label())?;
+    let _permit = work.api.admission().admit(&work.caller.label())?;
     let directory = format!("/tmp/manim-{}", draw_session()?);
     write(&inside.guest, &directory, asked.code).await?;
-    let rendered = render(&work, &inside, &directory, asked.quality, scene, limit, permit).await;
+    let rendered = render(&work, &inside, &directory, asked.quality, scene, limit).await;
     // What is worth keeping is kept; whatever stays in spite of this goes with the sandbox.
     let remove = Remove { path: directory.as_str().into(), recursive: true };
     let _ = inside.guest.remove(remove).await;
@@ -163,7 +160,6 @@ async fn render(
     quality: Quality,
     scene: Option<&str>,
     limit: Duration,
-    permit: impl Send + Sync + 'static,
 ) -> Result<Rendered, Problem> {
     let mut argv: Vec<String> =
         ["python3", "-m", "manim", "render", quality.flag(), "--progress_bar", "display"]
@@ -171,31 +167,18 @@ async fn render(
             .to_vec();
     argv.extend(["--media_dir", "media", "scene.py"].map(str::to_owned));
     argv.extend(scene.map(str::to_owned));
-    let asked = Asked {
-        described: Described {
-            what: What::Argv(argv),
-            cwd: Some(directory.to_owned()),
-            // Its log is as wide as a terminal, and must not break the words that are looked for.
-            env: BTreeMap::from([("COLUMNS".to_owned(), LOG_COLUMNS.to_owned())]),
-            user: None,
-            timeout_ms: Some(limit.as_millis() as u64),
-            bounds: Bounds::default(),
-        },
-        stdin: None,
-        output_bytes_max: None,
-        on_disconnect: OnDisconnect::Cancel,
-        artifacts: true,
-        session: None,
-    };
+    let mut program = Program::new(draw_session()?, requests::Program::argv(argv));
+    program.start.cwd = Some(directory.into());
+    // Its log is as wide as a terminal, and must not break the words that are looked for.
+    program.start.env = vec![("COLUMNS".into(), LOG_COLUMNS.into())];
+    program.start.deadline_ms = Some(limit.as_millis() as u64);
     let outputs = OUTPUTS.map(str::to_owned).to_vec();
     // Nothing else than its own directory is its to keep.
     let workdir = Some(directory.into());
     let scene = Scene { workdir: workdir.clone(), artifacts_dir: workdir, outputs, user: None };
     let capture = Capture::begin(&work.api, inside, scene).await?;
     let progress = Progress::begin(&work.context, limit);
-    let held = Arc::new(permit);
-    let begun = begin(&work.api, inside, asked, None, false, held.clone()).await?;
-    let mut rendering = Rendering::new(begun, capture);
+    let mut rendering = Rendering::new(program.begin(&inside.guest)?, capture);
     loop {
         let step = tokio::select! {
             step = rendering.next() => step?,

@@ -4,7 +4,7 @@ use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::mcp::cut::Stream;
+use crate::mcp::cut::{Stream, page};
 use crate::mcp::limits::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 use crate::mcp::results::{KEPT_FOR, Shown};
 use crate::mcp::tool::{Answer, Effect, Entry, Work, tool};
@@ -68,7 +68,8 @@ async fn read_output(work: Work, asked: ReadOutput) -> Result<Answer<MoreOutput>
         )));
     };
     let output = outputs.of(stream);
-    let page = output.page(usize::try_from(offset).unwrap_or(usize::MAX), limit);
+    let from = usize::try_from(offset).unwrap_or(usize::MAX);
+    let page = page(output.bytes(), from, limit);
     let structured = MoreOutput {
         run,
         stream,
@@ -76,7 +77,7 @@ async fn read_output(work: Work, asked: ReadOutput) -> Result<Answer<MoreOutput>
         text: page.text,
         next_offset: page.next.map(|next| next as u64),
         total_bytes: output.total_bytes(),
-        kept_bytes: output.kept_bytes() as u64,
+        kept_bytes: output.bytes().len() as u64,
     };
     drop(results);
     let text = ContentBlock::text(structured.text.clone());

@@ -91,7 +91,9 @@ async fn expose_port(work: Work, asked: ExposePort) -> Result<Answer<ForwardedPo
     }
     let host = IpAddr::from(Ipv4Addr::LOCALHOST);
     let registry = work.api.registry();
-    let opened = forwards.open(registry, &inside.record, port, host, wanted.unwrap_or(0)).await?;
+    let opened = forwards
+        .open(registry, &registry.get(&inside.which)?, port, host, wanted.unwrap_or(0))
+        .await?;
     Ok(Answer::of(opened.into()))
 }
 

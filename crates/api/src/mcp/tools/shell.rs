@@ -6,11 +6,12 @@ use nix::errno::Errno;
 use protocol::ExitRecord;
 use protocol::exit::{Cause, SpawnFailure};
 use protocol::message::Channel;
-use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
+use protocol::requests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::output::{notes, shown_outputs};
+use crate::budget::Share;
 use crate::mcp::cut::{Rest, clip};
 use crate::mcp::kept::{self, Kept};
 use crate::mcp::limits::REASON_BYTES_MAX;
@@ -18,10 +19,10 @@ use crate::mcp::progress::Progress;
 use crate::mcp::results::Outputs;
 use crate::mcp::tool::{Answer, Effect, Entered, Entry, Work, tool};
 use crate::problem::{Code, Problem};
-use crate::v1::{KeptArtifact, Leash, LeftOut, OnDisconnect, draw_session};
+use crate::v1::{KeptArtifact, LeftOut};
 use access::keys::Access;
 use agent_client::guest::GuestError;
-use agent_client::guest::exec::{Event, Execution};
+use agent_client::program::{Head, Program, Sink, draw_session};
 use services::artifact::Scene;
 
 pub fn entries() -> Vec<Entry> {
@@ -97,66 +98,60 @@ struct Ran {
 
 async fn shell_execute(work: Work, asked: ShellExecute) -> Result<Answer<Ran>, Problem> {
     // What the line says is code.
-    work.trail.command(&["sh".to_owned()]);
+    work.trail.command(std::iter::once("sh".to_owned()));
     let limit = work.time_limit(asked.timeout)?;
     let Entered { inside, note } = work.enter(asked.sandbox.as_deref()).await?;
     let _permit = work.api.admission().admit(&work.caller.label())?;
     let cwd = asked.working_directory.filter(|path| !path.is_empty());
-    let cwd = cwd.or_else(|| inside.record.workdir.clone());
+    let cwd = cwd.or_else(|| inside.workdir.clone());
     let scene = Scene { workdir: cwd.as_deref().map(Into::into), ..Scene::default() };
-    let start = Start {
-        session: draw_session()?,
-        program: Program::Script { script: asked.command.into(), shell: None },
-        cwd: cwd.map(Into::into),
-        env: Vec::new(),
-        user: None,
-        stdio: Stdio::Pipes { stdin: false },
-        deadline_ms: Some(limit.as_millis() as u64),
-        spool: SpoolSpec::default(),
-        holders: Vec::new(),
-        tied: true,
-        limits: GroupLimits::default(),
-    };
+    let mut program = Program::new(draw_session()?, requests::Program::script(asked.command));
+    program.start.cwd = cwd.map(Into::into);
+    program.start.deadline_ms = Some(limit.as_millis() as u64);
     let capture = kept::begin(&work.api, &inside, scene).await;
     let progress = Progress::begin(&work.context, limit);
     let (mut outputs, memory) = (Outputs::default(), work.api.budget().share());
-    let mut execution = Execution::begin(&inside.guest, &start)?;
-    // Whatever ends this call before the command has ended, ends the command.
-    let mut leash = Leash::new(inside.guest.clone(), start.session.clone(), OnDisconnect::Cancel);
-    let record = loop {
-        let event = tokio::select! {
-            event = execution.next() => event.map_err(unstarted)?,
-            () = work.context.ct.cancelled() => {
-                return Err(Problem::new(Code::Gone, "the call was cancelled, and the command killed"));
-            }
-        };
-        match event {
-            Some(Event::Started(_)) => {}
-            Some(Event::Output { channel, bytes, .. }) => {
-                progress.count(bytes.len());
-                of(&mut outputs, channel).add(&bytes, &memory);
-            }
-            Some(Event::Gap { channel, from, to }) => {
-                of(&mut outputs, channel).lose(to.saturating_sub(from));
-            }
-            Some(Event::Exited(record)) => break record,
-            None => return Err(GuestError::Malformed { what: "no exit record" }.into()),
+    let mut running = program.begin(&inside.guest)?;
+    let mut heard = Heard { outputs: &mut outputs, memory, progress: &progress };
+    let ended = tokio::select! {
+        ended = running.collect(b"", &mut heard) => ended.map_err(unstarted)?,
+        // Whatever ends this call before the command has ended, ends the command.
+        () = work.context.ct.cancelled() => {
+            return Err(Problem::new(Code::Gone, "the call was cancelled, and the command killed"));
         }
     };
     progress.end().await;
-    // What it has left in the background was meant to stay.
-    if !matches!(record.cause, Cause::TimedOut { .. }) {
-        leash.ended();
-    }
-    drop(leash);
+    // What it has left in the background was meant to stay, unless its time was over.
+    drop(running);
     let kept = kept::end(&work.api, capture, None).await;
-    Ok(conclude(&work, &inside.which.to_string(), note, &record, outputs, kept))
+    Ok(conclude(&work, &inside.which.to_string(), note, &ended.record, outputs, kept))
 }
 
-fn of(outputs: &mut Outputs, channel: Channel) -> &mut crate::mcp::cut::Output {
-    match channel {
-        Channel::Stderr => &mut outputs.stderr,
-        Channel::Stdout | Channel::Terminal => &mut outputs.stdout,
+/// What a command says, on its way into an answer.
+struct Heard<'a> {
+    outputs: &'a mut Outputs,
+    memory: Share,
+    progress: &'a Progress,
+}
+
+impl Heard<'_> {
+    fn of(&mut self, channel: Channel) -> &mut Head {
+        match channel {
+            Channel::Stderr => &mut self.outputs.stderr,
+            Channel::Stdout | Channel::Terminal => &mut self.outputs.stdout,
+        }
+    }
+}
+
+impl Sink for Heard<'_> {
+    fn add(&mut self, channel: Channel, bytes: &[u8]) {
+        self.progress.count(bytes.len());
+        let memory = self.memory.clone();
+        self.of(channel).add(bytes, &memory);
+    }
+
+    fn lose(&mut self, channel: Channel, bytes: u64) {
+        self.of(channel).lose(bytes);
     }
 }
 

@@ -11,10 +11,11 @@ use crate::Api;
 use crate::body::Gone;
 use crate::problem::Problem;
 use crate::v1::exec::limits::NOTICES_WAITING_MAX;
-use crate::v1::exec::{Cuts, Leash, Order, Typed, parse, typed_bytes};
+use crate::v1::exec::{Cuts, Order, Typed, parse, typed_bytes};
 use crate::v1::sessions::{Feed, Found, Heard, OutputEvent, Session, Size, Start, told};
 use crate::websocket::{self, CLOSE_NORMAL, Reader, Said, Socket, Writer};
 use agent_client::guest::Guest;
+use agent_client::program::Leash;
 
 /// What is shown of what was there before: some screens.
 const SCROLL_BACK_BYTES: u64 = 64 * 1024;

@@ -2,19 +2,15 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use protocol::ExitRecord;
-use protocol::message::Channel;
 
 use super::ExecResult;
-use super::begin::Begun;
 use super::limits::OUTPUT_BYTES_DEFAULT;
 use super::program::check_range;
 use crate::budget::Share;
 use crate::problem::Problem;
 use crate::v1::exit::Exit;
-use crate::v1::value::{Characters, lossy};
-use agent_client::guest::GuestError;
-use agent_client::guest::exec::Event;
+use crate::v1::value::lossy;
+use agent_client::program::{Ended, Head, Outputs, Running};
 
 pub use super::limits::OUTPUT_BYTES_MAX;
 
@@ -26,40 +22,28 @@ pub fn output_bytes_max(asked: Option<u64>) -> Result<u64, Problem> {
 
 /// Waits for the end. Output beyond `bytes_max`, or that `memory` has no room for, is read and left
 /// out, so that the program goes on.
-pub async fn collect(begun: Begun, bytes_max: u64, memory: &Share) -> Result<ExecResult, Problem> {
-    // An input that nobody fills is let go of, which a program that waits for it would notice.
-    let Begun { mut execution, started, mut leash, writer: _writer } = begun;
-    let (mut stdout, mut stderr) = (Kept::new(bytes_max), Kept::new(bytes_max));
-    let mut missing_bytes = 0_u64;
-    let record = loop {
-        match execution.next().await? {
-            Some(Event::Output { channel: Channel::Stderr, bytes, .. }) => {
-                stderr.add(&bytes, memory);
-            }
-            Some(Event::Output { bytes, .. }) => stdout.add(&bytes, memory),
-            Some(Event::Gap { from, to, .. }) => missing_bytes += to.saturating_sub(from),
-            Some(Event::Exited(record)) => break record,
-            Some(Event::Started(_)) => {}
-            None => return Err(GuestError::Malformed { what: "no exit record" }.into()),
-        }
-    };
-    leash.ended();
-    let session = leash.session().to_string();
-    Ok(result(session, stdout, stderr, missing_bytes, record, started.warnings))
+pub async fn collect(
+    mut running: Running,
+    bytes_max: u64,
+    memory: &Share,
+) -> Result<ExecResult, Problem> {
+    let warnings = running.started().await?.warnings.clone();
+    let mut outputs = Outputs::new(bytes_max as usize, memory.clone());
+    let ended = running.collect(b"", &mut outputs).await?;
+    Ok(result(running.session().to_string(), ended, outputs, warnings))
 }
 
 fn result(
     session: String,
-    stdout: Kept,
-    stderr: Kept,
-    missing_bytes: u64,
-    record: ExitRecord,
+    ended: Ended,
+    outputs: Outputs<Share>,
     warnings: Vec<String>,
 ) -> ExecResult {
-    let exit = Exit::from(record);
-    let truncated = stdout.is_cut || stderr.is_cut;
-    let (stdout, stdout_base64) = stdout.shown();
-    let (stderr, stderr_base64) = stderr.shown();
+    let missing_bytes = ended.missing_bytes;
+    let exit = Exit::from(ended.record);
+    let truncated = outputs.is_cut();
+    let (stdout, stdout_base64) = shown(outputs.stdout);
+    let (stderr, stderr_base64) = shown(outputs.stderr);
     ExecResult {
         session,
         stdout,
@@ -80,60 +64,34 @@ fn result(
     }
 }
 
-/// The beginning of an output.
-#[derive(Debug)]
-struct Kept {
-    bytes: Vec<u8>,
-    bytes_max: u64,
-    is_cut: bool,
-}
-
-impl Kept {
-    fn new(bytes_max: u64) -> Self {
-        Self { bytes: Vec::new(), bytes_max, is_cut: false }
-    }
-
-    fn add(&mut self, bytes: &[u8], memory: &Share) {
-        if self.is_cut {
-            return;
-        }
-        let room = self.bytes_max.saturating_sub(self.bytes.len() as u64);
-        let mut taken = (bytes.len() as u64).min(room) as usize;
-        if !memory.try_grow(taken) {
-            taken = 0;
-        }
-        self.bytes.extend_from_slice(&bytes[..taken]);
-        self.is_cut = taken < bytes.len();
-    }
-
-    /// As text, and as base64 where it is none. A cut within a character does not make bytes of
-    /// text.
-    fn shown(self) -> (String, Option<String>) {
-        let bytes = if self.is_cut { Characters::default().take(&self.bytes) } else { self.bytes };
-        match String::from_utf8(bytes) {
-            Ok(text) => (text, None),
-            Err(error) => {
-                let bytes = error.as_bytes();
-                (lossy(bytes), Some(STANDARD.encode(bytes)))
-            }
+/// As text, and as base64 where it is none. A cut within a character does not make bytes of text.
+fn shown(output: Head) -> (String, Option<String>) {
+    match String::from_utf8(output.into_characters()) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let bytes = error.as_bytes();
+            (lossy(bytes), Some(STANDARD.encode(bytes)))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use agent_client::program::Sink;
+    use protocol::message::Channel;
+
     use super::*;
     use crate::budget::Budget;
     use crate::limits::MEMORY_STEP_BYTES;
 
-    fn kept(bytes_max: u64, pieces: &[&str]) -> (String, Option<String>, bool) {
+    fn kept(bytes_max: usize, pieces: &[&str]) -> (String, Option<String>, bool) {
         let memory = Budget::new(0).share();
-        let mut kept = Kept::new(bytes_max);
+        let mut head = Head::new(bytes_max);
         for piece in pieces {
-            kept.add(piece.as_bytes(), &memory);
+            head.add(piece.as_bytes(), &memory);
         }
-        let is_cut = kept.is_cut;
-        let (text, base64) = kept.shown();
+        let is_cut = head.is_cut();
+        let (text, base64) = shown(head);
         (text, base64, is_cut)
     }
 
@@ -147,14 +105,13 @@ mod tests {
 
     #[test]
     fn an_output_without_memory_for_it_is_cut_and_nothing_is_left_out_between() {
-        let memory = Budget::new(0).share();
-        let (mut stdout, mut stderr) = (Kept::new(u64::MAX), Kept::new(u64::MAX));
-        stdout.add(b"ab", &memory);
-        stdout.add(&vec![b'x'; MEMORY_STEP_BYTES as usize], &memory);
-        stdout.add(b"c", &memory);
-        stderr.add(b"d", &memory);
-        assert_eq!((stdout.bytes.as_slice(), stdout.is_cut), (b"ab".as_slice(), true));
-        assert_eq!((stderr.bytes.as_slice(), stderr.is_cut), (b"d".as_slice(), false));
+        let mut outputs = Outputs::new(usize::MAX, Budget::new(0).share());
+        outputs.add(Channel::Stdout, b"ab");
+        outputs.add(Channel::Stdout, &vec![b'x'; MEMORY_STEP_BYTES as usize]);
+        outputs.add(Channel::Stdout, b"c");
+        outputs.add(Channel::Stderr, b"d");
+        assert_eq!((outputs.stdout.bytes(), outputs.stdout.is_cut()), (b"ab".as_slice(), true));
+        assert_eq!((outputs.stderr.bytes(), outputs.stderr.is_cut()), (b"d".as_slice(), false));
     }
 
     #[test]
@@ -164,8 +121,8 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_there_as_they_are() {
-        let mut kept = Kept::new(10);
-        kept.add(b"\xffa", &Budget::new(0).share());
-        assert_eq!(kept.shown(), ("\u{fffd}a".to_owned(), Some("/2E=".to_owned())));
+        let mut head = Head::new(10);
+        head.add(b"\xffa", &Budget::new(0).share());
+        assert_eq!(shown(head), ("\u{fffd}a".to_owned(), Some("/2E=".to_owned())));
     }
 }

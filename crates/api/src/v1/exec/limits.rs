@@ -2,15 +2,10 @@
 
 use std::time::Duration;
 
-/// What is kept of each output of a program whose whole result is asked for.
-pub const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
+pub use crate::limits::{OUTPUT_BYTES_DEFAULT, TIMEOUT_MS_MAX};
+
 /// The most that may be asked for: the answer is made in memory, and base64 takes a third more.
 pub const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// The longest deadline of a program. More is surely a mistake of units, and no clock overflows.
-pub const TIMEOUT_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
-/// How much sooner than its call's deadline a program is ended, so that the answer says how. Of a
-/// short deadline it is a quarter.
-pub const DEADLINE_MARGIN: Duration = Duration::from_millis(250);
 /// How long a WebSocket may be open before its client says what to run.
 pub const ORDER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Input from a client that waits for a program which does not read it. More is not taken from the

@@ -38,18 +38,10 @@ pub struct Bounds {
     pub processes: Option<u64>,
 }
 
-/// What is executed.
-#[derive(Clone, Debug)]
-pub enum What {
-    Argv(Vec<String>),
-    Script { script: String, shell: Option<String> },
-    LoginShell,
-}
-
 /// All of a program but how it is connected.
 #[derive(Clone, Debug)]
 pub struct Described {
-    pub what: What,
+    pub program: Program,
     pub cwd: Option<String>,
     pub env: BTreeMap<String, String>,
     pub user: Option<String>,
@@ -70,7 +62,7 @@ impl Described {
         check_timeout(self.timeout_ms)?;
         Ok(Start {
             session,
-            program: self.what.into(),
+            program: self.program,
             cwd: self.cwd.map(Into::into),
             env: self.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             user: self.user,
@@ -111,17 +103,5 @@ pub fn check_range(field: &str, value: Option<u64>, min: u64, max: u64) -> Resul
             Err(Problem::invalid(format!("{field} must be from {min} to {max}, not {value}")))
         }
         _ => Ok(()),
-    }
-}
-
-impl From<What> for Program {
-    fn from(what: What) -> Self {
-        match what {
-            What::Argv(argv) => Self::Argv { argv: argv.into_iter().map(Into::into).collect() },
-            What::Script { script, shell } => {
-                Self::Script { script: script.into(), shell: shell.map(Into::into) }
-            }
-            What::LoginShell => Self::LoginShell {},
-        }
     }
 }

@@ -125,31 +125,31 @@ async fn attend(beginning: Beginning, socket: Socket) {
         Ok(None) => return,
         Err(_) => return writer.close(CLOSE_POLICY, "the client sent no request").await,
     };
-    let begun = match asked {
+    let running = match asked {
         Ok(asked) => {
-            trail.program(&asked.described.what);
+            trail.program(&asked.described.program);
             // What the client took to say it is gone from the call's time.
             let time_left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             match asked.capture(&api, &inside, deadline).await {
                 Ok(capture) => begin(&api, &inside, asked, time_left, true, Arc::clone(&held))
                     .await
-                    .map(|begun| (begun, capture)),
+                    .map(|running| (running, capture)),
                 Err(problem) => Err(problem),
             }
         }
         Err(problem) => Err(problem),
     };
-    let (begun, capture) = match begun {
-        Ok(begun) => begun,
+    let (mut running, capture) = match running {
+        Ok(running) => running,
         Err(problem) => {
             let _ = writer.tell(&ExecEvent::Problem { problem: problem.body() }).await;
             return writer.close(CLOSE_FAILED, problem.code.name()).await;
         }
     };
-    let session = begun.leash.session().clone();
+    let session = running.session().clone();
     let mut typed = Typed::new(inside.guest.clone(), session.clone(), false);
-    begun.writer.into_iter().for_each(|writer| typed.connect(writer));
-    let following = Following::new(begun.execution, begun.started, begun.leash, capture);
+    running.take_input().into_iter().for_each(|writer| typed.connect(writer));
+    let following = Following::new(running, capture);
     let (notices, heard) = mpsc::channel(NOTICES_WAITING_MAX);
     let ear = Ear { guest: inside.guest.clone(), session, typed, notices };
     tokio::select! {

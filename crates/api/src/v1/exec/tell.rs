@@ -7,16 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
-use super::begin::{Begun, Leash};
 use crate::call::{Call, Inside};
 use crate::capture::Capture;
 use crate::problem::{Problem, ProblemBody};
 use crate::stream::Events;
 use crate::v1::artifacts::Captured;
 use crate::v1::exit::Exit;
-use crate::v1::value::{Characters, Content};
+use crate::v1::value::Content;
 use agent_client::guest::GuestError;
-use agent_client::guest::exec::{Event, Execution};
+use agent_client::program::{Characters, Event, Running};
 use services::artifact;
 
 /// The events of a program. `exited` and `problem` come last.
@@ -79,11 +78,10 @@ pub enum ChannelName {
 pub fn events(
     call: &mut Call,
     inside: Inside,
-    begun: Begun,
+    running: Running,
     capture: Option<Capture>,
 ) -> Result<Events<ExecEvent>, Problem> {
-    let Begun { execution, started, leash, writer: _writer } = begun;
-    let mut following = Following::new(execution, started, leash, capture);
+    let mut following = Following::new(running, capture);
     Events::begin(call, |teller| async move {
         let _inside = inside;
         while let Some(event) = following.next().await {
@@ -96,9 +94,7 @@ pub fn events(
 
 /// A program that is followed to its end.
 pub struct Following {
-    execution: Execution,
-    started: Option<Started>,
-    leash: Leash,
+    running: Running,
     cuts: Cuts,
     /// Events that were made at once and not told yet.
     waiting: VecDeque<ExecEvent>,
@@ -110,22 +106,13 @@ pub struct Following {
 }
 
 impl Following {
-    pub fn new(
-        execution: Execution,
-        started: Started,
-        leash: Leash,
-        capture: Option<Capture>,
-    ) -> Self {
-        let (started, cuts, waiting) = (Some(started), Cuts::default(), VecDeque::new());
-        Self { execution, started, leash, cuts, waiting, capture, ending: None, over: false }
+    pub fn new(running: Running, capture: Option<Capture>) -> Self {
+        let (cuts, waiting) = (Cuts::default(), VecDeque::new());
+        Self { running, cuts, waiting, capture, ending: None, over: false }
     }
 
     /// The next event; `None` behind the last. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Option<ExecEvent> {
-        if let Some(Started { pid, warnings, .. }) = self.started.take() {
-            let session = self.leash.session().to_string();
-            return Some(ExecEvent::Started { session, pid, warnings });
-        }
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Some(event);
@@ -140,7 +127,7 @@ impl Following {
             if self.over {
                 return None;
             }
-            match self.execution.next().await {
+            match self.running.next().await {
                 Ok(Some(event)) => self.take(event),
                 Ok(None) => {
                     self.fail(GuestError::Malformed { what: "no exit record" });
@@ -153,7 +140,7 @@ impl Following {
     fn take(&mut self, event: Event) {
         match event {
             Event::Output { channel, offset, bytes } => {
-                let piece = self.cuts.take(channel, offset, &bytes);
+                let piece = self.cuts.take(channel, offset, bytes);
                 self.waiting.extend(piece.map(|piece| output(channel, piece)));
             }
             Event::Gap { channel, from, to } => {
@@ -161,11 +148,10 @@ impl Following {
                 self.waiting.extend(rest.map(|piece| output(channel, piece)));
                 self.waiting.push_back(ExecEvent::Gap { channel: channel.into(), from, to });
             }
-            Event::Exited(record) => {
+            Event::Ended(ended) => {
                 self.flush();
-                self.leash.ended();
                 self.over = true;
-                let exited = ExecEvent::Exited { exit: record.into() };
+                let exited = ExecEvent::Exited { exit: ended.record.into() };
                 match self.capture.take() {
                     Some(capture) => {
                         self.ending = Some((tokio::spawn(capture.end(None)), exited));
@@ -173,7 +159,10 @@ impl Following {
                     None => self.waiting.push_back(exited),
                 }
             }
-            Event::Started(_) => {}
+            Event::Started(Started { pid, warnings, .. }) => {
+                let session = self.running.session().to_string();
+                self.waiting.push_back(ExecEvent::Started { session, pid, warnings });
+            }
         }
     }
 
@@ -216,7 +205,12 @@ struct Cut {
 
 impl Cuts {
     /// What of an output can be told now.
-    pub fn take(&mut self, channel: Channel, offset: u64, bytes: &[u8]) -> Option<(u64, Content)> {
+    pub fn take(
+        &mut self,
+        channel: Channel,
+        offset: u64,
+        bytes: Vec<u8>,
+    ) -> Option<(u64, Content)> {
         let cut = self.of(channel);
         let begin = offset.saturating_sub(cut.characters.held());
         cut.end = offset.saturating_add(bytes.len() as u64);
@@ -271,11 +265,11 @@ mod tests {
         let euro = "€".as_bytes();
         let text = |text: &str| Content::Text(text.to_owned());
         let bytes = [b"ab", &euro[..1]].concat();
-        assert_eq!(cuts.take(Channel::Stdout, 10, &bytes), Some((10, text("ab"))));
-        assert_eq!(cuts.take(Channel::Stdout, 13, &euro[1..2]), None);
-        assert_eq!(cuts.take(Channel::Stdout, 14, &euro[2..]), Some((12, text("€"))));
+        assert_eq!(cuts.take(Channel::Stdout, 10, bytes), Some((10, text("ab"))));
+        assert_eq!(cuts.take(Channel::Stdout, 13, euro[1..2].to_vec()), None);
+        assert_eq!(cuts.take(Channel::Stdout, 14, euro[2..].to_vec()), Some((12, text("€"))));
         assert_eq!(cuts.finish(Channel::Stdout), None);
-        assert_eq!(cuts.take(Channel::Stderr, 0, &euro[..2]), None);
+        assert_eq!(cuts.take(Channel::Stderr, 0, euro[..2].to_vec()), None);
         let rest = Content::of(euro[..2].to_vec());
         assert_eq!(cuts.finish(Channel::Stderr), Some((0, rest)));
     }

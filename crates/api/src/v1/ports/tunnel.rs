@@ -34,14 +34,14 @@ type Close = (u16, String);
 
 pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched, Problem> {
     let Port(port) = call.parameter("port")?;
-    let Inside { record, guest, activity, .. } = call.inside()?;
+    let Inside { which, id, guest, activity, .. } = call.inside()?;
     if !websocket::is_wanted(&call.headers) {
         // Says so before anybody is connected to.
         let refused = websocket::accept(&mut call, |_| async {});
         return refused.map(Switched);
     }
-    let place = call.api.forwards().place(&record.id).ok_or_else(|| {
-        let message = format!("there are too many connections into {}", record.which());
+    let place = call.api.forwards().place(&id).ok_or_else(|| {
+        let message = format!("there are too many connections into {which}");
         Problem::new(Code::LimitReached, message).retry_after(BUSY_PAUSE)
     })?;
     let (writer, output) = guest.forward(None, port).await?;

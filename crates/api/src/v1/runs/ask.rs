@@ -175,7 +175,7 @@ impl RunRequest {
         inside: &Inside,
         context: ContextName,
     ) -> Result<OpenContext, Problem> {
-        let workdir = inside.record.workdir.clone();
+        let workdir = inside.workdir.clone();
         let implied = || language::called(context.as_str()).map(str::to_owned);
         let named = self.language.clone();
         if let (Some(language), None) = (named.clone().or_else(implied), &workdir) {
@@ -188,7 +188,7 @@ impl RunRequest {
             (None, named) => {
                 let language = named.or_else(implied).ok_or_else(|| unknown(&context))?;
                 let cwd = workdir.map(Into::into);
-                let user = inside.record.user.clone();
+                let user = inside.user.clone();
                 Ok(OpenContext { cwd, user, ..open(context, language) })
             }
         }

@@ -3,7 +3,7 @@
 use protocol::repl::{Event, Happening};
 
 use super::event::{Chunk, RunEvent, What};
-use crate::v1::value::Characters;
+use agent_client::program::Characters;
 
 /// Turns events into what clients read. Of output that ends within a character, the beginning of
 /// that character waits for what follows; nothing waits past the end of its run or a gap.
@@ -19,12 +19,12 @@ impl Narrator {
         let mut told = Vec::new();
         let what = match happening {
             Happening::Stdout { bytes } => {
-                let whole = self.stdout.take(bytes.as_bytes());
+                let whole = self.stdout.take(bytes.into_bytes());
                 told.extend(output(&event, What::Stdout, whole));
                 return told;
             }
             Happening::Stderr { bytes } => {
-                let whole = self.stderr.take(bytes.as_bytes());
+                let whole = self.stderr.take(bytes.into_bytes());
                 told.extend(output(&event, What::Stderr, whole));
                 return told;
             }

@@ -162,7 +162,7 @@ pub fn told(cuts: &mut Cuts, heard: Heard) -> Vec<OutputEvent> {
     };
     let (mut events, last) = match heard {
         Heard::Output { channel, offset, bytes } => {
-            let piece = cuts.take(channel, offset, &bytes);
+            let piece = cuts.take(channel, offset, bytes);
             (output(channel, piece).into_iter().collect::<Vec<_>>(), None)
         }
         Heard::Gap { channel, from, to } => {

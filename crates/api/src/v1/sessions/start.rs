@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use protocol::SessionId;
 use protocol::limits::{SPOOL_BYTES_MAX, SPOOL_BYTES_MIN};
 use protocol::message::Started;
-use protocol::requests::{self, SpoolSpec, Stdio};
+use protocol::requests::{self, Program, SpoolSpec, Stdio};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -18,11 +18,10 @@ use crate::problem::Problem;
 use crate::route::{Document, Output};
 use crate::shape::{Created, Json, Nothing, Reply};
 use crate::trail::Trail;
-use crate::v1::exec::program::{
-    Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, What, check_range,
-};
-use crate::v1::exec::{draw_session, taken};
+use crate::v1::exec::program::{Bounds, Described, SESSION_NAME, TIMEOUT_MS_MAX, check_range};
+use crate::v1::exec::taken;
 use crate::v1::starts::Known;
+use agent_client::program::draw_session;
 use sandbox::RECORDED_HOLDER;
 
 pub const ABOUT: &str = "The program runs on after the call. Its output is recorded in the \
@@ -132,8 +131,8 @@ pub async fn start(
 ) -> Result<Made, Problem> {
     let inside = call.inside()?;
     let is_chosen = asked.session.is_some();
-    let start = asked.start(inside.record.workdir.as_deref(), &call.trail)?;
-    let machine = inside.record.id.clone();
+    let start = asked.start(inside.workdir.as_deref(), &call.trail)?;
+    let machine = inside.id.clone();
     let known = if is_chosen { call.api.starts().look(&machine, &start) } else { Known::No };
     match known {
         Known::Other => return Err(taken(&start.session)),
@@ -162,10 +161,13 @@ pub async fn start_recorded(inside: &Inside, start: &requests::Start) -> Result<
 
 impl StartSession {
     fn start(self, workdir: Option<&str>, trail: &Trail) -> Result<requests::Start, Problem> {
-        let what = match (self.argv, self.script, self.login_shell) {
-            (Some(argv), None, false) => What::Argv(argv),
-            (None, Some(script), false) => What::Script { script, shell: self.shell },
-            (None, None, true) => What::LoginShell,
+        let program = match (self.argv, self.script, self.login_shell) {
+            (Some(argv), None, false) => Program::argv(argv),
+            (None, Some(script), false) => {
+                let shell = self.shell.map(Into::into);
+                Program::Script { script: script.into(), shell }
+            }
+            (None, None, true) => Program::LoginShell {},
             _ => {
                 let message = "give exactly one of `argv`, `script` and `login_shell`";
                 return Err(Problem::invalid(message));
@@ -182,14 +184,14 @@ impl StartSession {
             None => Stdio::Pipes { stdin: self.stdin },
         };
         let described = Described {
-            what,
+            program,
             cwd: self.cwd,
             env: self.env,
             user: self.user,
             timeout_ms: self.timeout_ms,
             bounds: self.limits,
         };
-        trail.program(&described.what);
+        trail.program(&described.program);
         let mut start = described.beginning_in(workdir).start(session, stdio)?;
         start.holders = vec![RECORDED_HOLDER.to_owned()];
         start.spool = SpoolSpec { bytes: self.spool.bytes, policy: self.spool.policy.into() };

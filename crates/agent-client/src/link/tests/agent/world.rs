@@ -13,7 +13,7 @@ use protocol::message::{
 };
 use protocol::mux::{Direction, Fetched, Incoming, Mux, Side, Source};
 use protocol::repl::{self, Event, Finished, Happening, RunEnd, encode_record};
-use protocol::requests::{Origin, Program, Subscribe};
+use protocol::requests::{Origin, Program, Release, Signal, Subscribe};
 use protocol::{AgentId, Fault, FaultCode, RequestId, SessionId, StreamId, Text, Token};
 
 /// The byte at `offset` of every pattern.
@@ -40,6 +40,8 @@ pub struct World {
     pub links: u32,
     /// Requests that were carried out.
     pub carried_out: Vec<&'static str>,
+    pub signals: Vec<Signal>,
+    pub releases: Vec<Release>,
     pub resets: u32,
     pub received: Vec<u8>,
     /// Whether what arrives is kept in `received`.
@@ -104,6 +106,8 @@ impl World {
             forgetful: false,
             links: 0,
             carried_out: Vec::new(),
+            signals: Vec::new(),
+            releases: Vec::new(),
             resets: 0,
             received: Vec::new(),
             keeps: true,
@@ -325,6 +329,14 @@ impl World {
                 Ok(Reply::Frozen { groups: 2, took_us: watchdog_ms })
             }
             Request::Thaw { .. } => Ok(Reply::Thawed { frozen_ms: 7, drift_us: None }),
+            Request::Signal(signal) => {
+                self.signals.push(signal);
+                Ok(Reply::Done {})
+            }
+            Request::Release(release) => {
+                self.releases.push(release);
+                Ok(Reply::Done {})
+            }
             Request::Stat { path, .. } => Ok(Reply::Stat(file(&path.to_string()))),
             _ => Ok(Reply::Done {}),
         };
@@ -376,8 +388,8 @@ impl World {
             exit: (words[4] == "exit").then(|| words[5].parse().unwrap()),
             survivors: words.last().is_some_and(|word| word == "survivors"),
         };
-        self.sessions.insert(id.clone(), session);
-        Ok(Reply::Started(Started { pid: 7, repeated: false, warnings: Vec::new() }))
+        let repeated = self.sessions.insert(id.clone(), session).is_some();
+        Ok(Reply::Started(Started { pid: 7, repeated, warnings: Vec::new() }))
     }
 
     fn subscribe(&mut self, id: RequestId, ask: &Subscribe) -> Result<Reply, Fault> {

@@ -1,0 +1,91 @@
+//! The beginning of an output, and how much there was of it. Pure.
+
+use super::whole_characters;
+
+/// Who says whether there is memory for more.
+pub trait Memory {
+    /// Takes so much more, if there is so much; otherwise nothing is taken.
+    fn try_grow(&self, bytes: usize) -> bool;
+}
+
+/// Memory that always has room: only the bound of each output counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unlimited;
+
+impl Memory for Unlimited {
+    fn try_grow(&self, _: usize) -> bool {
+        true
+    }
+}
+
+/// An output of which the beginning is kept. Once a byte was left out, all that follows is.
+#[derive(Clone, Debug)]
+pub struct Head {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    total_bytes: u64,
+    is_cut: bool,
+}
+
+impl Head {
+    /// Keeps at most so many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: Vec::new(), bytes_max, total_bytes: 0, is_cut: false }
+    }
+
+    /// Takes in what comes next. What `memory` has no room for is counted and left out, and so is
+    /// what is beyond the bound.
+    pub fn add(&mut self, bytes: &[u8], memory: &impl Memory) {
+        self.total_bytes = self.total_bytes.saturating_add(bytes.len() as u64);
+        if self.is_cut {
+            return;
+        }
+        let room = self.bytes_max - self.bytes.len();
+        let mut kept = bytes.len().min(room);
+        if !memory.try_grow(kept) {
+            kept = 0;
+        }
+        self.bytes.extend_from_slice(&bytes[..kept]);
+        self.is_cut = kept < bytes.len();
+    }
+
+    /// Counts bytes that were lost before they came here, and leaves out what follows them.
+    pub fn lose(&mut self, bytes: u64) {
+        self.total_bytes = self.total_bytes.saturating_add(bytes);
+        self.is_cut |= bytes > 0;
+    }
+
+    /// Whether a byte was left out.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// How much there was.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// What is kept.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// What is kept, without the beginning of a character that the bound has cut.
+    pub fn into_characters(mut self) -> Vec<u8> {
+        if self.is_cut {
+            self.bytes.truncate(whole_characters(&self.bytes));
+        }
+        self.bytes
+    }
+
+    /// The same as text: what is not UTF-8 is shown as U+FFFD.
+    pub fn into_text(self) -> String {
+        let bytes = self.into_characters();
+        String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+}

@@ -1,0 +1,92 @@
+//! Who dies with whom: what is asked of the agent when whoever started a program lets go of it.
+
+use protocol::SessionId;
+use protocol::exit::{Cause, ExitRecord};
+use protocol::requests::{Release, Signal, Target};
+
+use crate::guest::Guest;
+
+/// The signal that nothing survives. Linux has the same number for it everywhere.
+const SIGKILL: i32 = 9;
+
+/// What happens when a [`Leash`] is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDrop {
+    /// Nothing: the session has other holders, or its caller releases it.
+    Leave,
+    /// Before the program's end nothing; after it the session is released.
+    Release,
+    /// Before the program's end it is killed with all that it has started. The session is released
+    /// in any case.
+    Kill,
+    /// Before the program's end it is killed with all that it has started. Its recorder releases
+    /// the session.
+    KillRecorded,
+}
+
+/// Ends a program when it is dropped, as [`OnDrop`] says. What a program has left running when it
+/// ended by itself lives on; what one has left that was killed at its deadline does not.
+#[derive(Debug)]
+pub struct Leash {
+    guest: Guest,
+    session: SessionId,
+    on_drop: OnDrop,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Ended,
+    /// It was killed at its deadline.
+    Overran,
+}
+
+impl Leash {
+    pub fn new(guest: Guest, session: SessionId, on_drop: OnDrop) -> Self {
+        Self { guest, session, on_drop, state: State::Running }
+    }
+
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// The program has ended, and nobody knows how.
+    pub fn ended(&mut self) {
+        self.state = State::Ended;
+    }
+
+    /// The program has ended so.
+    pub(super) fn ended_with(&mut self, record: &ExitRecord) {
+        let is_overrun = matches!(record.cause, Cause::TimedOut { .. });
+        self.state = if is_overrun { State::Overran } else { State::Ended };
+    }
+
+    /// From now on this is what happens when it is dropped.
+    pub(super) fn on_drop(&mut self, on_drop: OnDrop) {
+        self.on_drop = on_drop;
+    }
+}
+
+impl Drop for Leash {
+    /// No answer is awaited: the requests go out in this order, also when the caller is gone.
+    fn drop(&mut self) {
+        let (kills, releases) = match (self.on_drop, self.state) {
+            (OnDrop::Leave, _)
+            | (OnDrop::Release, State::Running)
+            | (OnDrop::KillRecorded, State::Ended | State::Overran) => return,
+            (OnDrop::KillRecorded, State::Running) => (true, false),
+            (OnDrop::Release, State::Ended | State::Overran) => (false, true),
+            (OnDrop::Kill, state) => (state != State::Ended, true),
+        };
+        if kills {
+            let (session, target) = (self.session.clone(), Target::Tree);
+            drop(self.guest.signal_now(Signal { session, signal: SIGKILL, target }));
+        }
+        if releases {
+            let session = self.session.clone();
+            let release = Release { session, holder: None, kill_survivors: kills };
+            drop(self.guest.release_now(release));
+        }
+    }
+}
