@@ -9,24 +9,24 @@ use super::{output, table};
 use control::CappedRow;
 use sandbox::Name;
 
-/// Show what a namespace and a key have, and what they may have
+/// Show usage and caps of namespaces and keys
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge caps
   host-bridge caps --namespace ci --key 0123456789ab
   host-bridge caps --json | jq '.[].caps[] | select(.used == .allowed)'
 
-Caps are set in the file of options, below [caps]. A key is named by its id: `host-bridge keys ls`.")]
+Caps are set in [caps] of the configuration. `host-bridge keys ls` lists the ids of keys.")]
 pub struct Caps {
-    /// Whose sandboxes are counted
+    /// Set the namespace whose sandboxes are counted
     #[arg(long, value_name = "NAME", default_value = "default")]
     namespace: Name,
 
-    /// The id of a key, for what it has in all namespaces
+    /// Add what this key has in all namespaces; takes its id
     #[arg(long, value_name = "ID")]
     key: Option<String>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `context`: the interpreters of a box, and what can be done with them.
+//! `context`: the interpreters of a sandbox, and what can be done with them.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ use super::{instant, output, table};
 use agent_client::guest::Guest;
 use sandbox::SandboxRef;
 
-/// Look after the interpreters ("contexts") of a box
+/// Manage the interpreters of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge context ls work
-  host-bridge context open work python             starts it ahead of its first run
+  host-bridge context open work python             start it before its first run
   host-bridge context open work old --lang python --program python3.9
-  host-bridge context interrupt work               what ctrl-c does, to the one there is
-  host-bridge context restart work python          with nothing left of what was in it
+  host-bridge context interrupt work               as ctrl-c does; there is only one
+  host-bridge context restart work python          start again with an empty state
   host-bridge context ls --json work | jq -r '.[] | select(.state == \"running\") | .context'
 
-A context is an interpreter that lives on between runs of code, with all that the code has defined.
-Whoever names the same one shares it: `repl`, `attach --repl`, and programs that drive the box.")]
+A context is an interpreter that keeps its state between runs of code. `repl`, `attach --repl` and
+programs that use the API share a context when they use the same name.")]
 pub struct Contexts {
     #[command(subcommand)]
     act: Act,
@@ -38,35 +38,35 @@ pub struct Contexts {
 
 #[derive(Debug, Subcommand)]
 enum Act {
-    /// List the contexts of a box
+    /// List the contexts of a sandbox
     #[command(visible_alias = "list")]
     Ls {
         #[command(flatten)]
         common: Common,
     },
-    /// Start an interpreter, or find the one of that name, and print its name
+    /// Start an interpreter unless it is running
     Open(Box<Open>),
-    /// Replace the interpreter by a new one, and kill what runs in it
+    /// Replace the interpreter with a new one
     Restart {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         which: Which,
     },
-    /// Interrupt what runs in a context, by stronger and stronger means until it has ended
+    /// Interrupt a run, with increasing force
     Interrupt {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         which: Which,
-        /// Only this run, be it running or waiting for its turn
+        /// Interrupt only this run, running or queued (default: the current one)
         #[arg(long, value_name = "NUMBER")]
         run: Option<u64>,
-        /// Kill the interpreter at once
+        /// Kill the interpreter at once instead
         #[arg(long)]
         now: bool,
     },
-    /// End a context, and all that it has started
+    /// Close a context and kill its processes
     #[command(visible_alias = "rm")]
     Close {
         #[command(flatten)]
@@ -78,11 +78,11 @@ enum Act {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     place: SandboxRef,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -99,7 +99,7 @@ struct Open {
     #[command(flatten)]
     common: Common,
 
-    /// The context; that of a language may be called as the language is
+    /// The context's name; a language's name selects that language
     #[arg(value_name = "NAME")]
     name: ContextName,
 
@@ -239,8 +239,8 @@ fn tell_interrupted(run: Option<u64>, name: &ContextName, common: &Common) -> Re
         return Ok(output::print_json(&json!({ "run": run }))?);
     }
     match run {
-        Some(run) => output::note(&format!("run {run} of {name} is being ended")),
-        None => output::note(&format!("nothing to interrupt runs in {name}")),
+        Some(run) => output::note(&format!("interrupting run {run} of {name}")),
+        None => output::note(&format!("nothing is running in {name}")),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `exec`: a command in a running box.
+//! `exec`: a command in a running sandbox.
 
 use std::ffi::OsString;
 
@@ -16,31 +16,32 @@ use agent_client::guest::Guest;
 use control::Purpose;
 use sandbox::SandboxRef;
 
-/// Run a command in a running box
+/// Run a command in a running sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge exec work -- make test
   host-bridge exec -it work -- python3
   host-bridge exec -i work -- sh -c 'cat > /tmp/data' < data
   host-bridge exec -d --session build work -- make     prints the session's id
-  host-bridge attach work --session build              looks at it later
+  host-bridge attach work --session build              attach to it later
 
-The command ends with us, whatever ends us, unless it was started with -d. Nothing that is typed in
--it is kept from it; what `attach` starts can be left running. The exit code is as for `run`.")]
+Without -d the command ends when host-bridge ends, for whatever reason. With -it every key goes to the
+program, so there is no key to detach: use `attach` for a session that keeps running. The exit codes are
+those of `run`.")]
 pub struct Exec {
     #[command(flatten)]
     process: ProcessArguments,
 
-    /// Leave it running on its own, and print the session's id (-i then keeps its stdin open)
+    /// Run in the background and print the session's id (-i keeps stdin open)
     #[arg(short, long)]
     detach: bool,
 
-    /// Name the session; starting the same again is then the same process
+    /// Set the session's id (default: a generated id); a second start with the same id finds the first
     #[arg(long, value_name = "ID")]
     session: Option<SessionId>,
 
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 
     /// The command and its arguments

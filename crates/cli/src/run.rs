@@ -1,4 +1,4 @@
-//! `run`: one command in a box of its own, which is gone afterwards. Needs no daemon.
+//! `run`: one command in a sandbox of its own, which is gone afterwards. Needs no daemon.
 
 use std::ffi::OsString;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use sandbox::{Known, OneShot, Spec};
 use settings::{Overrides, Settings};
 use workspace::Workspaces;
 
-/// Run one command in a box of its own, which is gone afterwards
+/// Run one command in a new sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge run -- echo hello
@@ -32,12 +32,13 @@ use workspace::Workspaces;
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
   host-bridge run --secret npm-token -- npm ci
-  host-bridge run --workspace . -- sh -c 'cd /workspace && make'      changes come back
-  host-bridge run --image team/app:2                   what the image says, in what it says
+  host-bridge run --workspace . -- sh -c 'cd /workspace && make'      changes are copied back
+  host-bridge run --image team/app:2                   the image's own command
   host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
-The exit code is the command's own; 124 after --timeout, 125 when we failed, 126 when it cannot be
-executed, 127 when it was not found, 128+n when signal n ended it.")]
+The sandbox is removed when the command ends. The exit code is the command's own; 124 after --timeout,
+125 when host-bridge failed, 126 when the command cannot be executed, 127 when it was not found, and
+128+n when signal n ended it.")]
 pub struct Run {
     #[command(flatten)]
     sandbox: BoxArguments,
@@ -45,7 +46,7 @@ pub struct Run {
     #[command(flatten)]
     process: ProcessArguments,
 
-    /// The command and its arguments (default: what the image says)
+    /// The command and its arguments (default: the image's command)
     #[arg(
         required_unless_present = "image",
         trailing_var_arg = true,
@@ -55,7 +56,7 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// A box with the secrets, the workspaces and the bounds of what may be reached that there are, if any
+/// A sandbox with the secrets, the workspaces and the bounds of what may be reached that there are, if any
 /// of those is asked for: no daemon is needed, so the configuration is read here.
 async fn begin(context: &Context, spec: &Spec) -> Result<OneShot> {
     let names_a_workspace = spec.workspace.as_deref().is_some_and(|name| !workspace::is_path(name));
@@ -155,7 +156,7 @@ impl Run {
                 Ok(Exit::of(&record))
             }
             Left::Signalled(signal) => {
-                output::note("the box ends with us");
+                output::note("the sandbox is removed");
                 Ok(Exit::signalled(signal))
             }
             Left::Unread => Ok(Exit::UNREAD),

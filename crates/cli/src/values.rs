@@ -14,9 +14,9 @@ use super::instant;
 pub enum ValueError {
     #[error("{0:?} is not a size: write a number of bytes, or one with K, M, G or T, as in 512M")]
     Size(String),
-    #[error("{0:?} is not an amount of memory: write MiB, or a size with its unit as in 2G")]
+    #[error("{0:?} is not an amount of memory: write a number of MiB, or a size with its unit as in 2G")]
     Memory(String),
-    #[error("{0:?} is not a number of processors: write one as in 2 or 0.5")]
+    #[error("{0:?} is not a number of CPUs: write one as in 2 or 0.5")]
     Cpus(String),
     #[error("{0:?} is not a duration: write seconds, or units as in 90s, 500ms, 1.5m or 1h30m")]
     Duration(String),
@@ -27,11 +27,11 @@ pub enum ValueError {
     Since(String),
     #[error("{0:?} is not a signal: write a name or a number, as in TERM, SIGKILL or 9")]
     Signal(String),
-    #[error("{0:?} is not a variable: write NAME=VALUE, or NAME to pass ours on")]
+    #[error("{0:?} is not a variable: write NAME=VALUE, or NAME to pass the current value")]
     Variable(String),
     #[error("line {line} of {path} is not a variable: {text:?}")]
     VariableLine { path: String, line: usize, text: String },
-    #[error("{0:?} is not a forwarding: write [BIND:]HOST_PORT:BOX_PORT, as in 8080:80")]
+    #[error("{0:?} is not a port forwarding: write [BIND:]HOST_PORT:SANDBOX_PORT, as in 8080:80")]
     Forwarding(String),
 }
 
@@ -213,7 +213,7 @@ pub fn resolve_variables(
     Ok(variables)
 }
 
-/// One `[BIND:]HOST_PORT:BOX_PORT`.
+/// One `[BIND:]HOST_PORT:SANDBOX_PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
     /// Address of the host; the loopback unless one is named.

@@ -9,13 +9,13 @@ use super::context::Context;
 use super::exit::Exit;
 use super::output;
 
-/// Show the versions of this program, the protocol and the daemon
+/// Show the versions of program, protocol and daemon
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge version
   host-bridge version --json | jq -r .release")]
 pub struct Version {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -103,7 +103,7 @@ impl From<SandboxError> for Refusal {
                 (Code::CapExceeded, Some(format!("the day of UTC ends at {until}")))
             }
             SandboxError::CapExceeded { .. } => {
-                let hint = "stop or remove a box, or ask for less";
+                let hint = "stop or remove a sandbox, or ask for less";
                 (Code::CapExceeded, Some(hint.to_owned()))
             }
             SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),

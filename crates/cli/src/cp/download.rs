@@ -1,5 +1,5 @@
-//! The way out of a box. What comes from there is hostile; see [`super::unpack`] for what a tree
-//! may do, and remember that a file's length is only what the box says of it.
+//! The way out of a sandbox. What comes from there is hostile; see [`super::unpack`] for what a tree
+//! may do, and remember that a file's length is only what the sandbox says of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -40,7 +40,7 @@ impl Cp {
             match stdout.write(bytes).await {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::SUCCESS),
-                Err(error) => return Err(error).context("stdout cannot be written to"),
+                Err(error) => return Err(error).context("cannot write to stdout"),
             }
         }
         Ok(Exit::SUCCESS)
@@ -83,7 +83,7 @@ impl Cp {
                 let unpacked = unpacker.take().map(Unpacker::finish).transpose()?;
                 let left_out = unpacked.map_or(0, |unpacked| unpacked.left_out);
                 if left_out > 0 {
-                    output::note(&format!("{from}: left out {left_out} devices, pipes or sockets"));
+                    output::note(&format!("{from}: skipped {left_out} devices, pipes or sockets"));
                 }
                 Ok(())
             }

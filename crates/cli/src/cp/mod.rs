@@ -1,8 +1,8 @@
-//! `cp`: files and directories between the host and a box.
+//! `cp`: files and directories between the host and a sandbox.
 //!
 //! | what | how it travels |
 //! |---|---|
-//! | a file | its bytes, written beside and renamed over when it is complete (in the box) |
+//! | a file | its bytes, written beside and renamed over when it is complete (in the sandbox) |
 //! | a directory | a tar archive, packed and unpacked on the way ([`pack`], [`unpack`]) |
 //! | `-` | the content of a file as it is; a tar archive for a directory or with `--tar` |
 
@@ -21,44 +21,46 @@ use super::exit::Exit;
 use super::failure::CliError;
 use place::Place;
 
-/// Copy files and directories between the host and a box
+/// Copy files between host and sandbox
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag that a person writes")]
 #[command(after_help = "Examples:
-  host-bridge cp data.csv work:/tmp/                 into a directory of the box
-  host-bridge cp work:/etc/os-release .              out of it
-  host-bridge cp src work:/build                     a directory: /build/src, or /build if there is none
-  host-bridge cp src/. work:/build                   the contents of a directory
-  host-bridge cp work:/var/log/app.log - | less      the content of a file
+  host-bridge cp data.csv work:/tmp/                 into a directory of the sandbox
+  host-bridge cp work:/etc/os-release .              from the sandbox
+  host-bridge cp src work:/build                     a directory, as /build/src; as /build if that is new
+  host-bridge cp src/. work:/build                   only the contents of a directory
+  host-bridge cp work:/var/log/app.log - | less      the contents of a file
   echo hello | host-bridge cp - work:/tmp/greeting
-  host-bridge cp work:/etc - | tar t                 a directory on stdout is a tar archive
-  tar c src | host-bridge cp - work:/build/          and so is stdin for one
-  host-bridge cp --tar a:/data - | host-bridge cp --tar - b:/     from box to box
+  host-bridge cp work:/etc - | tar t                 a directory is written as a tar archive
+  tar c src | host-bridge cp - work:/build/          and read as one
+  host-bridge cp --tar a:/data - | host-bridge cp --tar - b:/     between sandboxes
 
-One end is BOX:PATH (paths of a box count from its root), the other a path of the host or -. A path
-of the host that looks like BOX:PATH is written ./BOX:PATH. Symbolic links that you name are
-followed, those inside a directory are copied as links. What comes out of a box is written below
-the destination and nowhere else, without set-id bits, and without devices.")]
+One end is SANDBOX:PATH (relative to the sandbox's root), the other is a path on the host or -. Write
+./SANDBOX:PATH for a host path that looks like SANDBOX:PATH. Symbolic links given as arguments are
+followed; links inside a directory are copied as links. Files from a sandbox are only ever written below
+the destination; set-id bits are dropped and devices are skipped.")]
 pub struct Cp {
-    /// Give the copies in the box the owners that the files have here
+    /// Keep the owners of files copied into the sandbox
     #[arg(short, long)]
     archive: bool,
 
-    /// Make missing parent directories in the box
+    /// Create missing parent directories in the sandbox
     #[arg(short, long)]
     parents: bool,
 
-    /// Let - be a tar archive in any case
+    /// Treat - as a tar archive always
     #[arg(long)]
     tar: bool,
 
-    /// Show no progress
+    /// Hide the progress line
     #[arg(short, long)]
     quiet: bool,
 
+    /// The path to copy from: SANDBOX:PATH, a host path, or -
     #[arg(value_name = "SOURCE")]
     source: Place,
 
+    /// The path to copy to: SANDBOX:PATH, a host path, or -
     #[arg(value_name = "DESTINATION")]
     destination: Place,
 }

@@ -1,4 +1,4 @@
-//! The two ends of a copy as people write them: `BOX:PATH`, a path of the host, or `-`. Pure.
+//! The two ends of a copy as people write them: `SANDBOX:PATH`, a path of the host, or `-`. Pure.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -14,28 +14,28 @@ pub enum Place {
     Guest(GuestPath),
 }
 
-/// A path inside a box.
+/// A path inside a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestPath {
     pub which: SandboxRef,
-    /// Absolute; a relative path counts from the root, since a box has no directory of ours.
+    /// Absolute; a relative path counts from the root, since a sandbox has no directory of ours.
     pub path: String,
 }
 
 /// Why a text is no end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    #[error("an empty path names nothing")]
+    #[error("the path is empty")]
     Empty,
-    #[error("{0:?} names a box but no path in it: write BOX:/path")]
+    #[error("{0:?} names a sandbox but no path in it: write SANDBOX:/path")]
     NoPath(String),
 }
 
 impl FromStr for Place {
     type Err = PlaceError;
 
-    /// What begins with `/`, `.` or `~`, or has no `BOX:` in front, is a path of the host; a file
-    /// of the host that looks like `box:file` is written `./box:file`.
+    /// What begins with `/`, `.` or `~`, or has no `SANDBOX:` in front, is a path of the host; a file
+    /// of the host that looks like `sandbox:file` is written `./sandbox:file`.
     fn from_str(text: &str) -> Result<Self, PlaceError> {
         match text {
             "" => return Err(PlaceError::Empty),
@@ -72,13 +72,13 @@ pub fn wants_contents(path: &str) -> bool {
     path == "." || path.ends_with("/.")
 }
 
-/// The last component of a path of a box; `None` for the root and for what ends in dots.
+/// The last component of a path of a sandbox; `None` for the root and for what ends in dots.
 pub fn base_name(path: &str) -> Option<&str> {
     let name = path.trim_end_matches('/').rsplit('/').next()?;
     (!matches!(name, "" | "." | "..")).then_some(name)
 }
 
-/// The directory that a path of a box is in.
+/// The directory that a path of a sandbox is in.
 pub fn parent(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", _)) | None => "/",
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn guest(which: &str, path: &str) -> Place {
-        let which = which.parse().expect("a box");
+        let which = which.parse().expect("a sandbox");
         Place::Guest(GuestPath { which, path: path.to_owned() })
     }
 

@@ -38,12 +38,12 @@ const NOWHERE_ELSE: ResolveFlags =
 /// Why an archive was not unpacked to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
-    #[error("the box sent a broken archive: {0}")]
+    #[error("the sandbox sent a broken archive: {0}")]
     Archive(#[from] TarError),
-    #[error("the box sent {path:?}, which is not below what was asked for")]
+    #[error("the sandbox sent {path:?}, which is outside the requested path")]
     Elsewhere { path: String },
     #[error(
-        "{path:?} leads through a symbolic link, or out of the destination; it was not written"
+        "{path:?} leads through a symbolic link or out of the destination, so it was not written"
     )]
     Escape { path: String },
     #[error("{path:?}: {source}")]

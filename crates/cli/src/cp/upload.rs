@@ -1,4 +1,4 @@
-//! The way into a box.
+//! The way into a sandbox.
 
 use std::fs::File;
 use std::io::Read;
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 256 * 1024;
 const PIECES_WAITING_MAX: usize = 4;
 /// Bits of a mode that a copy keeps: what is set-id here has no business being so there.
 const MODE_KEPT: u32 = 0o777;
-/// The mode of what comes from stdin, which has none, where the box has no such file yet.
+/// The mode of what comes from stdin, which has none, where the sandbox has no such file yet.
 const MODE_OF_STDIN: Option<u32> = None;
 
 impl Cp {
@@ -93,7 +93,7 @@ impl Cp {
         };
         carried.with_context(|| to.path.clone())?;
         for left_out in &packed.left_out {
-            output::note(&format!("{}: neither file nor directory, left out", left_out.display()));
+            output::note(&format!("{}: skipped, because it is neither a file nor a directory", left_out.display()));
         }
         Ok(Exit::SUCCESS)
     }
@@ -157,7 +157,7 @@ fn pack_pieces(root: PathBuf, name: Option<Vec<u8>>) -> Pieces<Packed, PackError
     (receiver, ended)
 }
 
-/// Carries pieces into an upload. Without the piece that says so, it is not finished, and the box
+/// Carries pieces into an upload. Without the piece that says so, it is not finished, and the sandbox
 /// keeps what it had before.
 async fn carry(
     mut upload: Upload,

@@ -29,7 +29,7 @@ pub struct Probe {
 pub enum What {
     /// A user namespace, with ourselves as its root.
     UserNamespace,
-    /// The namespaces of a box.
+    /// The namespaces of a sandbox.
     Namespaces,
     /// An overlay over the host's root, in such namespaces.
     Overlay,
@@ -60,7 +60,7 @@ impl What {
             Ok(Ok(output)) if output.status.success() => Ok(()),
             Ok(Ok(output)) => Err(String::from_utf8_lossy(&output.stdout).into_owned()),
             Ok(Err(error)) => Err(format!("cannot run the probe: {error}")),
-            Err(_) => Err("the probe hung".to_owned()),
+            Err(_) => Err("the probe did not end in time".to_owned()),
         }
     }
 

@@ -100,7 +100,7 @@ impl Act {
 
     /// A signal has broken it off.
     pub fn broken_off(self) {
-        self.fact("why", "it was broken off").write(Outcome::Failed);
+        self.fact("why", "it was interrupted").write(Outcome::Failed);
     }
 
     fn write(mut self, outcome: Outcome) {

@@ -19,7 +19,7 @@ use image::Images;
 use image::save::{Format, SaveError};
 use target::Target;
 
-/// Write images as one archive, for another host or another program
+/// Save images as one archive
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image save team/app:4 -o app.tar
@@ -27,23 +27,22 @@ use target::Target;
   host-bridge image save --format docker team/app:4 | docker load
   host-bridge image save team/app:4 | ssh other host-bridge image import -
 
-An OCI layout has contents as they are kept, and so images have the same digests elsewhere; two
-archives of the same images are the same bytes. An image has the names that it is asked for by. A file
-is there when all of it is, and replaces what was there.")]
+An OCI layout keeps the digests of the images, and saving the same images twice gives the same bytes.
+Each image is saved under the names given here. A file is replaced only when the archive is complete.")]
 pub struct Save {
-    /// The images: names, or digests
+    /// The images: names or digests
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<String>,
 
-    /// The file; - is stdout
+    /// Write to this file; - for stdout
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
 
-    /// An OCI layout, or what docker loads: oci or docker
+    /// Set the format: oci for an OCI layout, or docker for `docker load`
     #[arg(long, value_name = "FORM", default_value = "oci")]
     format: Format,
 
-    /// Draw no progress
+    /// Hide the progress line
     #[arg(short, long)]
     quiet: bool,
 }

@@ -71,7 +71,7 @@ impl<'a> Conversation<'a> {
         let (history, entries) = match History::open(paths, &opened.language) {
             Ok((history, entries)) => (Some(history), entries),
             Err(error) => {
-                screen.say(&format!("what is typed here is not kept: {error}"));
+                screen.say(&format!("no history is saved: {error}"));
                 (None, Vec::new())
             }
         };
@@ -116,7 +116,7 @@ impl<'a> Conversation<'a> {
     pub(super) async fn part(&mut self) {
         if let Some(way_back) = &self.way_back {
             self.screen.start_line();
-            self.screen.say(&format!("the context lives on; come back with: {way_back}"));
+            self.screen.say(&format!("the context keeps running; return with: {way_back}"));
         }
         // Nowhere to say it is no error.
         let _ = self.screen.settle().await;
@@ -299,16 +299,16 @@ impl<'a> Conversation<'a> {
         self.held.extend_from_slice(bytes);
         if self.held.len() > HELD_BYTES_MAX {
             let excess = self.held.len() - HELD_BYTES_MAX / 2;
-            let lost = format!("[{excess} bytes were skipped, because they were too many]\n");
+            let lost = format!("[skipped {excess} bytes: the buffer was full]\n");
             self.held.splice(..excess, lost.into_bytes());
         }
     }
 }
 
-/// Why the conversation is over when the terminal cannot be read: it was closed, or we are at fault.
+/// Why the conversation is over when cannot read the terminal: it was closed, or we are at fault.
 pub(super) fn unreadable(error: io::Error) -> Result<Left> {
     match error.raw_os_error() {
         Some(nix::libc::EIO) => Ok(Left::Signalled(nix::libc::SIGHUP)),
-        _ => Err(error).context("the terminal cannot be read"),
+        _ => Err(error).context("cannot read the terminal"),
     }
 }

@@ -81,7 +81,7 @@ impl History {
         let mut reader = BufReader::new(file.take(READ_BYTES_MAX));
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
-            // What is no entry was cut by a full disk, or written by somebody else.
+            // What is no entry was cut by a full disk, or written by another client.
             if let Ok(entry) = serde_json::from_slice::<String>(&line) {
                 if entries.len() == ENTRIES_MAX {
                     entries.pop_front();

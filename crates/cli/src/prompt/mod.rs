@@ -78,7 +78,7 @@ pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Ex
         seat.tidy_at_end();
     }
     drop(seat);
-    match left.with_context(|| format!("the conversation with {} broke off", prompt.place))? {
+    match left.with_context(|| format!("lost the connection to {}", prompt.place))? {
         Left::Person(exit) => {
             conversation.part().await;
             Ok(exit)

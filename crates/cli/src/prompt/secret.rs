@@ -32,7 +32,7 @@ pub(super) fn ask(prompt: &str) -> io::Result<Secret> {
     let mode = tcgetattr(stdin())?;
     let mut quiet = mode.clone();
     // The guardian knows the raw form of the input's modes. Output stays as it is, so that lines
-    // which somebody else writes meanwhile begin at the left.
+    // which another client writes meanwhile begin at the left.
     quiet.make_raw();
     quiet.output_modes = mode.output_modes;
     tcsetattr(stdin(), OptionalActions::Drain, &quiet)?;

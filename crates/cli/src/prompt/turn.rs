@@ -229,7 +229,7 @@ impl Conversation<'_> {
         turn.tell_at = None;
         if turn.presses > 0 {
             self.say(
-                "still running: ctrl-c again ends it by force, and its interpreter if need be",
+                "still running: ctrl-c again forces it to end, and kills the interpreter if that fails",
             );
         } else if !turn.began && turn.ahead > 0 {
             let line = words::waiting(self.watching.running(), turn.ahead);
@@ -250,7 +250,7 @@ impl Conversation<'_> {
             self.watching.loss_was_told();
         }
         if self.is_editing() {
-            self.say("nothing waits for this line any more; press enter");
+            self.say("the code no longer waits for this line; press enter");
         } else {
             self.screen.end_line();
         }

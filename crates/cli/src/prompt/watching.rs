@@ -67,7 +67,7 @@ impl Watching {
                     self.events = None;
                     self.tale.running = None;
                     return News::Line(
-                        "the context was closed; the next input opens it anew".to_owned(),
+                        "the context was closed; the next input opens it again".to_owned(),
                     );
                 }
                 // Its reason comes to whoever runs something.
@@ -81,7 +81,7 @@ impl Watching {
         self.tale.own(run);
     }
 
-    /// The run of somebody else that is on.
+    /// The run of another client that is on.
     pub(super) fn running(&self) -> Option<u64> {
         self.tale.running
     }
@@ -155,7 +155,7 @@ impl Tale {
 fn output(late: Late) -> News {
     let mut bytes = late.bytes.into_bytes();
     if late.dropped > 0 {
-        let lost = format!("[{} bytes of late output are lost]\n", late.dropped);
+        let lost = format!("[{} bytes of late output were lost]\n", late.dropped);
         bytes.splice(..0, lost.into_bytes());
     }
     News::Output(late.channel, bytes)

@@ -42,7 +42,7 @@ pub fn explain(finished: &Finished, manner: Manner, by_us: bool) -> Option<Strin
     let told = match &finished.end {
         RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { .. } => None,
         RunEnd::Cancelled { .. } | RunEnd::Interrupted { .. } if by_us && !killed => None,
-        RunEnd::Interrupted { .. } if by_us => Some(format!("{fate}: it did not heed ctrl-c")),
+        RunEnd::Interrupted { .. } if by_us => Some(format!("{fate}: it did not react to ctrl-c")),
         RunEnd::Interrupted { by } => Some(format!("{fate} by {}", printable(by))),
         RunEnd::TimedOut { limit_ms } => {
             let limit = human_duration(Duration::from_millis(*limit_ms));
@@ -57,11 +57,11 @@ pub fn explain(finished: &Finished, manner: Manner, by_us: bool) -> Option<Strin
             Some(format!("the code was not run: {}", printable(reason)))
         }
     };
-    // In a box of its own nothing was to be kept.
+    // In a sandbox of its own nothing was to be kept.
     if finished.state_kept || manner == Manner::Alone {
         return told;
     }
-    let lost = "what the context had is lost";
+    let lost = "the state of the context is lost";
     Some(told.map_or_else(|| lost.to_owned(), |told| format!("{told}; {lost}")))
 }
 
@@ -135,6 +135,6 @@ mod tests {
         assert!(line.contains("did not heed ctrl-c") && line.ends_with("is lost"), "{line}");
         end.end = RunEnd::Died { cause: Cause::Exited { code: 1 } };
         let line = explain(&end, Manner::Shared, true).expect("a line");
-        assert_eq!(line, "what the context had is lost");
+        assert_eq!(line, "the state of the context is lost");
     }
 }

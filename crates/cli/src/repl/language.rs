@@ -74,7 +74,7 @@ impl Default for Language {
 
 /// Why a text cannot be a language's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a language: there are python, node and bash")]
+#[error("{0:?} is not a language: write python, node or bash")]
 pub struct InvalidLanguage(String);
 
 impl FromStr for Language {

@@ -16,7 +16,7 @@ use crate::terminal::{Notice, Notices};
 use agent_client::guest::{Guest, GuestError, Run, RunCode};
 
 /// What a broken link means to whoever waits for a run.
-const CUT: &str = "the connection to the box was lost, and how the code ended with it";
+const CUT: &str = "the connection to the sandbox was lost, so the result of the code is unknown";
 
 /// How the telling of a run came to its end.
 enum Ended {
@@ -192,7 +192,7 @@ impl Questions {
         match &mut self.asked {
             // A reader that is gone has reached the end.
             Some((_, awaited, _)) => match awaited.await {
-                Ok(line) => line.context("stdin cannot be read"),
+                Ok(line) => line.context("cannot read stdin"),
                 Err(_) => Ok(None),
             },
             None => std::future::pending().await,

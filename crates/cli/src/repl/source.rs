@@ -58,7 +58,7 @@ impl Source {
                     .map_err(|source| CliError::Unreadable { path, source })?
             }
             Self::Stdin => {
-                blocking(|| read_some(stdin().lock())).await.context("stdin cannot be read")?
+                blocking(|| read_some(stdin().lock())).await.context("cannot read stdin")?
             }
         };
         if code.len() > CODE_BYTES_MAX {

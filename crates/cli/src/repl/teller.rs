@@ -12,12 +12,12 @@ use super::super::values::human_bytes;
 use super::displays::{Displays, Saved, plain_form, rich_forms};
 use super::json;
 
-/// Whose box the run is in.
+/// Whose sandbox the run is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// A box that stays, in a context that others may use.
+    /// A sandbox that stays, in a context that others may use.
     Shared,
-    /// A box that ends with us.
+    /// A sandbox that ends with us.
     Alone,
 }
 
@@ -102,7 +102,7 @@ impl Teller {
             Happening::Error(report) => return self.report(report).await,
             Happening::Started(Started { lost: Some(lost), .. }) => {
                 output::note(&format!(
-                    "the context has a new interpreter, and what was in it is lost: {}",
+                    "the context has a new interpreter, and its old state is lost: {}",
                     printable(lost)
                 ));
             }
@@ -144,13 +144,13 @@ impl Teller {
     pub fn part(&self) {
         if let Some(mime) = &self.unkept {
             output::note(&format!(
-                "the code has shown {}; --save-displays DIR keeps what it shows",
+                "the code displayed {}; --save-displays DIR saves what it displays",
                 printable(mime)
             ));
         }
         if self.late_bytes > 0 && matches!(self.form, Form::Plain(_)) {
             output::note(&format!(
-                "earlier runs in this context have said {} meanwhile, which --json shows",
+                "earlier runs in this context printed {} meanwhile; --json shows it",
                 human_bytes(self.late_bytes)
             ));
         }
@@ -164,7 +164,7 @@ impl Teller {
                     output::note(&format!("displayed: {}", path.display()));
                 }
             }
-            Some(Saved::TooMany) => output::note("the code shows more than is kept"),
+            Some(Saved::TooMany) => output::note("the code displays too much; the rest is not saved"),
             // What it returns is not what it shows.
             None if shown.role == DisplayRole::Shown => {
                 if let Some(form) = rich_forms(shown).next() {
@@ -200,7 +200,7 @@ impl Teller {
         let way = match self.manner {
             Manner::Shared => "`host-bridge cp` fetches it",
             Manner::Alone => {
-                "it goes with this box; in one that stays, `host-bridge cp` fetches it"
+                "it is removed with this sandbox; use `host-bridge start` to keep the sandbox"
             }
         };
         output::note(&format!("the code offers {path} ({size}); {way}"));
@@ -221,6 +221,6 @@ fn told(written: io::Result<()>) -> Result<Told> {
     match written {
         Ok(()) => Ok(Told::Read),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Told::Unread),
-        Err(error) => Err(error).context("stdout cannot be written to"),
+        Err(error) => Err(error).context("cannot write to stdout"),
     }
 }

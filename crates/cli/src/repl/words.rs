@@ -1,4 +1,4 @@
-//! Which word of the command line is the box, and which is the file. Pure, but for a look at
+//! Which word of the command line is the sandbox, and which is the file. Pure, but for a look at
 //! whether a file is there, to word an error.
 
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use sandbox::SandboxRef;
 /// What the words mean.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// A box of its own when absent.
+    /// A sandbox of its own when absent.
     pub place: Option<SandboxRef>,
     pub source: Source,
 }
@@ -44,7 +44,7 @@ pub fn file_instead(words: &[OsString]) -> Option<String> {
     }
 }
 
-/// No box has a dot in its name, nor a slash in front.
+/// No sandbox has a dot in its name, nor a slash in front.
 fn is_file(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     bytes == b"-" || bytes.first() == Some(&b'/') || bytes.contains(&b'.')
@@ -69,7 +69,7 @@ mod tests {
     }
 
     fn named(which: &str) -> SandboxRef {
-        which.parse().expect("a box")
+        which.parse().expect("a sandbox")
     }
 
     #[test]
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn what_could_be_neither_is_refused_with_both_readings() {
-        let error = wanted(&["my box"], None).expect_err("no name").to_string();
-        assert!(error.contains("./my box") && error.contains("is not a name"), "{error}");
+        let error = wanted(&["my sandbox"], None).expect_err("no name").to_string();
+        assert!(error.contains("./my sandbox") && error.contains("is not a name"), "{error}");
         assert!(matches!(wanted(&["a.py", "b.py"], None), Err(CliError::NeitherBoxNorFile { .. })));
     }
 

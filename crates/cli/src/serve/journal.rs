@@ -107,7 +107,7 @@ fn write_lines(waiting: &Receiver<Vec<u8>>, lost: &AtomicU64) {
         let _ = stderr.write_all(&lines);
         let count = lost.swap(0, Ordering::Relaxed);
         if count > 0 {
-            let _ = writeln!(stderr, "host-bridge: warning: {count} lines found no room here");
+            let _ = writeln!(stderr, "host-bridge: warning: {count} lines were dropped");
         }
         drop(stderr);
         if is_over {

@@ -1,4 +1,4 @@
-//! Beside a session on pipes that somebody else started: what it writes is shown, and nothing is
+//! Beside a session on pipes that another client started: what it writes is shown, and nothing is
 //! asked of it. ctrl-c leaves, since it can go nowhere else.
 
 use anyhow::{Context as _, Result};
@@ -25,20 +25,20 @@ pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Resu
     loop {
         tokio::select! {
             record = &mut ending => {
-                let record = record.context("the session's end is not known")?;
+                let record = record.context("the exit status of the session is unknown")?;
                 stdout.goal.send_replace(Some(goal_of(&record, Channel::Stdout)));
                 stderr.goal.send_replace(Some(goal_of(&record, Channel::Stderr)));
                 if !stdout_over
-                    && let Shown::Unread = stdout.task.await.context("the output failed")??
+                    && let Shown::Unread = stdout.task.await.context("the output task failed")??
                 {
                     return Ok(Left::Unread);
                 }
                 // Whether anybody reads what went wrong is no matter of ours.
-                stderr.task.await.context("the output failed")??;
+                stderr.task.await.context("the output task failed")??;
                 return Ok(Left::Exited(record));
             }
             shown = &mut stdout.task, if !stdout_over => {
-                match shown.context("the output failed")?? {
+                match shown.context("the output task failed")?? {
                     Shown::Unread => return Ok(Left::Unread),
                     Shown::Everything => stdout_over = true,
                 }

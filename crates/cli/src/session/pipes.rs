@@ -2,7 +2,7 @@
 //! is its stdin with `-i`, and the signals that we get are its signals.
 //!
 //! The next piece of output is asked for only when the one before is written. So whoever reads us
-//! slowly slows the program in the box, nothing is lost, and nothing piles up on the way.
+//! slowly slows the program in the sandbox, nothing is lost, and nothing piles up on the way.
 
 use std::io::ErrorKind;
 
@@ -22,7 +22,7 @@ use agent_client::guest::{Guest, GuestError, Writer};
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
 /// What a broken link means to whoever waits for a program.
-const CUT: &str = "the connection to the box was lost, and how the program ended with it";
+const CUT: &str = "the connection to the sandbox was lost, so the exit code of the program is unknown";
 
 /// How the output of a session came to its end.
 enum Ended {
@@ -103,7 +103,7 @@ async fn pump(execution: &mut Execution) -> Result<Ended> {
             Event::Output { bytes, .. } => match stdout.write(bytes).await {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Ended::Unread),
-                Err(error) => return Err(error).context("stdout cannot be written to"),
+                Err(error) => return Err(error).context("cannot write to stdout"),
             },
             Event::Gap { from, to, .. } => missing_bytes += to.saturating_sub(from),
             Event::Exited(record) => {

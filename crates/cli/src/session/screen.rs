@@ -4,7 +4,7 @@
 //! ```text
 //!            ┌──── take (ctrl-p ctrl-t, or free at the start) ────┐
 //!            ▼                                                    │
-//!        typing ───── somebody else takes the keyboard ─────▶ watching
+//!        typing ───── another client takes the keyboard ─────▶ watching
 //!            │                                                    │
 //!            └── the program ends · detach · a signal · cut ──────┘──▶ left
 //! ```
@@ -160,18 +160,18 @@ impl<'a> Screen<'a> {
             let typing = self.typist.keys();
             tokio::select! {
                 record = &mut ending => {
-                    let record = record.context("the session's end is not known")?;
+                    let record = record.context("the exit status of the session is unknown")?;
                     let _ = goal.send(Some(goal_of(&record, Channel::Terminal)));
-                    return match show.await.context("the screen failed")?? {
+                    return match show.await.context("the screen task failed")?? {
                         Shown::Everything => Ok(Left::Exited(record)),
                         Shown::Unread => Ok(Left::Unread),
                     };
                 }
-                shown = &mut *show => match shown.context("the screen failed")?? {
+                shown = &mut *show => match shown.context("the screen task failed")?? {
                     Shown::Unread => return Ok(Left::Unread),
                     // The terminal was closed by the last program on it; the record follows.
                     Shown::Everything => {
-                        let record = (&mut ending).await.context("the session's end is not known")?;
+                        let record = (&mut ending).await.context("the exit status of the session is unknown")?;
                         return Ok(Left::Exited(record));
                     }
                 },
@@ -206,7 +206,7 @@ impl<'a> Screen<'a> {
     /// Takes the keyboard at the start, or says who has it.
     async fn sit_down(&mut self) -> Result<()> {
         if self.typist.take(self.keyboard == Keyboard::Take).await? == Reach::SomebodyElses {
-            let owner = self.owner().await.unwrap_or_else(|| "somebody else".to_owned());
+            let owner = self.owner().await.unwrap_or_else(|| "another client".to_owned());
             output::note(&format!("watching only: {owner} has the keyboard{}", self.how_to_take()));
         }
         // A program that has ended before we sat down still has an end to be told.
@@ -224,7 +224,7 @@ impl<'a> Screen<'a> {
                 Command::Take if !self.keyboard.may_type() => {}
                 Command::Take => {
                     if !self.typist.has_keyboard() && self.typist.take(true).await? == Reach::Ours {
-                        output::note("the keyboard is yours");
+                        output::note("you have the keyboard");
                         self.tell_size(true)?;
                     }
                 }
@@ -252,7 +252,7 @@ impl<'a> Screen<'a> {
             && let Some(owner) = self.owner().await
         {
             let how = self.how_to_take();
-            output::note(&format!("watching only: {owner} has taken the keyboard{how}"));
+            output::note(&format!("watching only: {owner} took the keyboard{how}"));
         }
     }
 

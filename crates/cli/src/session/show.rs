@@ -49,13 +49,13 @@ pub(super) async fn show(
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                         return Ok(Shown::Unread);
                     }
-                    Err(error) => return Err(error).context("the output cannot be written"),
+                    Err(error) => return Err(error).context("cannot write the output"),
                 }
             }
             Piece::Gap { from, to } => {
                 at = to;
                 output::note(&format!(
-                    "{} bytes were skipped, because they came too fast",
+                    "skipped {} bytes, because the terminal was too slow",
                     to - from
                 ));
             }

@@ -1,4 +1,4 @@
-//! Our hand on a session's keyboard: taking it, typing, and noticing that somebody else took it.
+//! Our hand on a session's keyboard: taking it, typing, and noticing that another client took it.
 //!
 //! A task of its own writes, so that a program that does not read stops neither the screen nor the
 //! keys that are for us.
@@ -153,7 +153,7 @@ async fn settle(guest: &Guest, session: &SessionId, writer: &Writer) {
     }
 }
 
-/// Whether a refusal means that somebody else types.
+/// Whether a refusal means that another client types.
 fn is_taken(error: &GuestError) -> bool {
     matches!(error.fault_code(), Some(FaultCode::Conflict | FaultCode::Exists | FaultCode::Limit))
 }

@@ -10,7 +10,7 @@ use super::raw::TerminalError;
 pub enum Notice {
     /// The window has another size.
     Resized,
-    /// We were stopped and run again: the mode and the screen are somebody else's.
+    /// We were stopped and run again: the mode and the screen are another client's.
     Continued,
     /// A signal that means the end, by its number.
     End(i32),

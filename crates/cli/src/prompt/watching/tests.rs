@@ -59,7 +59,7 @@ fn late_output_that_is_lost_is_counted() {
     let Some(News::Output(_, bytes)) = watching().late_in_run(late("x", 7)) else {
         panic!("nobody watches, so the run's word counts");
     };
-    assert_eq!(bytes, b"[7 bytes of late output are lost]\nx");
+    assert_eq!(bytes, b"[7 bytes of late output were lost]\nx");
 }
 
 #[test]
