@@ -29,7 +29,7 @@ mod token;
 use std::io;
 use std::path::PathBuf;
 
-pub use access::{Access, Namespaces, NotAScope, Scopes};
+pub use access::{Access, InvalidScope, Namespaces, Scopes};
 pub use bad_keys::BadKeys;
 pub use id::{Fingerprint, InvalidKeyId, KeyId};
 pub use issued::{Issued, Standing};
@@ -37,7 +37,7 @@ pub use keyring::Keyring;
 pub use limits::LABEL_CHARS_MAX;
 pub use rate::{Rate, RateLimiter, RetryAfter};
 pub use secret::Key;
-pub use store::{Order, Rotation, Store};
+pub use store::{KeyRequest, Rotation, Store};
 
 use host::paths::Paths;
 use sandbox::Name;
@@ -77,9 +77,9 @@ impl Grant {
 pub enum Denied {
     #[error("no key was presented")]
     Missing,
-    #[error("what was presented has not the form of a key: {0}")]
+    #[error("the presented key is malformed: {0}")]
     Malformed(&'static str),
-    #[error("the key is signed by no secret that is in use")]
+    #[error("the key is not signed by a current secret")]
     BadSignature,
     /// Signed by us, but the index has never heard of it.
     #[error("the key {id} is not in the index of issued keys")]
@@ -98,13 +98,15 @@ impl Denied {
     pub fn told(&self) -> &'static str {
         match self {
             Self::Missing => {
-                "an API key is needed: send it as `Authorization: Bearer msb_...`; \
+                "an API key is required: send it as `Authorization: Bearer msb_...`; \
                  `host-bridge keygen` makes one"
             }
             Self::Malformed(_) | Self::BadSignature | Self::Unknown { .. } => {
-                "the API key is not valid; `host-bridge keygen` makes one that is"
+                "the API key is not valid; `host-bridge keygen` creates a valid one"
             }
-            Self::Expired { .. } => "the API key has expired; `host-bridge keygen` makes a new one",
+            Self::Expired { .. } => {
+                "the API key has expired; `host-bridge keygen` creates a new one"
+            }
             Self::Revoked { .. } => "the API key was revoked",
             Self::NotYetValid { .. } => "the API key is not valid yet",
         }
@@ -138,30 +140,28 @@ pub enum KeysError {
     )]
     Exposed { path: PathBuf, mode: u32 },
     #[error(
-        "{path:?} is damaged: {reason}; restore it, or remove both it and secrets.json to begin anew without any key"
+        "{path:?} is damaged: {reason}; restore it, or remove it and secrets.json to start without any keys"
     )]
     Damaged { path: PathBuf, reason: String },
-    #[error("{path:?} has more than {bytes_max} bytes")]
+    #[error("{path:?} is larger than {bytes_max} bytes")]
     TooLarge { path: PathBuf, bytes_max: u64 },
     #[error("there is no key {id}; `host-bridge keys ls` lists them")]
     NoSuchKey { id: KeyId },
     #[error(
-        "{keys_max} keys are kept, which is the limit; those that expired long ago go by themselves, others with `host-bridge keys rotate --drop-old`"
+        "there are already {keys_max} keys, which is the limit; long-expired keys are removed by themselves, and `host-bridge keys rotate --drop-old` removes the others"
     )]
     TooManyKeys { keys_max: usize },
     #[error(
-        "{secrets_max} signing secrets are in use, which is the limit; `host-bridge keys rotate --drop-old` keeps the new one alone"
+        "{secrets_max} signing secrets are in use, which is the limit; `host-bridge keys rotate --drop-old` keeps only the new one"
     )]
     TooManySecrets { secrets_max: usize },
-    #[error(
-        "a key's label is 1 to {LABEL_CHARS_MAX} characters that can be printed, and {0:?} is not"
-    )]
+    #[error("{0:?} is not a label of a key: write 1 to {LABEL_CHARS_MAX} printable characters")]
     Label(String),
-    #[error("a key cannot expire before it is made")]
+    #[error("a key cannot expire before it is created")]
     ExpiredAlready,
-    #[error("the host gives no random numbers")]
+    #[error("cannot get random numbers from the host")]
     NoRandomness,
-    #[error("the claims do not fit a key")]
+    #[error("the claims are too long for a key")]
     Claims,
 }
 

@@ -14,7 +14,7 @@ use super::call::Peer;
 use super::caller::Caller;
 use super::problem::{Code, Problem};
 use super::v1::What;
-use access::audit::{Audit, Door, Entry, Outcome, Unwritable, Verdict, Who};
+use access::audit::{Audit, AuditUnwritable, Door, Entry, Outcome, Verdict, Who};
 use sandbox::{Record, Registry, SandboxRef, Spec};
 
 /// Records of those without a good key, in [`STRANGERS_PERIOD`]. Anybody can knock, and what they cost
@@ -57,7 +57,7 @@ impl Trail {
         else {
             return Ok(());
         };
-        inner.audit.admit().map_err(|error: Unwritable| {
+        inner.audit.admit().map_err(|error: AuditUnwritable| {
             Problem::new(Code::Unavailable, error.to_string())
                 .hint("the server's log says why; its operator has to make room")
                 .retry_after(super::limits::BUSY_PAUSE)

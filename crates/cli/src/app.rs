@@ -14,10 +14,10 @@ use super::exit::Exit;
 use super::failure::{self, CliError};
 use super::values::{parse_duration, resolve_variable};
 use super::{output, table};
-use control::{AppOrder, AppRow, ClientError, StartApp, What};
+use control::{AppOrder, AppProgram, AppRow, ClientError, StartApp};
 use sandbox::SandboxRef;
 
-/// What of a log is shown unless more is asked for.
+/// AppProgram of a log is shown unless more is asked for.
 const TAIL_DEFAULT: u64 = 16 * 1024;
 
 /// Start, list and stop web apps
@@ -80,7 +80,7 @@ enum Verb {
     },
 }
 
-/// What serves a file of Python.
+/// AppProgram serves a file of Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Type {
     Flask,
@@ -177,9 +177,9 @@ impl Start {
             Some(path) => {
                 let kind = self.kind.unwrap_or(Type::Flask).to_possible_value();
                 let kind = kind.map(|kind| kind.get_name().to_owned()).unwrap_or_default();
-                What::Code { kind, code: read(path)? }
+                AppProgram::Code { kind, code: read(path)? }
             }
-            None => What::Argv(self.command.clone()),
+            None => AppProgram::Argv(self.command.clone()),
         };
         let mut env = BTreeMap::new();
         for variable in &self.env {
@@ -244,7 +244,7 @@ async fn stop(context: &Context, which: &SandboxRef, apps: &[String]) -> Result<
         let order = AppOrder::Stop { sandbox: which.clone(), app: app.clone() };
         match daemon.app(order).await {
             Ok(row) => output::print_line(&row.app)?,
-            // What is refused for one may be fine for the next; a bridge that is gone is not.
+            // AppProgram is refused for one may be fine for the next; a bridge that is gone is not.
             Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
             Err(error) => return Err(error.into()),
         }

@@ -17,7 +17,7 @@ use super::failure::CliError;
 use super::output;
 use super::prompt::{self, Prompt};
 use super::repl::language::Language;
-use super::session::screen::{self, Keyboard, Left, Seat};
+use super::session::screen::{self, Keyboard, SessionExit, ViewerOptions};
 use super::session::{self, LOG_HOLDER, follow, pipes, terminal_size, terminal_variable};
 use crate::terminal::Keys;
 use agent_client::guest::{Guest, contexts};
@@ -153,7 +153,7 @@ impl Attach {
         } else {
             Keyboard::IfFree
         };
-        let seat = Seat {
+        let seat = ViewerOptions {
             session: info.session.clone(),
             origin: Origin::Tail { bytes: SCROLL_BACK_BYTES },
             role: Role::Observer {},
@@ -161,7 +161,7 @@ impl Attach {
             keyboard,
             sizes: matches!(keyboard, Keyboard::IfFree | Keyboard::Take),
         };
-        let left = screen::sit(guest, seat).await?;
+        let left = screen::run(guest, seat).await?;
         Ok(self.leave(left, &info.session, &command))
     }
 
@@ -195,7 +195,7 @@ impl Attach {
         let session = session::draw_id()?;
         let start = self.shell(session.clone());
         guest.start(&start).await?;
-        let seat = Seat {
+        let seat = ViewerOptions {
             session: session.clone(),
             origin: Origin::Offset { offset: 0 },
             // A holder of this attachment's own: lossless while we are here, gone with us.
@@ -204,7 +204,7 @@ impl Attach {
             keyboard: Keyboard::Take,
             sizes: true,
         };
-        let left = screen::sit(guest, seat).await?;
+        let left = screen::run(guest, seat).await?;
         Ok(self.leave(left, &session, "the shell"))
     }
 
@@ -232,21 +232,18 @@ impl Attach {
     }
 
     /// The words and the code with which we leave.
-    fn leave(&self, left: Left, session: &SessionId, command: &str) -> Exit {
+    fn leave(&self, left: SessionExit, session: &SessionId, command: &str) -> Exit {
         match left {
-            Left::Exited(record) => Self::ended(&record, command),
-            Left::Detached => {
+            SessionExit::Exited(record) => Self::ended(&record, command),
+            SessionExit::Detached => {
                 output::note(&format!("detached; return with: {}", self.way_back(session)));
                 Exit::SUCCESS
             }
-            Left::Signalled(signal) => {
-                output::note(&format!(
-                    "still running; return with: {}",
-                    self.way_back(session)
-                ));
+            SessionExit::Signalled(signal) => {
+                output::note(&format!("still running; return with: {}", self.way_back(session)));
                 Exit::signalled(signal)
             }
-            Left::Unread => Exit::UNREAD,
+            SessionExit::Unread => Exit::UNREAD,
         }
     }
 

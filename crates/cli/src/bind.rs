@@ -11,7 +11,7 @@ use machine::Bind;
 
 /// What is carried, and whose sandbox it is for.
 #[derive(Debug, Args)]
-pub struct Carry {
+pub struct BindArguments {
     init: u32,
     supervisor: u32,
     mode: Mode,
@@ -26,7 +26,7 @@ enum Mode {
     Rw,
 }
 
-impl Carry {
+impl BindArguments {
     /// Does it, in a process that has one thread.
     pub fn run(self) -> Exit {
         let Self { init, supervisor, mode, target, directory, write } = self;

@@ -6,7 +6,7 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::{output, table};
-use control::CappedRow;
+use control::CapUsageRow;
 use sandbox::Name;
 
 /// Show usage and caps of namespaces and keys
@@ -49,7 +49,7 @@ impl Caps {
 
 const HEAD: [&str; 4] = ["OF", "CAP", "USED", "ALLOWED"];
 
-fn line(scope: String, row: &CappedRow) -> [String; 4] {
+fn line(scope: String, row: &CapUsageRow) -> [String; 4] {
     let allowed = row.allowed.map_or_else(|| "-".to_owned(), |allowed| allowed.to_string());
     [scope, row.cap.clone(), row.used.to_string(), allowed]
 }

@@ -26,7 +26,7 @@ impl Context {
 
     /// The audit log, for what is done here and not by the daemon.
     pub fn audit(&self) -> Result<Audit> {
-        Ok(control::visit(&self.paths, |what| output::note(&output::printable(&what)))?)
+        Ok(control::open_audit(&self.paths, |what| output::note(&output::printable(&what)))?)
     }
 
     /// The daemon.
@@ -77,7 +77,7 @@ impl Context {
     /// The error for a sandbox that nothing is known of, with what it may have been meant as.
     pub async fn unknown(&self, which: &SandboxRef) -> CliError {
         let similar = failure::similar(&which.to_string(), self.names().await);
-        CliError::UnknownBox { name: which.clone(), similar }
+        CliError::UnknownSandbox { name: which.clone(), similar }
     }
 
     /// Names of all sandboxes, for a hint: whatever fails, there is none.

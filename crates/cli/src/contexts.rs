@@ -33,32 +33,32 @@ A context is an interpreter that keeps its state between runs of code. `repl`, `
 programs that use the API share a context when they use the same name.")]
 pub struct Contexts {
     #[command(subcommand)]
-    act: Act,
+    act: Verb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Act {
+enum Verb {
     /// List the contexts of a sandbox
     #[command(visible_alias = "list")]
     Ls {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Start an interpreter unless it is running
     Open(Box<Open>),
     /// Replace the interpreter with a new one
     Restart {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
         #[command(flatten)]
-        which: Which,
+        which: ContextArgument,
     },
     /// Interrupt a run, with increasing force
     Interrupt {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
         #[command(flatten)]
-        which: Which,
+        which: ContextArgument,
         /// Interrupt only this run, running or queued (default: the current one)
         #[arg(long, value_name = "NUMBER")]
         run: Option<u64>,
@@ -70,14 +70,14 @@ enum Act {
     #[command(visible_alias = "rm")]
     Close {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
         #[command(flatten)]
-        which: Which,
+        which: ContextArgument,
     },
 }
 
 #[derive(Debug, Args)]
-struct Common {
+struct CommonArguments {
     /// The sandbox: NAME or NAMESPACE/NAME
     #[arg(value_name = "SANDBOX")]
     place: SandboxRef,
@@ -88,7 +88,7 @@ struct Common {
 }
 
 #[derive(Debug, Args)]
-struct Which {
+struct ContextArgument {
     /// The context (default: the only one)
     #[arg(value_name = "NAME")]
     name: Option<ContextName>,
@@ -97,7 +97,7 @@ struct Which {
 #[derive(Debug, Args)]
 struct Open {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
 
     /// The context's name; a language's name selects that language
     #[arg(value_name = "NAME")]
@@ -117,8 +117,8 @@ impl Contexts {
     }
 }
 
-impl Act {
-    fn common(&self) -> &Common {
+impl Verb {
+    fn common(&self) -> &CommonArguments {
         match self {
             Self::Ls { common }
             | Self::Restart { common, .. }
@@ -128,7 +128,7 @@ impl Act {
         }
     }
 
-    async fn run(&self, guest: &Guest, common: &Common) -> Result<()> {
+    async fn run(&self, guest: &Guest, common: &CommonArguments) -> Result<()> {
         match self {
             Self::Ls { .. } => list(guest, common).await,
             Self::Open(open) => open.run(guest).await,
@@ -156,9 +156,9 @@ impl Act {
     }
 }
 
-impl Which {
+impl ContextArgument {
     /// The one that is named, or the only one.
-    async fn find(&self, guest: &Guest, common: &Common) -> Result<ContextName> {
+    async fn find(&self, guest: &Guest, common: &CommonArguments) -> Result<ContextName> {
         if let Some(name) = &self.name {
             return Ok(name.clone());
         }
@@ -186,7 +186,7 @@ impl Open {
     }
 }
 
-async fn list(guest: &Guest, common: &Common) -> Result<()> {
+async fn list(guest: &Guest, common: &CommonArguments) -> Result<()> {
     let contexts = guest.contexts().await?;
     if common.json {
         return Ok(output::print_json(&contexts)?);
@@ -227,14 +227,14 @@ fn state(info: &ContextInfo) -> String {
     format!("{state}{running}{lost}")
 }
 
-fn tell(info: &ContextInfo, common: &Common) -> Result<()> {
+fn tell(info: &ContextInfo, common: &CommonArguments) -> Result<()> {
     if common.json {
         return Ok(output::print_json(info)?);
     }
     Ok(output::print_line(info.context.as_str())?)
 }
 
-fn tell_interrupted(run: Option<u64>, name: &ContextName, common: &Common) -> Result<()> {
+fn tell_interrupted(run: Option<u64>, name: &ContextName, common: &CommonArguments) -> Result<()> {
     if common.json {
         return Ok(output::print_json(&json!({ "run": run }))?);
     }

@@ -10,7 +10,7 @@ use protocol::requests::{Signal, Start, Stdio, Target};
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
-use super::session::screen::{self, Keyboard, Left};
+use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, LOG_HOLDER, ProcessArguments, pipes, program_name};
 use agent_client::guest::Guest;
 use control::Purpose;
@@ -72,13 +72,13 @@ impl Exec {
             output::print_line(session.as_str())?;
             Ok(Exit::SUCCESS)
         } else {
-            self.sit(&guest, start).await
+            self.run_attached(&guest, start).await
         };
         guest.close().await;
         exit
     }
 
-    async fn sit(&self, guest: &Guest, mut start: Start) -> Result<Exit> {
+    async fn run_attached(&self, guest: &Guest, mut start: Start) -> Result<Exit> {
         let holder = session::own_holder(&start.session);
         // The first one is who reads here; the recorder reads for the disk.
         start.holders = vec![holder.clone(), LOG_HOLDER.to_owned()];
@@ -93,21 +93,21 @@ impl Exec {
             return Err(error);
         }
         let keyboard = if self.process.interactive { Keyboard::Take } else { Keyboard::Never };
-        let seat = session::own_seat(session.clone(), holder.clone(), keyboard);
-        let exit = match screen::sit(guest, seat).await? {
-            Left::Exited(record) => {
+        let seat = session::own_viewer(session.clone(), holder.clone(), keyboard);
+        let exit = match screen::run(guest, seat).await? {
+            SessionExit::Exited(record) => {
                 pipes::tell_end(&record, &command);
                 Exit::of(&record)
             }
-            Left::Signalled(signal) => {
+            SessionExit::Signalled(signal) => {
                 hang_up(guest, &session).await;
                 Exit::signalled(signal)
             }
-            Left::Unread => {
+            SessionExit::Unread => {
                 hang_up(guest, &session).await;
                 Exit::UNREAD
             }
-            Left::Detached => Exit::SUCCESS,
+            SessionExit::Detached => Exit::SUCCESS,
         };
         pipes::release(guest, &session, &holder).await;
         Ok(exit)

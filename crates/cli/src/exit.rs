@@ -79,7 +79,9 @@ pub fn explain_spawn(failure: &SpawnFailure) -> String {
     let reason = errno.desc();
     match failure.stage {
         SpawnStage::Exec if failure.is_not_found() => {
-            format!("{subject}: no such program in the sandbox; run a shell built-in with sh -c '...'")
+            format!(
+                "{subject}: no such program in the sandbox; run a shell built-in with sh -c '...'"
+            )
         }
         SpawnStage::Exec if errno == nix::errno::Errno::EACCES => {
             format!("{subject}: not executable ({reason}); make it executable with chmod +x")
@@ -94,17 +96,25 @@ pub fn explain_spawn(failure: &SpawnFailure) -> String {
             format!("{subject}: cannot be the working directory ({reason}); choose one with --cwd")
         }
         SpawnStage::User if errno == nix::errno::Errno::ENOENT => {
-            format!("{subject}: no such user in the sandbox; /etc/passwd in the sandbox lists its users")
+            format!(
+                "{subject}: no such user in the sandbox; /etc/passwd in the sandbox lists its users"
+            )
         }
         SpawnStage::User | SpawnStage::Identity => {
             format!("{subject}: cannot run as this user ({reason})")
         }
         SpawnStage::Stdio | SpawnStage::Terminal => {
-            format!("the sandbox cannot connect the program's input and output ({reason}): {subject}")
+            format!(
+                "the sandbox cannot connect the program's input and output ({reason}): {subject}"
+            )
         }
-        SpawnStage::Cgroup => format!("the sandbox cannot make a control group ({reason}): {subject}"),
+        SpawnStage::Cgroup => {
+            format!("the sandbox cannot make a control group ({reason}): {subject}")
+        }
         SpawnStage::Fork => {
-            format!("the sandbox cannot start another process ({reason}); end some, or raise its limit")
+            format!(
+                "the sandbox cannot start another process ({reason}); end some, or raise its limit"
+            )
         }
     }
 }

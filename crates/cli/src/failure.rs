@@ -22,7 +22,7 @@ use sandbox::{InvalidName, SandboxError, SandboxRef};
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error("there is no sandbox {name}{}", alternatives(similar))]
-    UnknownBox { name: SandboxRef, similar: Vec<String> },
+    UnknownSandbox { name: SandboxRef, similar: Vec<String> },
     #[error("sandbox {name} is not running: it is {state}")]
     NotRunning { name: SandboxRef, state: String },
     #[error("{wanted:?} matches no session of the sandbox{}", alternatives(sessions))]
@@ -41,12 +41,14 @@ pub enum CliError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("cannot write {path}: {source}")]
     Unwritable { path: PathBuf, source: std::io::Error },
-    #[error("stdout is a terminal, which cannot show an archive; name a file with -o, or write to a pipe")]
+    #[error(
+        "stdout is a terminal, which cannot show an archive; name a file with -o, or write to a pipe"
+    )]
     ArchiveToTerminal,
     #[error("neither end of the copy is in a sandbox")]
-    NoBoxInCopy,
+    NoSandboxInCopy,
     #[error("both ends of the copy are in sandboxes")]
-    TwoBoxesInCopy,
+    TwoSandboxesInCopy,
     #[error("the sandbox has no directory {0}")]
     NoGuestDirectory(String),
     #[error("{0} is not a directory")]
@@ -58,11 +60,11 @@ pub enum CliError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: std::io::Error },
     #[error("{word:?} is neither a file (write ./{word} for one) nor a sandbox's name: {reason}")]
-    NeitherBoxNorFile { word: String, reason: InvalidName },
+    NeitherSandboxNorFile { word: String, reason: InvalidName },
     #[error("the code is given twice: by -c and by {0}")]
-    TwoCodes(String),
+    TwoCodeSources(String),
     #[error("--image and --scratch are for a new sandbox, but {0} exists already")]
-    BoxIsMadeAlready(SandboxRef),
+    SandboxExists(SandboxRef),
     #[error("the code is larger than the limit of {limit} bytes")]
     CodeTooLong { limit: usize },
     #[error("a line of stdin is longer than the limit of {limit} bytes")]
@@ -175,10 +177,10 @@ fn hint(error: &Error) -> Option<String> {
 impl CliError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::UnknownBox { similar, .. } if similar.is_empty() => {
+            Self::UnknownSandbox { similar, .. } if similar.is_empty() => {
                 "`host-bridge ps -a` lists all sandboxes; `host-bridge start --name NAME` starts one"
             }
-            Self::UnknownBox { .. } => "`host-bridge ps -a` lists all sandboxes",
+            Self::UnknownSandbox { .. } => "`host-bridge ps -a` lists all sandboxes",
             Self::NotRunning { name, .. } => {
                 return Some(format!(
                     "`host-bridge logs {name}` shows its output; `host-bridge rm {name}` frees the name"
@@ -190,17 +192,19 @@ impl CliError {
             Self::NoTerminalForShell => {
                 "pipe commands into `host-bridge exec -i SANDBOX sh` instead, or watch with --read-only"
             }
-            Self::NoBoxInCopy => {
+            Self::NoSandboxInCopy => {
                 "write one of them as SANDBOX:/path (and ./a:b for a file named a:b)"
             }
-            Self::TwoBoxesInCopy => {
+            Self::TwoSandboxesInCopy => {
                 "use a pipe: host-bridge cp --tar A:/path - | host-bridge cp --tar - B:/path"
             }
             Self::NoGuestDirectory(_) => "create it first, or copy with --parents",
-            Self::RootHasNoName => "name a new directory, or write SANDBOX:/. for the contents of the root",
+            Self::RootHasNoName => {
+                "name a new directory, or write SANDBOX:/. for the contents of the root"
+            }
             Self::Listen { .. } => "choose another port, or 0 for a free one",
-            Self::TwoCodes(_) => "omit one of them",
-            Self::BoxIsMadeAlready(_) => "omit the options, or omit the sandbox to get a new one",
+            Self::TwoCodeSources(_) => "omit one of them",
+            Self::SandboxExists(_) => "omit the options, or omit the sandbox to get a new one",
             Self::NoInterpreter(_) => {
                 "name another with `--program PATH`, or install one with `host-bridge exec`"
             }
@@ -215,7 +219,9 @@ impl CliError {
 
 fn client_hint(error: &ClientError) -> Option<String> {
     match error {
-        ClientError::NotRunning { .. } => Some("`host-bridge serve &` starts it; `host-bridge run` does not need it".to_owned()),
+        ClientError::NotRunning { .. } => {
+            Some("`host-bridge serve &` starts it; `host-bridge run` does not need it".to_owned())
+        }
         ClientError::Refused(refusal) => refusal.hint.clone().or_else(|| match refusal.code {
             Code::NameTaken => {
                 Some("choose another --name, or free it with `host-bridge rm -f NAME`".to_owned())
@@ -237,7 +243,9 @@ fn terminal_hint(error: &TerminalError) -> Option<String> {
 
 fn fault_hint(code: FaultCode) -> Option<&'static str> {
     match code {
-        FaultCode::Limit => Some("a limit of the sandbox is reached; stop something in it, or try again later"),
+        FaultCode::Limit => {
+            Some("a limit of the sandbox is reached; stop something in it, or try again later")
+        }
         FaultCode::Stopping => Some("the sandbox is being stopped"),
         FaultCode::Denied => Some("the path leaves the directory that it must stay in"),
         _ => None,
@@ -252,9 +260,9 @@ fn link_hint(error: &LinkError) -> Option<&'static str> {
         LinkError::Handshake { .. } => {
             Some("is this the hybrid socket of a VMM, and the port the agent's?")
         }
-        LinkError::Version { .. } => {
-            Some("the agent in the sandbox and this program have incompatible versions; update the older one")
-        }
+        LinkError::Version { .. } => Some(
+            "the agent in the sandbox and this program have incompatible versions; update the older one",
+        ),
         LinkError::Refused { reason: GoodbyeReason::BootFailed, .. } => {
             Some("`host-bridge doctor` shows what this host can run")
         }
@@ -324,6 +332,6 @@ mod tests {
         let error = Error::new(GuestError::Fault(protocol::Fault::spawn("failed", failure)));
         assert_eq!(code(&error), Exit(127));
         assert!(describe(&error).starts_with("nope: no such program"));
-        assert_eq!(code(&Error::new(CliError::NoBoxInCopy)), Exit(125));
+        assert_eq!(code(&Error::new(CliError::NoSandboxInCopy)), Exit(125));
     }
 }

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::values::{ValueError, parse_duration};
 use super::{instant, output};
-use access::keys::{self, Access, Issued, KeysError, Namespaces, Order, Scopes, Store};
+use access::keys::{self, Access, Issued, KeyRequest, KeysError, Namespaces, Scopes, Store};
 
 /// Create an API key
 #[derive(Debug, Args)]
@@ -89,7 +89,8 @@ impl Keygen {
         };
         context.paths.prepare()?;
         let store = Store::open(&keys::directory(&context.paths))?;
-        let order = Order { namespace: self.namespace, scopes, expires_at_ms, name: self.name };
+        let order =
+            KeyRequest { namespace: self.namespace, scopes, expires_at_ms, name: self.name };
         let audit = context.audit()?;
         let (key, issued) = store.issue(order)?;
         let entry = control::entry("issue_key")

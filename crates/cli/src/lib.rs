@@ -136,10 +136,10 @@ enum Verb {
     Probe(doctor::probe::Probe),
     /// Carries a directory of the host into a sandbox.
     #[command(name = machine::process::bind::VERB, hide = true)]
-    Bind(bind::Carry),
+    Bind(bind::BindArguments),
     /// Becomes what shows a directory of the host to a machine.
     #[command(name = machine::qemu::share::VERB, hide = true)]
-    Share(share::Show),
+    Share(share::ShareArguments),
 }
 
 /// The whole program.

@@ -40,7 +40,10 @@ pub struct MachineConfig {
 impl MachineConfig {
     pub fn run(self) -> Result<Exit> {
         ensure!(is_name(&self.hostname, b"._-"), "{:?} is not a host name", self.hostname);
-        ensure!(!stdout().is_terminal(), "stdout is a terminal, which cannot show a drive; redirect it to a file");
+        ensure!(
+            !stdout().is_terminal(),
+            "stdout is a terminal, which cannot show a drive; redirect it to a file"
+        );
         let Self { hostname, env, scratch_bytes, hide } = self;
         let mut variables = Vec::new();
         for variable in &env {

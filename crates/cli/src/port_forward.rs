@@ -56,8 +56,13 @@ impl PortForward {
                 .await
                 .map_err(|source| CliError::Listen { address, source })?;
             let bound = listener.local_addr()?;
-            output::print_line(&format!("{bound} -> {}:{}", self.which, forwarding.box_port))?;
-            tokio::spawn(accept(listener, guest.clone(), forwarding.box_port, Arc::clone(&slots)));
+            output::print_line(&format!("{bound} -> {}:{}", self.which, forwarding.sandbox_port))?;
+            tokio::spawn(accept(
+                listener,
+                guest.clone(),
+                forwarding.sandbox_port,
+                Arc::clone(&slots),
+            ));
         }
         let lost = guest.lost();
         tokio::pin!(lost);

@@ -1,15 +1,15 @@
 //! `repl`: code in a living interpreter, of a sandbox or of a sandbox of its own. With code it is what the
 //! language's own interpreter would be; without any, and in front of a person, it is the prompt.
 
-mod afterwards;
 mod displays;
 mod ending;
 mod json;
 pub mod language;
+mod late_output;
 mod lines;
+mod printer;
 mod pump;
 mod source;
-mod teller;
 mod words;
 
 use std::ffi::OsString;
@@ -30,10 +30,10 @@ use super::prompt::{self, Prompt};
 use super::values::{parse_duration, parse_size, resolve_variable};
 use agent_client::guest::{Guest, GuestError, RunCode};
 use language::Language;
+use printer::SandboxLifetime;
 use sandbox::{Name, SandboxRef, Spec};
 use source::Source;
-use teller::Manner;
-use words::Wanted;
+use words::Selection;
 
 /// Run code in an interpreter that keeps state
 #[derive(Debug, Args)]
@@ -160,7 +160,7 @@ pub fn explain_missing(error: GuestError) -> anyhow::Error {
 
 impl Repl {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let Wanted { place, source } = words::read(&self.words, self.code.as_deref())?;
+        let Selection { place, source } = words::read(&self.words, self.code.as_deref())?;
         let source = source.or_stdin(self.json);
         let language = self
             .interpreter
@@ -178,10 +178,10 @@ impl Repl {
             Source::Person => None,
             source => Some(source.read().await?),
         };
-        let act = Act { repl: self, context, language, open, source, code };
+        let act = Invocation { repl: self, context, language, open, source, code };
         match place {
-            Some(which) => act.in_box(which).await,
-            None => act.in_box_of_its_own().await,
+            Some(which) => act.in_sandbox(which).await,
+            None => act.in_new_sandbox().await,
         }
     }
 
@@ -199,7 +199,7 @@ impl Repl {
 }
 
 /// All that the command line has settled.
-struct Act<'a> {
+struct Invocation<'a> {
     repl: &'a Repl,
     context: &'a Context,
     language: Language,
@@ -209,10 +209,10 @@ struct Act<'a> {
     code: Option<Vec<u8>>,
 }
 
-impl Act<'_> {
-    async fn in_box(self, which: SandboxRef) -> Result<Exit> {
+impl Invocation<'_> {
+    async fn in_sandbox(self, which: SandboxRef) -> Result<Exit> {
         if self.repl.image.is_some() || self.repl.scratch.is_some() {
-            return Err(CliError::BoxIsMadeAlready(which).into());
+            return Err(CliError::SandboxExists(which).into());
         }
         let guest =
             self.context.guest(&which, "repl").await.map_err(|error| match words::file_instead(
@@ -222,7 +222,7 @@ impl Act<'_> {
                 None => error,
             })?;
         let exit = if let Some(code) = &self.code {
-            self.perform(&guest, code, Manner::Shared).await
+            self.perform(&guest, code, SandboxLifetime::Persistent).await
         } else {
             let language = self.language.as_str();
             let name = self.repl.context.as_ref().map(|name| format!(" --context {name}"));
@@ -234,12 +234,12 @@ impl Act<'_> {
         exit
     }
 
-    async fn in_box_of_its_own(self) -> Result<Exit> {
+    async fn in_new_sandbox(self) -> Result<Exit> {
         let spec = self.repl.spec()?;
         let one_shot = sandbox::one_shot(&self.context.paths, &spec).await?;
         let guest = one_shot.guest();
         let exit = match &self.code {
-            Some(code) => self.perform(guest, code, Manner::Alone).await,
+            Some(code) => self.perform(guest, code, SandboxLifetime::Temporary).await,
             None => self.converse(guest, "a new sandbox".to_owned(), None).await,
         };
         one_shot.end().await;
@@ -256,7 +256,7 @@ impl Act<'_> {
         prompt::hold(guest, &self.context.paths, prompt).await
     }
 
-    async fn perform(&self, guest: &Guest, code: &[u8], manner: Manner) -> Result<Exit> {
+    async fn perform(&self, guest: &Guest, code: &[u8], lifetime: SandboxLifetime) -> Result<Exit> {
         let ask = RunCode {
             context: self.open.clone(),
             code: code.to_vec().into(),
@@ -269,10 +269,10 @@ impl Act<'_> {
             aside: false,
         };
         let telling = if self.repl.json {
-            teller::Telling::Json
+            printer::OutputFormat::Json
         } else {
-            teller::Telling::Plain { save_displays: self.repl.save_displays.clone() }
+            printer::OutputFormat::Plain { save_displays: self.repl.save_displays.clone() }
         };
-        pump::perform(guest, ask, manner, telling).await
+        pump::perform(guest, ask, lifetime, telling).await
     }
 }

@@ -12,9 +12,9 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
 use super::output;
-use super::session::screen::{self, Keyboard, Left};
+use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, ProcessArguments, pipes, program_name};
-use super::start::BoxArguments;
+use super::start::SandboxArguments;
 use access::audit::{Entry, Outcome};
 use agent_client::guest::Guest;
 use control::{egress_settings, own_files};
@@ -41,7 +41,7 @@ The sandbox is removed when the command ends. The exit code is the command's own
 128+n when signal n ended it.")]
 pub struct Run {
     #[command(flatten)]
-    sandbox: BoxArguments,
+    sandbox: SandboxArguments,
 
     #[command(flatten)]
     process: ProcessArguments,
@@ -113,7 +113,7 @@ impl Run {
     }
 
     async fn run_once(&self, context: &Context, spec: &Spec, entry: &mut Entry) -> Result<Exit> {
-        super::image::pull::as_asked(&context.paths, spec).await?;
+        super::image::pull::if_wanted(&context.paths, spec).await?;
         let mut one_shot = begin(context, spec).await?;
         entry.digest = one_shot.image_digest();
         for warning in one_shot.warnings() {
@@ -150,17 +150,17 @@ impl Run {
         }
         guest.start(&start).await?;
         let keyboard = if self.process.interactive { Keyboard::Take } else { Keyboard::Never };
-        match screen::sit(guest, session::own_seat(session, holder, keyboard)).await? {
-            Left::Exited(record) => {
+        match screen::run(guest, session::own_viewer(session, holder, keyboard)).await? {
+            SessionExit::Exited(record) => {
                 pipes::tell_end(&record, &command);
                 Ok(Exit::of(&record))
             }
-            Left::Signalled(signal) => {
+            SessionExit::Signalled(signal) => {
                 output::note("the sandbox is removed");
                 Ok(Exit::signalled(signal))
             }
-            Left::Unread => Ok(Exit::UNREAD),
-            Left::Detached => Ok(Exit::SUCCESS),
+            SessionExit::Unread => Ok(Exit::UNREAD),
+            SessionExit::Detached => Ok(Exit::SUCCESS),
         }
     }
 }

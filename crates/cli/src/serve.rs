@@ -70,7 +70,7 @@ impl Serve {
             output::print(&settings.to_toml())?;
             return Ok(Exit::SUCCESS);
         }
-        let aliases = control::sound(&settings)?.aliases;
+        let aliases = control::check_settings(&settings)?.aliases;
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let unread = settings.unread(names).into_iter().map(|one| one.to_string());
         let missing = control::missing(&context.paths, &settings.images, &aliases);

@@ -11,12 +11,12 @@ use machine::qemu::share::Share;
 
 /// What is shown, as the bridge has put it.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct ShareArguments {
     #[arg(value_parser = Share::from_str)]
     share: Share,
 }
 
-impl Show {
+impl ShareArguments {
     /// Does it, in a process that has one thread; returns only when it cannot.
     pub fn run(self) -> Exit {
         output::note_verbatim(&self.share.become_daemon().to_string());

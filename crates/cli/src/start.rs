@@ -20,7 +20,7 @@ use sandbox::{Name, SandboxRef, Spec, label};
 
 /// What a sandbox is made of.
 #[derive(Debug, Args)]
-pub struct BoxArguments {
+pub struct SandboxArguments {
     /// Name the sandbox: NAME or NAMESPACE/NAME (default: a generated name)
     #[arg(long, value_name = "NAME")]
     name: Option<SandboxRef>,
@@ -72,7 +72,7 @@ pub struct BoxArguments {
     mount: bool,
 }
 
-impl BoxArguments {
+impl SandboxArguments {
     pub fn spec(&self) -> Result<Spec> {
         let which = match &self.name {
             Some(which) => which.clone(),
@@ -157,7 +157,7 @@ to a layer of their own. The process machine shares the host's kernel: it does n
 attack on the kernel.")]
 pub struct Start {
     #[command(flatten)]
-    sandbox: BoxArguments,
+    sandbox: SandboxArguments,
 
     /// Set an environment variable for all programs; NAME alone passes the current value
     #[arg(short, long, value_name = "NAME=VALUE")]

@@ -14,7 +14,9 @@ use super::instant;
 pub enum ValueError {
     #[error("{0:?} is not a size: write a number of bytes, or one with K, M, G or T, as in 512M")]
     Size(String),
-    #[error("{0:?} is not an amount of memory: write a number of MiB, or a size with its unit as in 2G")]
+    #[error(
+        "{0:?} is not an amount of memory: write a number of MiB, or a size with its unit as in 2G"
+    )]
     Memory(String),
     #[error("{0:?} is not a number of CPUs: write one as in 2 or 0.5")]
     Cpus(String),
@@ -220,7 +222,7 @@ pub struct Forwarding {
     pub bind: String,
     /// Port of the host; 0 lets the kernel choose.
     pub host_port: u16,
-    pub box_port: u16,
+    pub sandbox_port: u16,
 }
 
 impl FromStr for Forwarding {
@@ -228,15 +230,15 @@ impl FromStr for Forwarding {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong = || ValueError::Forwarding(text.to_owned());
-        let (rest, box_port) = text.rsplit_once(':').unwrap_or((text, text));
-        let box_port = box_port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+        let (rest, sandbox_port) = text.rsplit_once(':').unwrap_or((text, text));
+        let sandbox_port = sandbox_port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
         let (bind, host_port) = rest.rsplit_once(':').unwrap_or(("127.0.0.1", rest));
         let bind = bind.strip_prefix('[').and_then(|bind| bind.strip_suffix(']')).unwrap_or(bind);
         let host_port = host_port.parse().map_err(|_| wrong())?;
         if bind.is_empty() {
             return Err(wrong());
         }
-        Ok(Self { bind: bind.to_owned(), host_port, box_port })
+        Ok(Self { bind: bind.to_owned(), host_port, sandbox_port })
     }
 }
 

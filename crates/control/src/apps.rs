@@ -10,7 +10,7 @@ use super::message::{Code, Refusal};
 use sandbox::SandboxRef;
 use services::app::{App, AppError, State};
 
-/// What is asked of apps.
+/// AppProgram is asked of apps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AppOrder {
@@ -45,7 +45,7 @@ pub struct StartApp {
     pub sandbox: SandboxRef,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    pub what: What,
+    pub what: AppProgram,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZeroU16>,
     /// 0 is any that is free.
@@ -63,10 +63,10 @@ pub struct StartApp {
     pub python: Option<String>,
 }
 
-/// What of it is run.
+/// AppProgram of it is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum What {
+pub enum AppProgram {
     /// A file of Python, and what serves it by its name.
     Code {
         kind: String,
@@ -91,7 +91,7 @@ pub struct AppRow {
     pub guest_port: Option<u16>,
     pub session: String,
     pub started_at_ms: u64,
-    /// What a shell would report of one that has ended.
+    /// AppProgram a shell would report of one that has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -152,30 +152,34 @@ impl From<AppError> for Refusal {
         match error {
             AppError::Sandbox(error) => error.into(),
             AppError::NotFound { .. } => {
-                with(Code::NotFound, Some("`host-bridge app ls` lists those that there are"))
+                with(Code::NotFound, Some("`host-bridge app ls` lists the apps"))
             }
             AppError::NameTaken { .. } => {
-                let hint = "choose another --name, or end that one with `host-bridge app stop`";
+                let hint =
+                    "choose another --name, or stop the other app with `host-bridge app stop`";
                 with(Code::NameTaken, Some(hint))
             }
             AppError::TooManyOfSandbox { .. } | AppError::TooMany { .. } => {
-                with(Code::Limit, Some("end one that is not needed, or has ended"))
+                with(Code::Limit, Some("stop an app that is not needed"))
             }
             AppError::NoPort { .. } => with(Code::Limit, None),
             AppError::CodeTooLong { .. }
             | AppError::ReadyPath { .. }
             | AppError::ReadyTimeout { .. } => with(Code::Invalid, None),
-            AppError::PortTaken { .. } => with(Code::Invalid, Some("leave --port out")),
+            AppError::PortTaken { .. } => with(Code::Invalid, Some("omit --port")),
             AppError::Failed { ref log, .. } | AppError::NotReady { ref log, .. } => {
                 let said = log.trim();
-                let message =
-                    if said.is_empty() { message } else { format!("{message}; it said: {said}") };
+                let message = if said.is_empty() {
+                    message
+                } else {
+                    format!("{message}; its output: {said}")
+                };
                 Self::new(Code::StartFailed, message, None)
             }
             AppError::Missing { .. }
             | AppError::NoInterpreter { .. }
             | AppError::Interpreter { .. } => {
-                with(Code::StartFailed, Some("use an image that has it"))
+                with(Code::StartFailed, Some("use an image that contains it"))
             }
             // It had begun.
             AppError::Abandoned => with(Code::StartFailed, None),

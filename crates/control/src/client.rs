@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::apps::{AppOrder, AppRow};
 use super::line::{LineError, read_line, write_line};
-use super::message::{Answer, Capped, Dialled, List, Purpose, Refusal, Reply, Request, Version};
+use super::message::{Answer, CapUsage, Dialled, List, Purpose, Refusal, Reply, Request, Version};
 use crate::limits::{CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE};
 use host::paths::Paths;
 use image::digest::Digest;
@@ -38,7 +38,7 @@ pub struct Client {
 pub enum ClientError {
     #[error("no bridge serves {socket:?}; start one with `host-bridge serve`")]
     NotRunning { socket: PathBuf },
-    #[error("could not connect to {socket:?}: {source}")]
+    #[error("cannot connect to {socket:?}: {source}")]
     Connect { socket: PathBuf, source: io::Error },
     #[error("{socket:?} is served by user {owner}, not by you")]
     NotYours { socket: PathBuf, owner: u32 },
@@ -48,7 +48,7 @@ pub enum ClientError {
     Silent { waited: Duration },
     #[error("the bridge ended the connection without an answer")]
     Ended,
-    #[error("the bridge's answer is not understood ({reason}); is it of another release?")]
+    #[error("cannot read the bridge's answer ({reason}); it may be of another release")]
     Answer { reason: String },
     #[error("the connection to the bridge broke: {0}")]
     Io(#[from] io::Error),
@@ -247,7 +247,7 @@ impl Client {
         &mut self,
         namespace: Name,
         key: Option<String>,
-    ) -> Result<Vec<Capped>, ClientError> {
+    ) -> Result<Vec<CapUsage>, ClientError> {
         match self.ask(&Request::Caps { namespace, key }).await? {
             Reply::Caps(scopes) => Ok(scopes),
             other => Err(unexpected(&other)),

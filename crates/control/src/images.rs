@@ -10,9 +10,7 @@ use image::reference::{InvalidReference, Reference};
 
 /// What a name of `[images]` cannot stand for.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "images.{name:?}: {target:?} is no absolute path, no digest and no name of an image: {source}"
-)]
+#[error("images.{name:?}: {target:?} is not an absolute path, a digest or an image name: {source}")]
 pub struct AliasError {
     name: String,
     target: String,
@@ -43,12 +41,11 @@ pub fn missing(
 ) -> Vec<String> {
     let directories = named.values().filter(|target| target.is_absolute() && !target.is_dir());
     let directories = directories
-        .map(|path| format!("[images] names {}, which is no directory here", path.display()));
+        .map(|path| format!("[images] names {}, which is not a directory", path.display()));
     let images = paths.images().is_dir().then(|| Images::open(paths).ok()).flatten();
     let is_there = |target: &str| images.as_ref().is_some_and(|images| images.find(target).is_ok());
     let gone = aliases.iter().filter(|target| !is_there(target));
-    let gone =
-        gone.map(|target| format!("[images] names {target:?}, and no image here is called so"));
+    let gone = gone.map(|target| format!("[images] names {target:?}, but there is no such image"));
     directories.chain(gone).collect()
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 pub enum LineError {
     #[error("a line is longer than {bytes_max} bytes")]
     TooLong { bytes_max: usize },
-    #[error("a line was cut off in the midst")]
+    #[error("the connection ended in the middle of a line")]
     Cut,
     #[error("a line is not a message: {0}")]
     Json(#[from] serde_json::Error),

@@ -149,7 +149,7 @@ pub enum Reply {
     Sandboxes(Vec<Record>),
     Dialled(Dialled),
     Pool(Vec<ShelfStatus>),
-    Caps(Vec<Capped>),
+    Caps(Vec<CapUsage>),
     Committed { digest: Digest },
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
@@ -195,14 +195,14 @@ pub struct Version {
 
 /// What a namespace or a key has, and what it may have of that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capped {
+pub struct CapUsage {
     #[serde(flatten)]
     pub scope: Scope,
-    pub caps: Vec<CappedRow>,
+    pub caps: Vec<CapUsageRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CappedRow {
+pub struct CapUsageRow {
     pub cap: String,
     pub used: u64,
     /// Absent where there is no bound.

@@ -19,10 +19,10 @@ pub enum PoolError {
     )]
     Image { entry: String, image: String },
     #[error(
-        "pool.entries: {entry:?}: {image:?} is an image of the store, and no machines are kept ready of those"
+        "pool.entries: {entry:?}: {image:?} is a stored image, which the pool does not support"
     )]
     Stored { entry: String, image: String },
-    #[error("pool.entries: {entry:?}: {language:?} cannot be the name of a language")]
+    #[error("pool.entries: {entry:?}: {language:?} is not a language")]
     Language { entry: String, language: String },
 }
 

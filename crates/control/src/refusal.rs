@@ -17,7 +17,7 @@ impl Refusal {
 
 impl From<ArtifactError> for Refusal {
     fn from(error: ArtifactError) -> Self {
-        let hint = "`host-bridge artifact ls` lists the artifacts that there are";
+        let hint = "`host-bridge artifact ls` lists the artifacts";
         match &error {
             ArtifactError::NotFound { .. } => {
                 Self::new(Code::NotFound, error.to_string(), Some(hint))
@@ -39,7 +39,7 @@ impl From<SandboxError> for Refusal {
                 (Code::NameTaken, Some(hint))
             }
             SandboxError::NotFound { .. } => {
-                let hint = "`host-bridge ps --all` lists the sandboxes that there are";
+                let hint = "`host-bridge ps --all` lists the sandboxes";
                 (Code::NotFound, Some(hint.to_owned()))
             }
             SandboxError::StillRunning { which, .. } => {
@@ -50,17 +50,17 @@ impl From<SandboxError> for Refusal {
                 (Code::NotRunning, None)
             }
             SandboxError::NotRunning { which, .. } => {
-                let hint = format!("`host-bridge logs {which}` shows what it said");
+                let hint = format!("`host-bridge logs {which}` shows its output");
                 (Code::NotRunning, Some(hint))
             }
             SandboxError::WillNotDie { .. } => (Code::Stuck, None),
             SandboxError::Egress(_) => (Code::StartFailed, None),
             SandboxError::Paused { which } => {
-                (Code::Paused, Some(format!("`host-bridge resume {which}` lets it go on")))
+                (Code::Paused, Some(format!("`host-bridge resume {which}` continues it")))
             }
             SandboxError::Busy { .. } => (Code::Busy, Some("try again".to_owned())),
             SandboxError::NoSnapshot { .. } => {
-                let hint = "`host-bridge snapshot ls` lists the snapshots that there are";
+                let hint = "`host-bridge snapshot ls` lists the snapshots";
                 (Code::NotFound, Some(hint.to_owned()))
             }
             SandboxError::SnapshotTaken { snapshot } => {
@@ -72,7 +72,7 @@ impl From<SandboxError> for Refusal {
             | SandboxError::SnapshotsTooLarge { .. }
             | SandboxError::TooMany => (Code::Limit, None),
             SandboxError::Secret(SecretError::Unknown { .. }) => {
-                let hint = "`host-bridge serve --print-config` shows [secrets] as it is read";
+                let hint = "`host-bridge serve --print-config` shows the configured [secrets]";
                 (Code::UnknownSecret, Some(hint.to_owned()))
             }
             SandboxError::Secret(SecretError::Provider { .. }) => {
@@ -82,7 +82,7 @@ impl From<SandboxError> for Refusal {
                 (Code::Invalid, Some(format!("add `--egress {host}`")))
             }
             SandboxError::Workspace(WorkspaceError::Unknown { .. }) => {
-                let hint = "`host-bridge serve --print-config` shows [workspaces] as it is read";
+                let hint = "`host-bridge serve --print-config` shows the configured [workspaces]";
                 (Code::UnknownWorkspace, Some(hint.to_owned()))
             }
             SandboxError::Workspace(WorkspaceError::None)
@@ -100,7 +100,10 @@ impl From<SandboxError> for Refusal {
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
             SandboxError::DaySpent { .. } => {
                 let until = instant::format(instant::day_end_ms(instant::now_ms()));
-                (Code::CapExceeded, Some(format!("the day of UTC ends at {until}")))
+                (
+                    Code::CapExceeded,
+                    Some(format!("the limit resets at the end of the day (UTC), at {until}")),
+                )
             }
             SandboxError::CapExceeded { .. } => {
                 let hint = "stop or remove a sandbox, or ask for less";
@@ -137,7 +140,7 @@ fn code_of_image(error: &ImageError) -> Code {
 }
 
 fn hint_of_image(error: &ImageError) -> Option<String> {
-    let hint = "`host-bridge image ls` lists the images that there are";
+    let hint = "`host-bridge image ls` lists the images";
     matches!(error, ImageError::NotFound { .. }).then(|| hint.to_owned())
 }
 

@@ -21,7 +21,7 @@ use settings::{Listen, Settings};
 /// Why the door is not open.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
-    #[error("could not listen on {on}: {source}; choose another address with --listen, or `off`")]
+    #[error("cannot listen on {on}: {source}; choose another address with --listen, or `off`")]
     Listen { on: Listen, source: io::Error },
     #[error(transparent)]
     Keys(#[from] KeysError),

@@ -48,7 +48,7 @@ pub enum EmbeddedError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Artifacts(#[from] ArtifactError),
-    #[error("could not draw an id: {0}")]
+    #[error("cannot generate an id: {0}")]
     Draw(io::Error),
 }
 

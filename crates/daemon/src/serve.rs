@@ -16,7 +16,7 @@ use super::audit as audit_log;
 use super::door::{Door, DoorError};
 use super::server::Server;
 use access::audit::{Audit, AuditError};
-use control::{Sound, Unsound, egress_settings, own_files, sound};
+use control::{CheckedSettings, InvalidSettings, check_settings, egress_settings, own_files};
 use host::lock::{LockError, Locks};
 use host::notify::Notifier;
 use host::paths::{Paths, PathsError};
@@ -52,28 +52,28 @@ pub enum ServeError {
     #[error(transparent)]
     Images(#[from] ImageError),
     #[error(transparent)]
-    Unsound(#[from] Unsound),
+    InvalidSettings(#[from] InvalidSettings),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Artifacts(#[from] ArtifactError),
-    #[error("could not listen on {socket:?}: {source}")]
+    #[error("cannot listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
     Audit(#[from] AuditError),
     #[error(transparent)]
     Door(#[from] DoorError),
-    #[error("could not listen for signals: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     /// A second signal came before all was done.
-    #[error("ended in haste: sandboxes may still be stopping; the next bridge finds them")]
+    #[error("ended at once: some sandboxes may still be stopping; the next bridge takes them over")]
     Hurried,
 }
 
 /// Serves until a signal ends it: SIGTERM, SIGINT, or SIGHUP when its terminal is closed.
 pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let ServeOptions { paths, settings, events } = options;
-    let Sound { pool, image_policy, sources, tls, .. } = sound(&settings)?;
+    let CheckedSettings { pool, image_policy, sources, tls, .. } = check_settings(&settings)?;
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     allow_descriptors();
     secret::guard_process();

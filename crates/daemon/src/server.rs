@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::apps;
 use super::audit as audit_log;
 use super::shown;
-use access::audit::{Audit, Entry, Unwritable, Who};
+use access::audit::{Audit, AuditUnwritable, Entry, Who};
 use api::{Api, mcp};
 use control::AppOrder;
 use control::limits::{
@@ -91,7 +91,8 @@ impl Drop for Server {
 }
 
 async fn turn_away(mut stream: UnixStream) {
-    let message = format!("{CONTROL_CONNECTIONS_MAX} connections are open, which is the limit");
+    let message =
+        format!("{CONTROL_CONNECTIONS_MAX} connections are open already, which is the limit");
     let refusal = Refusal::new(Code::Busy, message, Some("try again"));
     let _ = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut stream, &Answer::Error(refusal))).await;
 }
@@ -116,7 +117,8 @@ async fn attend(stream: UnixStream, api: &Api) {
         };
         let (began_ms, entry) = (instant::now_ms(), entry_of(&line, &who, registry, audit));
         if entry.is_some() && audit.admit().is_err() {
-            let refusal = Refusal::new(Code::Io, Unwritable.to_string(), Some("make room for it"));
+            let refusal =
+                Refusal::new(Code::Io, AuditUnwritable.to_string(), Some("free some space for it"));
             let answer = Answer::Error(refusal);
             let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer)).await;
             if matches!(written, Ok(Ok(()))) {

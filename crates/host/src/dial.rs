@@ -39,7 +39,7 @@ pub struct Origin {
 pub enum DialError {
     #[error("{at} cannot be reached: {source}")]
     Unreachable { at: String, source: io::Error },
-    #[error("{at} took longer than {limit:?} for a connection")]
+    #[error("connecting to {at} took longer than {limit:?}")]
     Slow { at: String, limit: Duration },
     #[error("{at} is not trusted: {source}")]
     Tls { at: String, source: io::Error },

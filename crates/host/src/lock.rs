@@ -26,9 +26,9 @@ pub struct Locks {
 /// Why this bridge may not serve here.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("another bridge{} serves {directory:?} already; stop it, or give this one directories of its own with BURROW_RUNTIME_DIR and BURROW_STATE_DIR", of_process(pid.as_deref()))]
+    #[error("another bridge{} already serves {directory:?}; stop it, or set other directories with BURROW_RUNTIME_DIR and BURROW_STATE_DIR", of_process(pid.as_deref()))]
     Served { directory: PathBuf, pid: Option<String> },
-    #[error("could not lock {path:?}: {source}")]
+    #[error("cannot lock {path:?}: {source}")]
     Files { path: PathBuf, source: io::Error },
 }
 

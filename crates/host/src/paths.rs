@@ -38,21 +38,21 @@ pub struct Paths {
 #[derive(Debug, thiserror::Error)]
 pub enum PathsError {
     #[error(
-        "neither {variable} nor HOME is set, so there is no place to keep sandboxes; set {variable} to a directory of yours"
+        "neither {variable} nor HOME is set, so there is no directory for sandboxes; set {variable} to a directory of yours"
     )]
     NoPlace { variable: &'static str },
     #[error("{variable} is {path:?}, which is not an absolute path")]
     Relative { variable: &'static str, path: PathBuf },
-    #[error("{path:?} cannot be used: {source}; set {variable} to a directory of yours")]
+    #[error("cannot use {path:?}: {source}; set {variable} to a directory of yours")]
     Unusable { variable: &'static str, path: PathBuf, source: io::Error },
     #[error(
-        "{path:?} belongs to user {owner}, not to you (user {me}); remove it or set {variable} to a directory of yours"
+        "{path:?} belongs to user {owner}, not to you (user {me}); remove it, or set {variable} to a directory of yours"
     )]
     NotYours { variable: &'static str, path: PathBuf, owner: u32, me: u32 },
-    #[error("{path:?} is not a directory; remove it or set {variable} to a directory of yours")]
+    #[error("{path:?} is not a directory; remove it, or set {variable} to a directory of yours")]
     NotADirectory { variable: &'static str, path: PathBuf },
     #[error(
-        "the path {path:?} has {bytes} bytes, but sockets below it need one of at most {bytes_max}; set {variable} to a shorter one"
+        "the path {path:?} is {bytes} bytes long, but sockets in it allow at most {bytes_max}; set {variable} to a shorter one"
     )]
     TooLong { variable: &'static str, path: PathBuf, bytes: usize, bytes_max: usize },
 }
@@ -76,23 +76,23 @@ pub struct Variable {
 pub const VARIABLES: [Variable; 4] = [
     Variable {
         name: STATE_VARIABLE,
-        about: "what is kept: records and logs of sandboxes, images, keys, the audit log (`audit/`)",
-        usual: ["/var/lib/burrow", "$XDG_STATE_HOME/burrow, else ~/.local/state/burrow"],
+        about: "the state directory: records and logs of sandboxes, images, keys, the audit log (`audit/`)",
+        usual: ["/var/lib/burrow", "$XDG_STATE_HOME/burrow, otherwise ~/.local/state/burrow"],
     },
     Variable {
         name: RUNTIME_VARIABLE,
-        about: "what a reboot may take: sockets (`control.sock`) and locks",
-        usual: ["/run/burrow", "$XDG_RUNTIME_DIR/burrow, else /tmp/burrow-UID"],
+        about: "the runtime directory, which may be empty after a reboot: sockets (`control.sock`) and locks",
+        usual: ["/run/burrow", "$XDG_RUNTIME_DIR/burrow, otherwise /tmp/burrow-UID"],
     },
     Variable {
         name: AGENT_VARIABLE,
-        about: "the program that goes into sandboxes, guest-agent",
-        usual: ["beside host-bridge, else where a build leaves it"; 2],
+        about: "the guest-agent program that runs in sandboxes",
+        usual: ["beside host-bridge, or in the build directory"; 2],
     },
     Variable {
         name: IMAGES_VARIABLE,
-        about: "the kit of virtual machines: kernel, initramfs and images",
-        usual: ["beside host-bridge, where a build leaves it, or where packages put it"; 2],
+        about: "the kit for virtual machines: kernel, initramfs and images",
+        usual: ["beside host-bridge, in the build directory, or where packages install it"; 2],
     },
 ];
 

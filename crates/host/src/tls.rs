@@ -27,11 +27,11 @@ pub struct TlsFiles {
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("{path:?} is not read: {source}")]
+    #[error("cannot read {path:?}: {source}")]
     Pem { path: PathBuf, source: pem::Error },
-    #[error("{path:?} holds no certificate")]
+    #[error("{path:?} contains no certificate")]
     Empty { path: PathBuf },
-    #[error("the certificate in {certificate:?} and the key in {key:?} are of no use: {source}")]
+    #[error("cannot use the certificate in {certificate:?} with the key in {key:?}: {source}")]
     Refused { certificate: PathBuf, key: PathBuf, source: tokio_rustls::rustls::Error },
 }
 

@@ -12,9 +12,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 /// Why nobody is trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    #[error("{path:?} has no authorities that can be used: {why}")]
+    #[error("{path:?} contains no usable certificates: {why}")]
     Refused { path: PathBuf, why: String },
-    #[error("this host has no authorities that it trusts: {why}")]
+    #[error("this host has no trusted certificates: {why}")]
     Nobody { why: String },
 }
 
@@ -47,7 +47,7 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TrustError> {
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
         let certificates: Vec<_> = read.map_err(|error| refused(error.to_string()))?;
         if roots.add_parsable_certificates(certificates).0 == 0 {
-            return Err(refused("there is none in it".to_owned()));
+            return Err(refused("it contains none".to_owned()));
         }
     }
     if roots.is_empty() {

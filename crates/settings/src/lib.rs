@@ -44,15 +44,15 @@ use image::Pull;
 use image::registry::RegistrySettings;
 use sandbox::caps::Caps;
 
-pub use error::{Place, SettingsError};
+pub use error::{FilePosition, SettingsError};
 pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
 pub use load::Overrides;
 pub use namespaces::Namespace;
 pub use page::{example, reference};
-pub use pool::{Asked, Pool, PoolEntry};
-pub use value::Wrong;
-pub use variables::Unread;
+pub use pool::{Pool, PoolEntry, PoolLimit};
+pub use value::InvalidValue;
+pub use variables::UnusedVariable;
 
 /// Everything that can be set, as it holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ type Origins = BTreeMap<String, Origin>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     Default,
-    File(Place),
+    File(FilePosition),
     Environment { variable: String },
     Flag { flag: String },
 }
@@ -246,20 +246,20 @@ impl Settings {
         let open: Vec<_> = self.server.listen.iter().filter(|at| !at.is_local()).collect();
         if let (Some(address), None) = (open.first(), self.server.tls()) {
             warnings.push(format!(
-                "keys and data travel unencrypted to {address}; give server.tls_certificate and \
-                 server.tls_key, or let a proxy on this host do it"
+                "keys and data are sent unencrypted to {address}; set server.tls_certificate and \
+                 server.tls_key, or use a proxy on this host"
             ));
         }
         if self.server.run_deadline >= limits::CLIENT_PATIENCE {
             warnings.push(
                 "server.run_deadline is longer than the published clients wait (300 s): they give \
-                 up before they hear of the deadline"
+                 up before the deadline is reported"
                     .to_owned(),
             );
         }
         for (host, _) in self.registries.iter().filter(|(_, registry)| registry.insecure) {
             warnings.push(format!(
-                "images and credentials of {host} travel unencrypted: registries.{host}.insecure is \
+                "images and credentials of {host} are sent unencrypted: registries.{host}.insecure is \
                  true"
             ));
         }

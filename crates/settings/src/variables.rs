@@ -31,22 +31,22 @@ const TOLD_MAX: usize = 32;
 
 /// A variable that looks like ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnusedVariable {
     pub name: String,
     /// What it was probably meant as.
     pub meant: Option<String>,
 }
 
-impl std::fmt::Display for Unread {
+impl std::fmt::Display for UnusedVariable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the variable {} is set, and nothing reads it", self.name)?;
+        write!(f, "the variable {} is set, but nothing reads it", self.name)?;
         self.meant.as_ref().map_or(Ok(()), |meant| write!(f, "; did you mean {meant}?"))
     }
 }
 
 impl Settings {
     /// Those of `names` that look like ours and are read by nobody.
-    pub fn unread(&self, names: impl IntoIterator<Item = String>) -> Vec<Unread> {
+    pub fn unread(&self, names: impl IntoIterator<Item = String>) -> Vec<UnusedVariable> {
         let known = known();
         // A secret may be in a variable that is called as its operator likes.
         let of_secrets = |name: &str| {
@@ -64,7 +64,7 @@ impl Settings {
         unread.truncate(TOLD_MAX);
         let told = unread.into_iter().map(|name| {
             let meant = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
-            Unread { name, meant }
+            UnusedVariable { name, meant }
         });
         told.collect()
     }

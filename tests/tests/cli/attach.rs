@@ -478,7 +478,9 @@ fn a_viewer_that_stands_still_delays_nobody_and_is_told_what_it_missed() {
     second.sees("1000000\nflood-is-over");
     let notes_hold =
         |text: &str| std::fs::read_to_string(&notes).is_ok_and(|all| all.contains(text));
-    eventually("the gap is announced", || notes_hold("skipped ") && notes_hold(" bytes, because the terminal was too slow"));
+    eventually("the gap is announced", || {
+        notes_hold("skipped ") && notes_hold(" bytes, because the terminal was too slow")
+    });
     second.tmux.keys(&["C-p", "C-q"]);
     eventually("it is detached", || notes_hold("detached"));
 }

@@ -316,11 +316,7 @@ fn what_was_done_before_is_not_done_again() {
     let (_, first) = place.built(recipe, &[]);
     let drawn = place.sh("cat /drawn");
     let (said, second) = place.built(recipe, &[]);
-    assert_eq!(
-        (first.as_str(), said.matches("  cached").count()),
-        (second.as_str(), 2),
-        "{said}"
-    );
+    assert_eq!((first.as_str(), said.matches("  cached").count()), (second.as_str(), 2), "{said}");
     // Times of files are none of it.
     fs::File::open(place.context.join("a")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     assert_eq!(place.built(recipe, &[]).1, first);

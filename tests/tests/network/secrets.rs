@@ -342,7 +342,7 @@ fn a_provider_that_fails_fails_the_creation_without_a_word_of_its_own() {
         assert!(!refused.text().contains("no-such") && !refused.text().contains("/bin"));
     }
     for told in
-        ["the secret \"broken\" could not be had: \"/bin/sh\" ended with", "no-such\" is not read"]
+        ["the secret \"broken\" could not be had: \"/bin/sh\" ended with", "cannot read \"/no-such"]
     {
         eventually("the operator is told what was wrong", || {
             fs::read_to_string(scene.server.log()).unwrap().contains(told)

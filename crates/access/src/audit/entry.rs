@@ -94,22 +94,22 @@ impl Outcome {
 }
 
 impl std::str::FromStr for Outcome {
-    type Err = NotAnOutcome;
+    type Err = InvalidOutcome;
 
-    fn from_str(text: &str) -> Result<Self, NotAnOutcome> {
+    fn from_str(text: &str) -> Result<Self, InvalidOutcome> {
         match text {
             "ok" => Ok(Self::Ok),
             "refused" => Ok(Self::Refused),
             "failed" => Ok(Self::Failed),
-            _ => Err(NotAnOutcome(text.chars().take(32).collect())),
+            _ => Err(InvalidOutcome(text.chars().take(32).collect())),
         }
     }
 }
 
 /// A word that is no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an outcome: ok, refused or failed")]
-pub struct NotAnOutcome(pub String);
+#[error("{0:?} is not an outcome: write ok, refused or failed")]
+pub struct InvalidOutcome(pub String);
 
 /// Which policy has decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -117,11 +117,11 @@ pub struct Verified {
 pub enum Fault {
     #[error("{file}, line {line} is not a record")]
     NotARecord { file: String, line: usize },
-    #[error("{file}, line {line} has the number {found}, and {expected} is to come")]
+    #[error("{file}, line {line} has the number {found}, but {expected} was expected")]
     Number { file: String, line: usize, found: u64, expected: u64 },
-    #[error("{file}, line {line} was written behind another line than the one that is before it")]
+    #[error("{file}, line {line} does not match the digest of the line before it")]
     Chain { file: String, line: usize },
-    #[error("{file}, line {line} does not say what was before it, and those before it do")]
+    #[error("{file}, line {line} has no digest of the line before it, but earlier lines do")]
     Unchained { file: String, line: usize },
 }
 

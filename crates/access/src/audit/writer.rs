@@ -16,18 +16,18 @@ use super::Options;
 use super::entry::{Entry, Record};
 use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
 use super::segment::{Segment, digest_of, lines, parse};
-use super::turn::{Mark, Turn, Turns};
+use super::write_lock::{LogState, WriteGuard, WriteLock};
 use host::instant;
 use host::paths::{PRIVATE_FILE, make_private_directory};
 
 /// See the module's description.
 pub struct Writer {
     directory: PathBuf,
-    place: Place,
+    place: WriterRole,
     options: Options,
     /// How the bridge that serves keeps the log, or the last that did; none where there was none.
     set: Option<Options>,
-    turns: Turns,
+    turns: WriteLock,
     file: File,
     /// Whole lines in the file.
     bytes: u64,
@@ -40,11 +40,11 @@ pub struct Writer {
 
 /// Whose log it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WriterRole {
     /// That of the bridge that serves: it decides how the log is kept.
-    Host,
+    Bridge,
     /// Another's.
-    Guest,
+    Visitor,
 }
 
 /// The end of a log, as it is found.
@@ -94,9 +94,9 @@ impl End {
 }
 
 impl Writer {
-    pub fn open(directory: &Path, options: Options, place: Place) -> io::Result<Self> {
+    pub fn open(directory: &Path, options: Options, place: WriterRole) -> io::Result<Self> {
         make_private_directory(directory)?;
-        let turns = Turns::open(directory)?;
+        let turns = WriteLock::open(directory)?;
         let turn = turns.take()?;
         let end = End::find(directory)?;
         let (was_chained, cut_bytes) = (end.was_chained, end.cut_bytes);
@@ -104,7 +104,7 @@ impl Writer {
             directory: directory.to_owned(),
             place,
             options,
-            set: (place == Place::Host).then_some(options),
+            set: (place == WriterRole::Bridge).then_some(options),
             turns,
             file: end.file,
             bytes: end.bytes,
@@ -125,8 +125,8 @@ impl Writer {
     }
 
     /// Where else than here somebody may find out how the log is to be kept.
-    pub fn said_in(&self) -> Option<Turns> {
-        (self.place == Place::Guest).then(|| self.turns.clone())
+    pub fn said_in(&self) -> Option<WriteLock> {
+        (self.place == WriterRole::Visitor).then(|| self.turns.clone())
     }
 
     pub fn is_unsynced(&self) -> bool {
@@ -155,8 +155,8 @@ impl Writer {
     }
 
     /// Keeps the log as the bridge that serves says, which may be another one than at our last turn.
-    fn heed(&mut self, mark: &Mark) {
-        if self.place == Place::Guest
+    fn heed(&mut self, mark: &LogState) {
+        if self.place == WriterRole::Visitor
             && let Some(said) = mark.options
         {
             (self.options, self.set) = (said, Some(said));
@@ -164,7 +164,7 @@ impl Writer {
     }
 
     /// Goes on where others have ended who have written since our last turn.
-    fn catch_up(&mut self, mark: &Mark) -> io::Result<()> {
+    fn catch_up(&mut self, mark: &LogState) -> io::Result<()> {
         let is_ours = mark.next_seq == self.next_seq;
         if is_ours && self.file.metadata()?.len() == self.bytes {
             return Ok(());
@@ -194,13 +194,13 @@ impl Writer {
     }
 
     /// Says that what the file of turns has is not so any more, until [`Writer::end`].
-    fn begin(&self, turn: &Turn) -> io::Result<()> {
-        turn.leave(&Mark { next_seq: 0, options: self.set })
+    fn begin(&self, turn: &WriteGuard) -> io::Result<()> {
+        turn.leave(&LogState { next_seq: 0, options: self.set })
     }
 
-    fn end(&self, turn: &Turn) {
+    fn end(&self, turn: &WriteGuard) {
         // Whoever finds that it was not said looks at the log itself.
-        let _ = turn.leave(&Mark { next_seq: self.next_seq, options: self.set });
+        let _ = turn.leave(&LogState { next_seq: self.next_seq, options: self.set });
     }
 
     /// Has the disk keep what is written, if that is due.

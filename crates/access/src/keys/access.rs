@@ -21,8 +21,8 @@ pub enum Access {
 
 /// A word that is no scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a scope: read, run or admin")]
-pub struct NotAScope(pub String);
+#[error("{0:?} is not a scope: write read, run or admin")]
+pub struct InvalidScope(pub String);
 
 impl Access {
     pub const ALL: [Self; 3] = [Self::Read, Self::Run, Self::Admin];
@@ -37,11 +37,11 @@ impl Access {
 }
 
 impl FromStr for Access {
-    type Err = NotAScope;
+    type Err = InvalidScope;
 
-    fn from_str(text: &str) -> Result<Self, NotAScope> {
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
         let known = Self::ALL.into_iter().find(|access| access.as_str() == text);
-        known.ok_or_else(|| NotAScope(text.chars().take(32).collect()))
+        known.ok_or_else(|| InvalidScope(text.chars().take(32).collect()))
     }
 }
 
@@ -90,7 +90,7 @@ impl Serialize for Scopes {
 impl<'de> Deserialize<'de> for Scopes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let scopes = Vec::<Access>::deserialize(deserializer)?;
-        Self::of(&scopes).ok_or_else(|| serde::de::Error::custom("no scope at all"))
+        Self::of(&scopes).ok_or_else(|| serde::de::Error::custom("the list of scopes is empty"))
     }
 }
 

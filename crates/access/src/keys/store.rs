@@ -45,7 +45,7 @@ struct Index {
 
 /// Both files as they stood at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct KeyFiles {
     pub signers: Vec<Signer>,
     pub keys: Vec<Issued>,
     pub stamps: Stamps,
@@ -56,7 +56,7 @@ pub type Stamps = [Option<Stamp>; 2];
 
 /// What a new key shall allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct KeyRequest {
     pub namespace: Namespaces,
     pub scopes: Scopes,
     /// Milliseconds since 1970, of which whole seconds count; none for a key that never expires.
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// Makes a key and enters it into the index.
-    pub fn issue(&self, order: Order) -> Result<(Key, Issued), KeysError> {
+    pub fn issue(&self, order: KeyRequest) -> Result<(Key, Issued), KeysError> {
         let now_ms = now_ms();
         check_label(order.name.as_deref())?;
         if order.expires_at_ms.is_some_and(|at_ms| at_ms / 1000 * 1000 <= now_ms) {
@@ -187,7 +187,7 @@ impl Store {
     }
 
     /// What the files hold now. A writer may come between the two; the stamps tell then.
-    pub fn read(&self) -> Result<Kept, KeysError> {
+    pub fn read(&self) -> Result<KeyFiles, KeysError> {
         let (secrets, secrets_stamp) = parse::<Secrets>(&self.secrets_file(), SECRETS_BYTES_MAX)?;
         let (index, index_stamp) = parse::<Index>(&self.index_file(), INDEX_BYTES_MAX)?;
         if secrets.secrets.is_empty() {
@@ -197,7 +197,7 @@ impl Store {
             return Err(KeysError::TooManySecrets { secrets_max: SECRETS_MAX });
         }
         let stamps = [Some(secrets_stamp), Some(index_stamp)];
-        Ok(Kept { signers: secrets.secrets, keys: index.keys, stamps })
+        Ok(KeyFiles { signers: secrets.secrets, keys: index.keys, stamps })
     }
 
     /// What [`Store::read`] would stamp what it reads with.
@@ -254,9 +254,9 @@ fn is_signed(key: &Issued, signers: &[Signer]) -> bool {
 
 /// Forgets keys that are useless without being revoked: their secret is gone, or they expired long
 /// ago.
-fn prune(kept: &mut Kept, now_ms: u64) {
+fn prune(kept: &mut KeyFiles, now_ms: u64) {
     let long_ago_ms = now_ms.saturating_sub(EXPIRED_KEPT.as_millis() as u64);
-    let Kept { signers, keys, .. } = kept;
+    let KeyFiles { signers, keys, .. } = kept;
     keys.retain(|key| is_signed(key, signers) && !key.is_expired(long_ago_ms));
 }
 

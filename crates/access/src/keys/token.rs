@@ -41,7 +41,7 @@ pub fn decode(presented: &str, secrets: &[Secret]) -> Result<(Claims, Fingerprin
     let (signed, signature) = token.rsplit_once('.').ok_or(Denied::Malformed("it has no parts"))?;
     let (header, payload) = signed.split_once('.').ok_or(Denied::Malformed("a part is missing"))?;
     if payload.contains('.') {
-        return Err(Denied::Malformed("it has a part too many"));
+        return Err(Denied::Malformed("it has too many parts"));
     }
     let signature = decode_signature(signature)?;
     if !secrets.iter().any(|secret| secret.has_signed(signed, &signature)) {
@@ -52,7 +52,7 @@ pub fn decode(presented: &str, secrets: &[Secret]) -> Result<(Claims, Fingerprin
 }
 
 fn decode_signature(text: &str) -> Result<[u8; SECRET_BYTES], Denied> {
-    const WRONG: Denied = Denied::Malformed("its signature is none of HS256");
+    const WRONG: Denied = Denied::Malformed("its signature is not HS256");
     let mut bytes = [0; SECRET_BYTES];
     if text.len() != SIGNATURE_CHARS {
         return Err(WRONG);
@@ -69,7 +69,7 @@ fn check_header(header: &Header) -> Result<(), Denied> {
         return Err(Denied::Malformed("its algorithm is not HS256"));
     }
     match &header.typ {
-        Some(typ) if !typ.eq_ignore_ascii_case(TYPE) => Err(Denied::Malformed("it is no JWT")),
+        Some(typ) if !typ.eq_ignore_ascii_case(TYPE) => Err(Denied::Malformed("it is not a JWT")),
         _ => Ok(()),
     }
 }
@@ -81,5 +81,5 @@ fn decode_json<T: DeserializeOwned>(text: &str) -> Result<T, Denied> {
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(Denied::Malformed("a part is not an object"));
     }
-    serde_json::from_slice(&bytes).map_err(|_| Denied::Malformed("its claims are not ours to read"))
+    serde_json::from_slice(&bytes).map_err(|_| Denied::Malformed("its claims cannot be read"))
 }

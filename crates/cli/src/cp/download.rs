@@ -14,9 +14,9 @@ use super::super::exit::Exit;
 use super::super::failure::CliError;
 use super::super::output::{self, Sink, printable};
 use super::Cp;
-use super::place;
+use super::endpoint;
 use super::progress::Progress;
-use super::unpack::{Named, Unpacker};
+use super::unpack::{RootName, Unpacker};
 use agent_client::guest::{Guest, Output, Piece};
 
 /// Pieces that wait between the link and the disk.
@@ -51,9 +51,9 @@ impl Cp {
         if is_directory(guest, from).await? {
             return self.fetch_tree(guest, from, to).await;
         }
-        let to = match (to.is_dir(), place::base_name(from)) {
+        let to = match (to.is_dir(), endpoint::base_name(from)) {
             (true, Some(name)) => to.join(name),
-            (false, _) if place::ends_in_slash(to) => {
+            (false, _) if endpoint::ends_in_slash(to) => {
                 return Err(CliError::NotADirectory(to.display().to_string()).into());
             }
             _ => to.to_path_buf(),
@@ -94,17 +94,17 @@ impl Cp {
 }
 
 /// Where a tree goes, and what it is called there.
-fn tree_target(from: &str, to: &Path) -> Result<(PathBuf, Named)> {
-    if place::wants_contents(from) {
+fn tree_target(from: &str, to: &Path) -> Result<(PathBuf, RootName)> {
+    if endpoint::wants_contents(from) {
         if !to.exists() {
             std::fs::create_dir(to)
                 .map_err(|source| CliError::Unwritable { path: to.to_path_buf(), source })?;
         }
-        return Ok((to.to_path_buf(), Named::Contents));
+        return Ok((to.to_path_buf(), RootName::Contents));
     }
     if to.is_dir() {
-        let name = place::base_name(from).ok_or(CliError::RootHasNoName)?;
-        return Ok((to.to_path_buf(), Named::As(name.as_bytes().to_vec())));
+        let name = endpoint::base_name(from).ok_or(CliError::RootHasNoName)?;
+        return Ok((to.to_path_buf(), RootName::As(name.as_bytes().to_vec())));
     }
     if to.exists() {
         return Err(CliError::NotADirectory(to.display().to_string()).into());
@@ -114,7 +114,7 @@ fn tree_target(from: &str, to: &Path) -> Result<(PathBuf, Named)> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    Ok((parent.to_path_buf(), Named::As(name.as_encoded_bytes().to_vec())))
+    Ok((parent.to_path_buf(), RootName::As(name.as_encoded_bytes().to_vec())))
 }
 
 /// The path that an archive is asked of: the agent names its entries by the last component.

@@ -7,8 +7,8 @@
 //! | `-` | the content of a file as it is; a tar archive for a directory or with `--tar` |
 
 mod download;
+mod endpoint;
 mod pack;
-mod place;
 pub(super) mod progress;
 mod unpack;
 mod upload;
@@ -19,7 +19,7 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
-use place::Place;
+use endpoint::Endpoint;
 
 /// Copy files between host and sandbox
 #[derive(Debug, Args)]
@@ -58,30 +58,32 @@ pub struct Cp {
 
     /// The path to copy from: SANDBOX:PATH, a host path, or -
     #[arg(value_name = "SOURCE")]
-    source: Place,
+    source: Endpoint,
 
     /// The path to copy to: SANDBOX:PATH, a host path, or -
     #[arg(value_name = "DESTINATION")]
-    destination: Place,
+    destination: Endpoint,
 }
 
 impl Cp {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let which = match (&self.source, &self.destination) {
-            (Place::Guest(_), Place::Guest(_)) => return Err(CliError::TwoBoxesInCopy.into()),
-            (Place::Guest(guest), _) | (_, Place::Guest(guest)) => &guest.which,
-            _ => return Err(CliError::NoBoxInCopy.into()),
+            (Endpoint::Guest(_), Endpoint::Guest(_)) => {
+                return Err(CliError::TwoSandboxesInCopy.into());
+            }
+            (Endpoint::Guest(guest), _) | (_, Endpoint::Guest(guest)) => &guest.which,
+            _ => return Err(CliError::NoSandboxInCopy.into()),
         };
         let guest = context.guest(which, "cp").await?;
         let _at_work = context.at_work(which).await?;
         let copied = match (&self.source, &self.destination) {
-            (Place::Guest(from), Place::Standard) => self.print(&guest, &from.path).await,
-            (Place::Guest(from), Place::Host(to)) => {
+            (Endpoint::Guest(from), Endpoint::Standard) => self.print(&guest, &from.path).await,
+            (Endpoint::Guest(from), Endpoint::Host(to)) => {
                 self.fetch(&guest, &from.path, to).await.map(|()| Exit::SUCCESS)
             }
-            (Place::Standard, Place::Guest(to)) => self.store(&guest, to).await,
-            (Place::Host(from), Place::Guest(to)) => self.send(&guest, from, to).await,
-            _ => Err(CliError::NoBoxInCopy.into()),
+            (Endpoint::Standard, Endpoint::Guest(to)) => self.store(&guest, to).await,
+            (Endpoint::Host(from), Endpoint::Guest(to)) => self.send(&guest, from, to).await,
+            _ => Err(CliError::NoSandboxInCopy.into()),
         };
         guest.close().await;
         copied

@@ -62,7 +62,7 @@ pub struct Unpacked {
 
 /// What the one thing of the archive is called on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum RootName {
     /// So, within the destination.
     As(Vec<u8>),
     /// Its contents go into the destination itself.
@@ -72,7 +72,7 @@ pub enum Named {
 /// Takes an archive in pieces.
 pub struct Unpacker {
     destination: OwnedFd,
-    named: Named,
+    named: RootName,
     decoder: Decoder,
     /// The first component of every entry, once known; none when the archive is rooted at `.`.
     first: Option<Vec<Vec<u8>>>,
@@ -83,7 +83,7 @@ pub struct Unpacker {
 
 impl Unpacker {
     /// Unpacks into `destination`, an existing directory.
-    pub fn new(destination: &Path, named: Named) -> Result<Self, UnpackError> {
+    pub fn new(destination: &Path, named: RootName) -> Result<Self, UnpackError> {
         let opened = rustix::fs::open(
             destination,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -179,8 +179,8 @@ impl Unpacker {
             _ => return Err(elsewhere(path)),
         };
         let mut place = match &self.named {
-            Named::As(name) => name.clone(),
-            Named::Contents => Vec::new(),
+            RootName::As(name) => name.clone(),
+            RootName::Contents => Vec::new(),
         };
         for component in rest {
             if !place.is_empty() {

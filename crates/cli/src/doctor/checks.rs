@@ -5,7 +5,7 @@ use std::fs;
 use protocol::hello::AgentInfo;
 use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
 
-use super::probe::What;
+use super::probe::ProbeKind;
 use super::{Check, Verdict};
 use crate::context::Context;
 use crate::values::human_bytes;
@@ -43,7 +43,7 @@ pub(super) fn directories(paths: &Paths) -> Check {
 /// Namespaces and the overlay.
 pub(super) async fn probed() -> Vec<Check> {
     let root = nix::unistd::geteuid().is_root();
-    let user = match What::UserNamespace.ask().await {
+    let user = match ProbeKind::UserNamespace.ask().await {
         Ok(()) => Check::new("user namespaces", Verdict::Works, "available"),
         // root does without.
         Err(reason) if root => Check::new("user namespaces", Verdict::Lacks, reason)
@@ -53,14 +53,14 @@ pub(super) async fn probed() -> Vec<Check> {
              user.max_user_namespaces=15000, kernel.apparmor_restrict_unprivileged_userns=0",
         ),
     };
-    let namespaces = match What::Namespaces.ask().await {
+    let namespaces = match ProbeKind::Namespaces.ask().await {
         Ok(()) => Check::new("namespaces", Verdict::Works, "mount, PID, UTS, IPC and network"),
         Err(reason) => Check::new("namespaces", Verdict::Fails, reason).fix(
             "in a container, run it with more rights (docker run --privileged); \
              otherwise run as root",
         ),
     };
-    let overlay = match What::Overlay.ask().await {
+    let overlay = match ProbeKind::Overlay.ask().await {
         Ok(()) => Check::new("overlay", Verdict::Works, "over the host's root"),
         Err(reason) => Check::new("overlay", Verdict::Fails, reason)
             .fix("modprobe overlay; without root it needs Linux 5.11 or newer"),
@@ -68,7 +68,7 @@ pub(super) async fn probed() -> Vec<Check> {
     vec![user, namespaces, overlay]
 }
 
-/// What the agent of a sandbox that was tried says of its control groups: only making some in it tells
+/// ProbeKind the agent of a sandbox that was tried says of its control groups: only making some in it tells
 /// whether they can be made. Those bound single sessions; `held` are the controllers by which this host
 /// bounds whole sandboxes, from outside and in either version.
 pub(super) fn control_groups(agent: Option<&AgentInfo>, held: &[&str]) -> Check {
@@ -102,7 +102,7 @@ pub(super) fn control_groups(agent: Option<&AgentInfo>, held: &[&str]) -> Check 
     ))
 }
 
-/// What holds where sessions have no groups of their own.
+/// ProbeKind holds where sessions have no groups of their own.
 fn without_groups(held: &[&str]) -> String {
     if held.is_empty() {
         return "sandboxes run without limits on memory and CPU".to_owned();

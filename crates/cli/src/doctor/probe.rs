@@ -1,4 +1,4 @@
-//! What must be tried in a process of its own, because trying it changes the process: entering
+//! ProbeKind must be tried in a process of its own, because trying it changes the process: entering
 //! namespaces, and mounting in them. `doctor` runs us again with a hidden verb for each.
 
 use std::path::Path;
@@ -21,12 +21,12 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Tries one thing, and says with the exit code whether it works; stdout says why not.
 #[derive(Debug, Args)]
 pub struct Probe {
-    what: What,
+    what: ProbeKind,
 }
 
-/// What is tried.
+/// ProbeKind is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum What {
+pub enum ProbeKind {
     /// A user namespace, with ourselves as its root.
     UserNamespace,
     /// The namespaces of a sandbox.
@@ -47,7 +47,7 @@ impl Probe {
     }
 }
 
-impl What {
+impl ProbeKind {
     /// Tries it in a new process.
     pub async fn ask(self) -> Result<(), String> {
         let name = self.to_possible_value().map(|value| value.get_name().to_owned());

@@ -59,7 +59,7 @@ impl Pull {
 }
 
 /// Pulls the image of a sandbox that no daemon makes, if that was asked for.
-pub async fn as_asked(paths: &Paths, spec: &Spec) -> Result<()> {
+pub async fn if_wanted(paths: &Paths, spec: &Spec) -> Result<()> {
     let pull = spec.pull.unwrap_or_default();
     let name = spec.image.as_deref().filter(|name| !name.starts_with('/'));
     let Some(name) = name.filter(|_| pull != image::Pull::Never) else { return Ok(()) };

@@ -27,9 +27,9 @@ impl Recorder {
     }
 
     /// Something that is done to an image, or to all.
-    pub fn begin(&self, operation: &str) -> Act {
+    pub fn begin(&self, operation: &str) -> AuditedAction {
         let entry = control::entry(operation);
-        Act { audit: self.0.clone(), entry, began: Instant::now() }
+        AuditedAction { audit: self.0.clone(), entry, began: Instant::now() }
     }
 
     /// Writes what was recorded until now.
@@ -40,13 +40,13 @@ impl Recorder {
 
 /// Something under way, of which there is a record when it has ended.
 #[derive(Clone)]
-pub struct Act {
+pub struct AuditedAction {
     audit: Audit,
     entry: Entry,
     began: Instant,
 }
 
-impl Act {
+impl AuditedAction {
     #[must_use]
     pub fn image(mut self, name: impl Into<String>) -> Self {
         self.entry.image = Some(name.into());

@@ -11,7 +11,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 
-use super::record::{Act, Recorder};
+use super::record::{AuditedAction, Recorder};
 use crate::cp::progress::Progress;
 use crate::exit::Exit;
 use crate::failure::CliError;
@@ -63,7 +63,7 @@ impl Save {
     }
 
     /// What is recorded of one of them: what is in an archive leaves this host.
-    fn act(&self, images: &Images, recorder: &Recorder, image: &str) -> Act {
+    fn act(&self, images: &Images, recorder: &Recorder, image: &str) -> AuditedAction {
         let act = recorder.begin("save_image").image(image);
         let act = act.fact("to", self.output.to_string_lossy());
         match images.find(image) {

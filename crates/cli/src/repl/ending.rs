@@ -9,7 +9,7 @@ use protocol::repl::{Finished, RunEnd, Rung};
 use super::super::exit::{self, Exit};
 use super::super::output::printable;
 use super::super::values::{human_duration, signal_name};
-use super::teller::Manner;
+use super::printer::SandboxLifetime;
 
 /// What a program is that ctrl-c has ended: 128 + SIGINT.
 const INTERRUPTED: Exit = Exit(128 + 2);
@@ -36,7 +36,7 @@ pub fn exit(end: &RunEnd, error: Option<&str>, by_us: bool) -> Exit {
 }
 
 /// What the exit code does not say.
-pub fn explain(finished: &Finished, manner: Manner, by_us: bool) -> Option<String> {
+pub fn explain(finished: &Finished, lifetime: SandboxLifetime, by_us: bool) -> Option<String> {
     let killed = finished.rung == Some(Rung::Killed);
     let fate = if killed { "the interpreter was killed" } else { "the code was interrupted" };
     let told = match &finished.end {
@@ -58,7 +58,7 @@ pub fn explain(finished: &Finished, manner: Manner, by_us: bool) -> Option<Strin
         }
     };
     // In a sandbox of its own nothing was to be kept.
-    if finished.state_kept || manner == Manner::Alone {
+    if finished.state_kept || lifetime == SandboxLifetime::Temporary {
         return told;
     }
     let lost = "the state of the context is lost";
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_what_is_not_said_otherwise_is_explained() {
-        let alone = |end, by_us| explain(&finished(end), Manner::Alone, by_us);
+        let alone = |end, by_us| explain(&finished(end), SandboxLifetime::Temporary, by_us);
         assert_eq!(alone(RunEnd::Error {}, false), None);
         assert_eq!(alone(by("us"), true), None);
         let other = alone(by("so\x1bmebody"), false).expect("a line");
@@ -131,10 +131,10 @@ mod tests {
         let mut end = finished(by("us"));
         end.state_kept = false;
         end.rung = Some(Rung::Killed);
-        let line = explain(&end, Manner::Shared, true).expect("a line");
+        let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
         assert!(line.contains("did not heed ctrl-c") && line.ends_with("is lost"), "{line}");
         end.end = RunEnd::Died { cause: Cause::Exited { code: 1 } };
-        let line = explain(&end, Manner::Shared, true).expect("a line");
+        let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
         assert_eq!(line, "the state of the context is lost");
     }
 }

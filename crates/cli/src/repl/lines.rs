@@ -51,11 +51,11 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The terminal of stdin without its echo, until it is dropped.
-pub struct Silence {
+pub struct EchoOff {
     _guard: RawMode,
 }
 
-impl Silence {
+impl EchoOff {
     /// `None` when stdin is no terminal: then nothing is echoed anyway.
     pub fn keep() -> Result<Option<Self>, TerminalError> {
         if !stdin().is_terminal() {

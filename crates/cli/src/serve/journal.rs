@@ -73,7 +73,7 @@ pub fn open(log: Log) -> Journal {
             builder.json().flatten_event(true).with_current_span(false).finish().with(discretion()),
         ),
         LogFormat::Text => {
-            let plain = builder.event_format(Plain).finish();
+            let plain = builder.event_format(PlainFormat).finish();
             tracing::subscriber::set_global_default(plain.with(discretion()))
         }
     };
@@ -172,9 +172,9 @@ pub fn events() -> EventSink {
 }
 
 /// One line: `host-bridge: message name=value …`.
-struct Plain;
+struct PlainFormat;
 
-impl<S, N> FormatEvent<S, N> for Plain
+impl<S, N> FormatEvent<S, N> for PlainFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -4,10 +4,10 @@
 mod arguments;
 pub mod follow;
 mod keyboard;
+mod keyboard_input;
 pub mod pipes;
 pub mod screen;
 mod show;
-mod typist;
 
 use std::io::{IsTerminal, stdin};
 
@@ -18,7 +18,7 @@ use protocol::requests::{Origin, Role};
 
 use super::failure::CliError;
 use crate::terminal::Keys;
-use screen::{Keyboard, Seat};
+use screen::{Keyboard, ViewerOptions};
 
 pub use arguments::{ProcessArguments, program_name, terminal_size, terminal_variable};
 
@@ -37,9 +37,9 @@ pub fn own_holder(session: &SessionId) -> String {
 }
 
 /// In front of a session that we have just started: nothing missed, every key for the program.
-pub fn own_seat(session: SessionId, holder: String, keyboard: Keyboard) -> Seat {
+pub fn own_viewer(session: SessionId, holder: String, keyboard: Keyboard) -> ViewerOptions {
     let (origin, role) = (Origin::Offset { offset: 0 }, Role::Holder { name: holder });
-    Seat { session, origin, role, keys: Keys::none(), keyboard, sizes: true }
+    ViewerOptions { session, origin, role, keys: Keys::none(), keyboard, sizes: true }
 }
 
 /// Refuses `-it` in front of nothing, before anything is started for it.

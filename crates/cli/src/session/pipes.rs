@@ -22,10 +22,11 @@ use agent_client::guest::{Guest, GuestError, Writer};
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
 /// What a broken link means to whoever waits for a program.
-const CUT: &str = "the connection to the sandbox was lost, so the exit code of the program is unknown";
+const CUT: &str =
+    "the connection to the sandbox was lost, so the exit code of the program is unknown";
 
 /// How the output of a session came to its end.
-enum Ended {
+enum SessionResult {
     Exited(ExitRecord),
     /// Nobody reads our stdout.
     Unread,
@@ -64,7 +65,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
         }
     };
     match ended {
-        Ended::Exited(record) => {
+        SessionResult::Exited(record) => {
             release(guest, session, holder).await;
             // Whoever sent us the signal knows who killed it.
             if !(asked_before && matches!(record.cause, Cause::Killed { .. })) {
@@ -72,7 +73,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
             }
             Ok(Exit::of(&record))
         }
-        Ended::Unread => {
+        SessionResult::Unread => {
             // As the kernel does for a program whose pipe has no reader, but surely: a program
             // that ignores SIGPIPE would write into nowhere for ever.
             let kill = Signal { session: session.clone(), signal: SIGKILL, target: Target::Tree };
@@ -84,7 +85,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
 }
 
 /// Writes all output, until the record of the end has come behind it.
-async fn pump(execution: &mut Execution) -> Result<Ended> {
+async fn pump(execution: &mut Execution) -> Result<SessionResult> {
     let (stdout, stderr) = (Sink::stdout()?, Sink::stderr()?);
     let mut missing_bytes = 0;
     let mut stderr_is_read = true;
@@ -102,7 +103,9 @@ async fn pump(execution: &mut Execution) -> Result<Ended> {
             }
             Event::Output { bytes, .. } => match stdout.write(bytes).await {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Ended::Unread),
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    return Ok(SessionResult::Unread);
+                }
                 Err(error) => return Err(error).context("cannot write to stdout"),
             },
             Event::Gap { from, to, .. } => missing_bytes += to.saturating_sub(from),
@@ -110,7 +113,7 @@ async fn pump(execution: &mut Execution) -> Result<Ended> {
                 if missing_bytes > 0 {
                     output::note(&CliError::OutputMissing(missing_bytes).to_string());
                 }
-                return Ok(Ended::Exited(record));
+                return Ok(SessionResult::Exited(record));
             }
         }
     }

@@ -31,15 +31,15 @@ pub struct NewFile {
     file: File,
     path: PathBuf,
     /// Its name until then, as far as it has one.
-    own: Own,
+    own: TemporaryFile,
 }
 
-struct Own {
+struct TemporaryFile {
     path: PathBuf,
     is_there: bool,
 }
 
-impl Drop for Own {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if self.is_there {
             // There is nobody left to tell.
@@ -98,7 +98,7 @@ impl NewFile {
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(&name);
         hidden.push(format!(".{}.{NEW}", std::process::id()));
-        let mut own = Own { path: parent.join(hidden), is_there: false };
+        let mut own = TemporaryFile { path: parent.join(hidden), is_there: false };
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(PRIVATE_FILE);
         let file = match rustix::fs::openat(CWD, &parent, flags, mode) {

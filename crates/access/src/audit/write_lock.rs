@@ -25,7 +25,7 @@ const FILE: &str = "lock";
 
 /// What stands in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct LogState {
     /// The number of the next record; zero while somebody writes.
     pub next_seq: u64,
     /// How the bridge that serves, or the last that did, keeps the log.
@@ -35,13 +35,13 @@ pub struct Mark {
 
 /// One process's way to its turns.
 #[derive(Clone, Debug)]
-pub struct Turns(Arc<File>);
+pub struct WriteLock(Arc<File>);
 
 /// A turn, until this is dropped.
 #[derive(Debug)]
-pub struct Turn(Arc<File>);
+pub struct WriteGuard(Arc<File>);
 
-impl Turns {
+impl WriteLock {
     pub fn open(directory: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
@@ -49,11 +49,11 @@ impl Turns {
     }
 
     /// Waits for a turn, and for so long alone.
-    pub fn take(&self) -> io::Result<Turn> {
+    pub fn take(&self) -> io::Result<WriteGuard> {
         let since = Instant::now();
         loop {
             match flock(&*self.0, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Turn(Arc::clone(&self.0))),
+                Ok(()) => return Ok(WriteGuard(Arc::clone(&self.0))),
                 Err(Errno::WOULDBLOCK) if since.elapsed() < TURN_WAIT => {
                     std::thread::sleep(TURN_PAUSE);
                 }
@@ -75,26 +75,26 @@ impl Turns {
     }
 }
 
-impl Turn {
+impl WriteGuard {
     /// What the one before has left. What cannot be read says nothing.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> LogState {
         read(&self.0)
     }
 
-    pub fn leave(&self, mark: &Mark) -> io::Result<()> {
+    pub fn leave(&self, mark: &LogState) -> io::Result<()> {
         let text = serde_json::to_vec(mark)?;
         self.0.write_all_at(&text, 0)?;
         self.0.set_len(text.len() as u64)
     }
 }
 
-fn read(file: &File) -> Mark {
+fn read(file: &File) -> LogState {
     let mut bytes = vec![0; MARK_BYTES_MAX];
     let count = file.read_at(&mut bytes, 0).unwrap_or(0);
     serde_json::from_slice(&bytes[..count]).unwrap_or_default()
 }
 
-impl Drop for Turn {
+impl Drop for WriteGuard {
     fn drop(&mut self) {
         // A process that cannot give it back gives it back with its end.
         let _ = flock(&*self.0, FlockOperation::Unlock);

@@ -8,27 +8,27 @@ use settings::{Overrides, Settings, SettingsError};
 
 /// Why something is not done, since it would not be recorded.
 #[derive(Debug, thiserror::Error)]
-pub enum VisitError {
+pub enum OpenAuditError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    #[error("nothing is done that is not recorded (audit.on_failure is \"refuse\"): {0}")]
+    #[error("cannot write the audit log, and audit.on_failure is \"refuse\": {0}")]
     Audit(AuditError),
 }
 
 /// Opens the log as the options say. Where it cannot be and need not be, `trouble` is told, and there is
 /// none.
-pub fn visit(paths: &Paths, trouble: fn(String)) -> Result<Audit, VisitError> {
+pub fn open_audit(paths: &Paths, trouble: fn(String)) -> Result<Audit, OpenAuditError> {
     let settings = Settings::load(None, &Overrides::default())?.audit;
     if !settings.enabled {
         return Ok(Audit::default());
     }
     match Audit::visit(paths.audit(), options(&settings), Box::new(trouble)) {
-        Err(error) if settings.refuse_on_failure => Err(VisitError::Audit(error)),
+        Err(error) if settings.refuse_on_failure => Err(OpenAuditError::Audit(error)),
         Err(error) => {
             trouble(error.to_string());
             Ok(Audit::default())
         }
-        opened => opened.map_err(VisitError::Audit),
+        opened => opened.map_err(OpenAuditError::Audit),
     }
 }
 

@@ -13,11 +13,11 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use crate::terminal::{RawMode, TerminalError};
 
 /// See the module's description.
-pub(super) struct Seat {
+pub(super) struct TerminalMode {
     guard: RawMode,
 }
 
-impl Seat {
+impl TerminalMode {
     pub(super) fn take() -> Result<Self, TerminalError> {
         let failed = |action| move |source| TerminalError::Mode { action, source };
         let mode = tcgetattr(stdin()).map_err(failed("read"))?;
@@ -34,7 +34,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for TerminalMode {
     fn drop(&mut self) {
         let _ = window_signal().thread_unblock();
     }
