@@ -39,30 +39,30 @@ use writer::{Writer, WriterRole};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// They are carried out; what finds no place in the queue is counted.
+    /// They are carried out; entries that do not fit into the queue are counted.
     #[default]
     Continue,
-    /// They are refused until there is room again.
+    /// They are refused until the log can be written again.
     Refuse,
 }
 
-/// How the log is kept.
+/// The options of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Whether operations that only look are recorded.
     pub reads: bool,
-    /// Whether arguments of programs are, beside their names.
+    /// Whether arguments of programs are recorded besides their names.
     pub arguments: bool,
     /// Whether each record has the digest of the one before it.
     pub chain: bool,
     pub on_failure: OnFailure,
     pub file_bytes_max: u64,
     pub files_max: usize,
-    /// None for as long as `files_max` allows.
+    /// No limit but `files_max` if absent.
     pub age_max: Option<Duration>,
 }
 
-/// Why there is no audit log.
+/// Why the audit log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     #[error("cannot open the audit log in {directory:?}: {source}")]
@@ -71,24 +71,24 @@ pub enum AuditError {
     Read { directory: PathBuf, source: io::Error },
 }
 
-/// The audit log cannot be written, and operations without a record are not wanted.
+/// The audit log cannot be written, and operations without a record are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the audit log cannot be written, and this bridge refuses operations that it cannot record"
 )]
 pub struct AuditUnwritable;
 
-/// Told when the log begins to fail, and when it goes on.
+/// Called when writing begins to fail and when it works again.
 pub type Trouble = Box<dyn Fn(String) + Send>;
 
-/// The audit log of one bridge, or none. Clones are the same.
+/// The audit log of one bridge, or none. Clones share it.
 #[derive(Clone, Default)]
 pub struct Audit(Option<Arc<Inner>>);
 
 struct Inner {
-    /// Where it is said how the log is kept, if that is not ours to say.
+    /// The lock to read the options from, if they are not ours to decide.
     said_in: Option<WriteLock>,
-    /// The last that is known of that.
+    /// The options that were last read.
     options: Mutex<Options>,
     directory: PathBuf,
     orders: SyncSender<WriterCommand>,
@@ -96,12 +96,12 @@ struct Inner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread and those who record both know.
+/// The state shared by the writer thread and the callers.
 #[derive(Default)]
 struct State {
-    /// The last write has failed.
+    /// Whether the last write failed.
     is_failing: AtomicBool,
-    /// Records that found no place.
+    /// The number of records that were lost.
     lost: AtomicU64,
 }
 
@@ -111,7 +111,7 @@ enum WriterCommand {
 }
 
 impl Audit {
-    /// Opens the log, mends what a crash has torn, and begins to write.
+    /// Opens the log, repairs it after a crash, and starts the writer.
     pub fn open(
         directory: PathBuf,
         options: Options,
@@ -151,7 +151,7 @@ impl Audit {
         Ok(Self(Some(Arc::new(inner))))
     }
 
-    /// Where the records are; none where nothing is recorded.
+    /// The directory of the records; none if nothing is recorded.
     pub fn directory(&self) -> Option<&PathBuf> {
         self.0.as_ref().map(|inner| &inner.directory)
     }
@@ -165,7 +165,7 @@ impl Audit {
         self.0.as_ref().is_some_and(|inner| inner.options().arguments)
     }
 
-    /// Refuses an operation whose record would have no place.
+    /// Refuses an operation that could not be recorded.
     pub fn admit(&self) -> Result<(), AuditUnwritable> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let state = &inner.state;
@@ -177,7 +177,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Records something. It never waits, so anybody may call it.
+    /// Records an entry. It never waits, so it can be called anywhere.
     pub fn record(&self, entry: Entry) {
         let Some(inner) = &self.0 else { return };
         match inner.orders.try_send(WriterCommand::Write(Box::new(entry))) {
@@ -188,7 +188,7 @@ impl Audit {
         }
     }
 
-    /// Writes what was recorded until now, and ends. What comes later is not recorded.
+    /// Writes what was recorded so far, and ends. Later entries are not recorded.
     pub async fn close(&self) {
         let Some(inner) = self.0.clone() else { return };
         let closing = tokio::task::spawn_blocking(move || {
@@ -205,7 +205,7 @@ impl Audit {
 }
 
 impl Inner {
-    /// How the log is to be kept at this moment.
+    /// The options that apply now.
     fn options(&self) -> Options {
         // It is exchanged as a whole.
         let mut known = self.options.lock().unwrap_or_else(PoisonError::into_inner);

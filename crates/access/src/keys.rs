@@ -42,7 +42,7 @@ pub use store::{KeyRequest, Rotation, Store};
 use host::paths::Paths;
 use sandbox::Name;
 
-/// Where the keys of a bridge are: a private directory in its state directory.
+/// The directory of a bridge's keys: a private directory in its state directory.
 pub fn directory(paths: &Paths) -> PathBuf {
     paths.state.join("keys")
 }
@@ -50,15 +50,15 @@ pub fn directory(paths: &Paths) -> PathBuf {
 /// What the holder of a verified key may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// None for a key that another program has made with our secret.
+    /// Absent for a key that another program has created with our secret.
     pub id: Option<KeyId>,
-    /// The label that it was given.
+    /// The key's label.
     pub name: Option<String>,
     pub namespace: Namespaces,
     pub scopes: Scopes,
     /// Milliseconds since 1970; none for a key that never expires.
     pub expires_at_ms: Option<u64>,
-    /// Tells keys apart, for their rates, without being one.
+    /// Identifies the key for rate limits, without revealing it.
     pub fingerprint: Fingerprint,
 }
 
@@ -72,7 +72,7 @@ impl Grant {
     }
 }
 
-/// Why a request's key opens nothing. `Display` is for the log; a client is told [`Denied::told`].
+/// Why a key is refused. `Display` is for the log; [`Denied::told`] is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error("no key was presented")]
@@ -81,7 +81,7 @@ pub enum Denied {
     Malformed(&'static str),
     #[error("the key is not signed by a current secret")]
     BadSignature,
-    /// Signed by us, but the index has never heard of it.
+    /// Signed by us, but not in the index.
     #[error("the key {id} is not in the index of issued keys")]
     Unknown { id: KeyId },
     #[error("the key expired at {at_ms} ms")]
@@ -112,7 +112,7 @@ impl Denied {
         }
     }
 
-    /// A stable word for programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Missing => "key_missing",
@@ -129,7 +129,7 @@ impl Denied {
     }
 }
 
-/// Why keys could not be kept or read.
+/// Why keys could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     #[error("could not {action} {path:?}: {source}")]

@@ -1,4 +1,4 @@
-//! `app`: web apps in sandboxes are started, listed, read and ended by the daemon.
+//! `app`: start, list, read and stop web apps in sandboxes. The daemon does the work.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use super::{output, table};
 use control::{AppOrder, AppProgram, AppRow, ClientError, StartApp};
 use sandbox::SandboxRef;
 
-/// AppProgram of a log is shown unless more is asked for.
+/// The default number of log bytes that are shown.
 const TAIL_DEFAULT: u64 = 16 * 1024;
 
 /// Start, list and stop web apps
@@ -80,7 +80,7 @@ enum Verb {
     },
 }
 
-/// AppProgram serves a file of Python.
+/// The framework that serves a Python file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Type {
     Flask,
@@ -244,7 +244,7 @@ async fn stop(context: &Context, which: &SandboxRef, apps: &[String]) -> Result<
         let order = AppOrder::Stop { sandbox: which.clone(), app: app.clone() };
         match daemon.app(order).await {
             Ok(row) => output::print_line(&row.app)?,
-            // AppProgram is refused for one may be fine for the next; a bridge that is gone is not.
+            // What is refused for one may be fine for the next; a bridge that is gone is not.
             Err(error @ ClientError::Refused(_)) => exit = failure::report(&error.into()),
             Err(error) => return Err(error.into()),
         }

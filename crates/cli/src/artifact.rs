@@ -1,4 +1,4 @@
-//! `artifact`: what runs have left is listed, fetched and removed. Only the removal needs the daemon.
+//! `artifact`: list, fetch and remove artifacts of runs. Only removal needs the daemon.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};

@@ -1,5 +1,5 @@
-//! `attach`: the debugging door. To a running session, to a fresh shell, and, with no daemon at
-//! all, straight to an agent.
+//! `attach`: connect the terminal to a running session, to a new shell or to an interpreter. With
+//! an address of an agent it needs no daemon.
 
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `audit`: who did what, from the log of the daemon. Needs no daemon.
+//! `audit`: read and verify the audit log on disk. Needs no daemon.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! `__bind`: carries a directory of the host into a sandbox. The bridge runs its own program with this hidden
-//! verb, because whoever enters a sandbox's namespaces stays in them.
+//! `__bind`: mounts a directory of the host into a sandbox. The bridge runs itself with this hidden
+//! verb in a separate process, because a process that enters a sandbox's namespaces cannot leave
+//! them.
 
 use std::path::PathBuf;
 

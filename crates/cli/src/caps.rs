@@ -1,4 +1,4 @@
-//! `caps`: what a namespace and a key have, and what they may have.
+//! `caps`: show the usage and the caps of a namespace and a key.
 
 use anyhow::Result;
 use clap::Args;

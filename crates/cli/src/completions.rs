@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete our verbs and options.
+//! `completions`: print the completion script for a shell.
 
 use anyhow::Result;
 use clap::{Args, Command};

@@ -1,4 +1,4 @@
-//! What every verb needs: where things are, the daemon, and the way into a sandbox.
+//! What every verb shares: the paths, the connection to the daemon, and the connection to an agent.
 
 use std::time::Duration;
 

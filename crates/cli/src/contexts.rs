@@ -1,4 +1,4 @@
-//! `context`: the interpreters of a sandbox, and what can be done with them.
+//! `context`: list, open, restart, interrupt and close the interpreters of a sandbox.
 
 use std::time::Duration;
 

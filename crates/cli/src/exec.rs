@@ -1,4 +1,4 @@
-//! `exec`: a command in a running sandbox.
+//! `exec`: run a command in a running sandbox.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `history`: what ran in notebooks, from the store of the host. Needs no daemon.
+//! `history`: show runs of notebooks, from the store on disk. Needs no daemon.
 
 use std::time::Duration;
 

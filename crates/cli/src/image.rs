@@ -1,5 +1,5 @@
-//! `image`: what sandboxes may have as their root. None of it needs the daemon: the store has locks of
-//! its own, which hold between programs.
+//! `image`: manage images. Only `commit` needs the daemon: the store has its own locks, which work
+//! between processes.
 
 mod build;
 mod commit;

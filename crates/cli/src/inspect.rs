@@ -1,4 +1,4 @@
-//! `inspect`: all that is known of one sandbox, its sessions included.
+//! `inspect`: show a sandbox and its sessions.
 
 use std::fmt::Write;
 use std::time::Duration;

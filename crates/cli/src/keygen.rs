@@ -1,4 +1,4 @@
-//! `keygen`: makes an API key. It needs no daemon, and one that runs accepts the key within a second.
+//! `keygen`: create an API key. Needs no daemon; a running one accepts the key within a second.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `keys`: which API keys there are, and their end. It needs no daemon, and one that runs follows
+//! `keys`: list, revoke and rotate API keys. Needs no daemon; a running one applies the change
 //! within a second.
 
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! `kill`: a signal for sessions of a sandbox, or the end of the sandbox at once.
+//! `kill`: send a signal to sessions of a sandbox, or kill the sandbox.
 
 use anyhow::Result;
 use clap::Args;

@@ -1,5 +1,5 @@
-//! `logs`: what a sandbox's sessions wrote, from the disk of the host. Needs no daemon, and works when
-//! the sandbox is over.
+//! `logs`: print the output of a sandbox's sessions from the log on disk. Needs no daemon and works
+//! after the sandbox has stopped.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! `machine-config`: the configuration drive of a machine that is started by another client.
+//! `machine-config`: write the configuration drive of a machine that somebody else starts.
 
 use std::io::{IsTerminal, Write, stdout};
 

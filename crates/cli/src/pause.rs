@@ -1,4 +1,4 @@
-//! `pause`: sandboxes stand still, with all that is in them.
+//! `pause`: pause sandboxes and all their processes.
 
 use anyhow::Result;
 use clap::Args;

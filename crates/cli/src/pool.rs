@@ -1,4 +1,4 @@
-//! `pool`: the machines that are kept ready.
+//! `pool`: show the pool of prepared machines.
 
 use anyhow::Result;
 use clap::Args;

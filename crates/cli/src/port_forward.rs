@@ -1,4 +1,4 @@
-//! `port-forward`: TCP ports of the host lead into a sandbox.
+//! `port-forward`: forward TCP ports of the host into a sandbox.
 
 use std::sync::Arc;
 

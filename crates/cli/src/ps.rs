@@ -1,4 +1,4 @@
-//! `ps`: the sandboxes there are.
+//! `ps`: list sandboxes.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `repl`: code in a living interpreter, of a sandbox or of a sandbox of its own. With code it is what the
-//! language's own interpreter would be; without any, and in front of a person, it is the prompt.
+//! `repl`: run code in an interpreter of a running sandbox or of a new one. With code it behaves
+//! like the language's own interpreter; without code, on a terminal, it opens the prompt.
 
 mod displays;
 mod ending;

@@ -1,4 +1,4 @@
-//! `resume`: paused sandboxes go on.
+//! `resume`: continue paused sandboxes.
 
 use anyhow::Result;
 use clap::Args;

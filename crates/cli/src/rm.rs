@@ -1,4 +1,4 @@
-//! `rm`: what is left of sandboxes goes, their names are free again.
+//! `rm`: remove stopped sandboxes and their logs. Their names become free.
 
 use anyhow::Result;
 use clap::Args;

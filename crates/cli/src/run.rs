@@ -1,4 +1,4 @@
-//! `run`: one command in a sandbox of its own, which is gone afterwards. Needs no daemon.
+//! `run`: run one command in a new sandbox and remove the sandbox afterwards. Needs no daemon.
 
 use std::ffi::OsString;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! `serve`: the daemon, which owns the sandboxes that stay and is the door for programs.
+//! `serve`: run the daemon, which owns sandboxes that keep running, and the API server.
 
 mod journal;
 

@@ -1,4 +1,4 @@
-//! `snapshot`: sandboxes are written down, and what was written is listed and removed.
+//! `snapshot`: save a running sandbox, and list and remove snapshots.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -1,4 +1,5 @@
-//! `start`: a sandbox that stays, owned by the daemon. Also what `run` and `start` ask of a sandbox alike.
+//! `start`: start a sandbox that keeps running and is owned by the daemon. Also the options that
+//! `run` and `start` share.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;

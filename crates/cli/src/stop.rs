@@ -1,4 +1,4 @@
-//! `stop`: the orderly end of sandboxes.
+//! `stop`: stop sandboxes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `sync`: what a sandbox has changed in its workspace comes back now.
+//! `sync`: copy workspace changes back to the host now.
 
 use anyhow::Result;
 use clap::Args;

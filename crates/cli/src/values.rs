@@ -1,5 +1,6 @@
-//! What people write on a command line, as types: sizes, durations, points in time, signals,
-//! variables. Pure: every parser is a function of its text (and of "now", where it is asked for).
+//! Parsers for command-line values: sizes, durations, points in time, signals, variables; and the
+//! formats for printing them. Pure: a parser depends only on its text (and on "now", where a time
+//! is relative).
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

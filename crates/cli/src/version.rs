@@ -1,4 +1,4 @@
-//! `version`: ours, the protocol's, and the daemon's where one runs.
+//! `version`: show the versions of this program, the protocol and the running daemon.
 
 use anyhow::Result;
 use clap::Args;

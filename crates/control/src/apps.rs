@@ -1,4 +1,4 @@
-//! Apps, as they are asked for and told of on the control socket.
+//! The app messages of the control socket.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,13 +10,13 @@ use super::message::{Code, Refusal};
 use sandbox::SandboxRef;
 use services::app::{App, AppError, State};
 
-/// AppProgram is asked of apps.
+/// A request about apps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AppOrder {
-    /// Answered when it answers a request itself, or does not come to that.
+    /// Answered when the app answers requests, or has failed to start.
     Start(Box<StartApp>),
-    /// Those of one sandbox, or of all.
+    /// The apps of one sandbox, or of all.
     List {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sandbox: Option<SandboxRef>,
@@ -25,12 +25,12 @@ pub enum AppOrder {
         sandbox: SandboxRef,
         app: String,
     },
-    /// Answered when nothing is left of it.
+    /// Answered when all its processes have ended.
     Stop {
         sandbox: SandboxRef,
         app: String,
     },
-    /// The newest of what it has said.
+    /// The latest output of an app.
     Log {
         sandbox: SandboxRef,
         app: String,
@@ -48,7 +48,7 @@ pub struct StartApp {
     pub what: AppProgram,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZeroU16>,
-    /// 0 is any that is free.
+    /// 0 picks a free port.
     #[serde(default)]
     pub host_port: u16,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -63,11 +63,11 @@ pub struct StartApp {
     pub python: Option<String>,
 }
 
-/// AppProgram of it is run.
+/// The program that serves the app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AppProgram {
-    /// A file of Python, and what serves it by its name.
+    /// A Python file, and the name of the framework that serves it.
     Code {
         kind: String,
         code: String,
@@ -75,7 +75,7 @@ pub enum AppProgram {
     Argv(Vec<String>),
 }
 
-/// An app as it stands. The fields are those of the native API.
+/// The state of an app. The fields are those of the native API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppRow {
     pub app: String,
@@ -91,7 +91,7 @@ pub struct AppRow {
     pub guest_port: Option<u16>,
     pub session: String,
     pub started_at_ms: u64,
-    /// AppProgram a shell would report of one that has ended.
+    /// The exit code that a shell would report, if the app has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -111,7 +111,7 @@ impl AppOrder {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the request only reads.
     pub fn looks(&self) -> bool {
         !matches!(self, Self::Start(_) | Self::Stop { .. })
     }

@@ -1,5 +1,5 @@
-//! Whether a configuration can be served with: all that is read of it before anything listens, for `serve`
-//! and for those who only ask. What it names is read, and nothing is made.
+//! Checks a configuration before anything listens, for `serve` and for `--check-config`. It reads
+//! the files that the configuration names and creates nothing.
 
 use std::path::Path;
 
@@ -12,17 +12,17 @@ use image::{Policy, PolicyError};
 use sandbox::pool;
 use settings::{Origin, Settings};
 
-/// What follows from a configuration that is sound.
+/// What a valid configuration results in.
 pub struct CheckedSettings {
     pub pool: pool::Options,
     pub image_policy: Policy,
     pub sources: registry::Options,
     pub tls: Option<Tls>,
-    /// The images of the store that `[images]` names.
+    /// The stored images that `[images]` names.
     pub aliases: Vec<String>,
 }
 
-/// Why there is no serving with a configuration. Each says where it is written.
+/// Why a configuration is invalid. Each error names the position.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidSettings {
     #[error(transparent)]
@@ -44,7 +44,7 @@ const PINS: &str = "image_policy.pins";
 const CERTIFICATE: &str = "server.tls_certificate";
 const AUTHORITIES: &str = "egress.authorities";
 
-/// Reads what the configuration names. It is a few files at the start of a program.
+/// Reads the files that the configuration names.
 pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSettings> {
     let allowed = &settings.image_policy;
     let images = |option| {

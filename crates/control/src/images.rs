@@ -1,4 +1,4 @@
-//! From the operator's names of images to what they stand for, as far as that is in the store.
+//! Resolves the image names of the configuration to images of the store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use image::Images;
 use image::digest::Digest;
 use image::reference::{InvalidReference, Reference};
 
-/// What a name of `[images]` cannot stand for.
+/// An entry of `[images]` that means nothing.
 #[derive(Debug, thiserror::Error)]
 #[error("images.{name:?}: {target:?} is not an absolute path, a digest or an image name: {source}")]
 pub struct AliasError {
@@ -17,7 +17,7 @@ pub struct AliasError {
     source: InvalidReference,
 }
 
-/// The images of the store that `[images]` names, as they are written there.
+/// The stored images that `[images]` names, as they are written there.
 pub fn aliases(images: &BTreeMap<String, PathBuf>) -> Result<Vec<String>, AliasError> {
     let stored = images.iter().filter(|(_, target)| !Path::is_absolute(target));
     let check = |(name, target): (&String, &PathBuf)| {

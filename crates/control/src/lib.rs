@@ -1,7 +1,7 @@
 //! The control socket: how a person's commands reach the bridge that serves.
 //!
 //! One JSON object per line, on a Unix socket that only its owner can open; each request is
-//! answered by one line, in order. AppProgram is said is about sandboxes as a whole. Their processes,
+//! answered by one line, in order. Messages are about sandboxes as a whole. Their processes,
 //! files and ports are the agents' business: `dial` tells where one is reached, and the caller
 //! speaks to it directly, so that no byte of output goes through the bridge.
 //!

@@ -1,4 +1,4 @@
-//! Lines with a bound.
+//! Reads and writes messages as lines of limited length.
 
 use std::io;
 

@@ -1,12 +1,13 @@
-//! The audit log for those who do something without the bridge that serves: `run`, a session of tools,
-//! keys. It is the log of the state directory, and they write into it beside that bridge.
+//! Opens the audit log for commands that work without the daemon: `run`, an MCP session, key
+//! management. It is the log of the state directory, and a running daemon may write to it at the
+//! same time.
 
 use super::audit::{options, user};
 use access::audit::{Audit, AuditError, Door, Entry};
 use host::paths::Paths;
 use settings::{Overrides, Settings, SettingsError};
 
-/// Why something is not done, since it would not be recorded.
+/// Why the audit log could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenAuditError {
     #[error(transparent)]
@@ -32,7 +33,7 @@ pub fn open_audit(paths: &Paths, trouble: fn(String)) -> Result<Audit, OpenAudit
     }
 }
 
-/// What the user of this process does by the command line.
+/// An entry for a command of this process's user.
 pub fn entry(operation: &str) -> Entry {
     Entry::new(user(nix::unistd::geteuid().as_raw()), Door::Cli, operation)
 }

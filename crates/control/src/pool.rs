@@ -1,4 +1,4 @@
-//! From what the operator has set to what the pool keeps ready.
+//! Converts the pool settings into the options of the pool.
 
 use protocol::ContextName;
 
@@ -8,7 +8,7 @@ use sandbox::pool::{Entry, Options};
 use sandbox::root_of;
 use settings::{PoolEntry, Settings};
 
-/// Why there is no such pool.
+/// Why the pool settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     #[error("pool.entries: {entry:?}: {source}")]

@@ -1,4 +1,4 @@
-//! From a sandbox's errors to what is said of them on the control socket.
+//! Converts the errors of sandboxes into refusals on the control socket.
 
 use super::message::{Code, Refusal};
 use host::instant;

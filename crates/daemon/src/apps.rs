@@ -1,4 +1,4 @@
-//! Orders about apps, as the control socket has them, carried out.
+//! Carries out the app requests of the control socket.
 
 use std::num::NonZeroU16;
 use std::time::Duration;

@@ -31,16 +31,16 @@ use services::store::{Store, StoreError};
 use settings::{BoxesAtEnd, Settings};
 use workspace::Workspaces;
 
-/// How a bridge shall serve.
+/// The options of a serving bridge.
 pub struct ServeOptions {
     pub paths: Paths,
-    /// What the operator has set.
+    /// The settings.
     pub settings: Settings,
-    /// Told of everything that happens; this prints nothing itself.
+    /// Receives every event; the daemon itself prints nothing.
     pub events: EventSink,
 }
 
-/// Why the bridge does not serve.
+/// Why the daemon ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub enum ServeError {
     Door(#[from] DoorError),
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
-    /// A second signal came before all was done.
+    /// A second signal came before shutdown was complete.
     #[error("ended at once: some sandboxes may still be stopping; the next bridge takes them over")]
     Hurried,
 }
@@ -157,7 +157,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// What those may reach of which nobody says it, as the operator has set it.
+/// The default egress rules of each namespace, from the settings.
 fn egress_defaults(set: &Settings) -> egress::Defaults {
     let own = |(name, namespace): (&String, &settings::Namespace)| {
         namespace.egress.clone().map(|rules| (name.clone(), rules))

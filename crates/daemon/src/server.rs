@@ -1,4 +1,4 @@
-//! The bridge's side of the control socket.
+//! The server side of the control socket.
 
 use std::fs;
 use std::io;
@@ -36,7 +36,7 @@ use services::app::AppError;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use services::store::artifacts::Which;
 
-/// The pause after the kernel refused a connection, for want of descriptors as a rule.
+/// The pause after the kernel refused a connection, usually because descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound control socket. Dropping it removes the socket.
@@ -97,7 +97,7 @@ async fn turn_away(mut stream: UnixStream) {
     let _ = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut stream, &Answer::Error(refusal))).await;
 }
 
-/// Answers one connection until its end. What is wrong with one costs that one alone.
+/// Answers one connection until its end. An error ends only this connection.
 async fn attend(stream: UnixStream, api: &Api) {
     let (registry, audit) = (api.registry(), api.audit());
     // The directory and the socket keep others out already; this holds when their modes do not.
@@ -194,7 +194,7 @@ fn invalid(error: &LineError) -> Answer {
     Answer::Error(Refusal::new(Code::Invalid, error.to_string(), None))
 }
 
-/// What a request is in the audit log, if it is recorded.
+/// The audit entry of a request, if it is recorded.
 fn entry_of(
     line: &Result<Option<Request>, LineError>,
     who: &Who,

@@ -1,10 +1,10 @@
-//! What is told of caps on the control socket.
+//! Formats caps for the control socket.
 
 use control::message::{CapUsage, CapUsageRow};
 use sandbox::caps::{Caps, Row};
 use sandbox::{Name, Registry, SandboxError};
 
-/// What a namespace and a key have.
+/// The caps and usage of a namespace and a key.
 pub(super) fn caps(
     registry: &Registry,
     namespace: &Name,

@@ -1,5 +1,5 @@
-//! TLS from files, which are read again when they change: a certificate is renewed without a
-//! restart.
+//! TLS certificates from files, which are read again when they change, so a certificate is renewed
+//! without a restart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Why there is no TLS.
+/// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("cannot read {path:?}: {source}")]
@@ -35,7 +35,7 @@ pub enum TlsError {
     Refused { certificate: PathBuf, key: PathBuf, source: tokio_rustls::rustls::Error },
 }
 
-/// What gives new connections their TLS.
+/// The TLS acceptor for new connections.
 pub struct Tls {
     files: TlsFiles,
     state: Mutex<State>,

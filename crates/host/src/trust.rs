@@ -1,4 +1,5 @@
-//! Whom this host trusts when it speaks TLS to others: its own list, and what an operator adds.
+//! The certificates that this host trusts for outgoing TLS: its own list, and what the operator
+//! adds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Why nobody is trusted.
+/// Why the certificates cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     #[error("{path:?} contains no usable certificates: {why}")]

@@ -1,4 +1,4 @@
-//! The keys of `[workspaces.NAME]` that are about a bucket. Pure.
+//! The keys of `[workspaces.NAME]` for an S3 bucket. Pure.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use host::dial::Origin;
 use workspace::parse_prefix;
 use workspace::s3::{Bucket, KeyNames, REGION_USUAL, is_bucket, is_region, parse_endpoint};
 
-/// What has been said of one.
+/// The keys of a bucket that were read so far.
 #[derive(Default)]
 pub struct BucketKeys {
-    /// The first key that makes no sense without a bucket.
+    /// The first key that needs a bucket.
     first: Option<String>,
     name: Option<String>,
     endpoint: Option<Origin>,
@@ -62,7 +62,7 @@ impl BucketKeys {
         Some(taken)
     }
 
-    /// The bucket; none if nothing was said of one.
+    /// The bucket; none if no key of a bucket was set.
     pub fn bucket(self) -> Result<Option<Bucket>, InvalidValue> {
         let Some(first) = self.first else { return Ok(None) };
         let name = self.name.ok_or(InvalidValue::NoBucket { key: first })?;

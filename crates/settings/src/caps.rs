@@ -1,4 +1,4 @@
-//! `[caps]`: how much namespaces and keys may have. Pure.
+//! `[caps]`: limits of namespaces and keys. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

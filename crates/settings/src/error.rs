@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! Errors in a configuration, with their positions.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::Origin;
 use super::value::{InvalidValue, did_you_mean};
 
-/// A place in a file, as editors count: from one, columns in characters.
+/// A position in a file as editors count: from one, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePosition {
     pub file: PathBuf,
@@ -16,7 +16,7 @@ pub struct FilePosition {
 }
 
 impl FilePosition {
-    /// Where the byte `offset` of `text` is.
+    /// The position of the byte `offset` of `text`.
     pub(super) fn of(file: &std::path::Path, text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
@@ -43,7 +43,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why a bridge cannot be configured so.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("cannot read the configuration {path:?}: {source}")]

@@ -1,4 +1,4 @@
-//! From the text of a configuration file to values with their places. Pure.
+//! Parses a configuration file into values with their positions. Pure.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use super::table::{NAMED, SECTIONS, Section};
 use super::value::RawValue;
 use host::similar::nearest;
 
-/// A value that stands in the file.
+/// A value in the file.
 pub struct Entry {
     pub section: &'static str,
     pub key: String,
     pub given: RawValue,
-    /// Where the value stands.
+    /// The position of the value.
     pub place: FilePosition,
 }
 
-/// All values of a file, in the order in which they stand; or the first thing that is wrong.
+/// All values of a file in order, or the first error.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
     let root = DeTable::parse(text).map_err(|error| syntax(file, text, &error))?;
     let mut found: Vec<(usize, Result<Entry, SettingsError>)> = Vec::new();
@@ -49,7 +49,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
     found.into_iter().map(|(_, entry)| entry).collect()
 }
 
-/// A place on the way through a file.
+/// A position while walking through a file.
 struct Cursor<'a> {
     file: &'a Path,
     text: &'a str,
@@ -162,7 +162,7 @@ fn given(value: &DeValue<'_>) -> RawValue {
 }
 
 fn syntax(file: &Path, text: &str, error: &toml::de::Error) -> SettingsError {
-    /// Of a line that may be anything.
+    /// Limits the part of a line in a message.
     const CHARS_SHOWN_MAX: usize = 80;
     let offset = error.span().map_or(0, |span| span.start);
     let place = FilePosition::of(file, text, offset);

@@ -13,7 +13,7 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// A text that is no address to listen on.
+/// Text that is not an address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an address and port as in 127.0.0.1:5555, nor unix:/path")]
 pub struct InvalidListenAddress;
@@ -21,7 +21,7 @@ pub struct InvalidListenAddress;
 const UNIX: &str = "unix:";
 
 impl Listen {
-    /// Whether nobody but this host's programs can reach it.
+    /// Whether only programs of this host can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),

@@ -1,4 +1,4 @@
-//! Puts file, environment and flags together.
+//! Combines file, environment and flags into [`Settings`].
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,7 +21,7 @@ const SET: &str = "--set";
 /// The longest name of an image: registries allow as much.
 const IMAGE_NAME_CHARS_MAX: usize = 255;
 
-/// What flags say. The later of two that say the same holds.
+/// The options set by flags. The later of two for one option wins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     given: Vec<Override>,
@@ -35,12 +35,12 @@ struct Override {
 }
 
 impl Overrides {
-    /// A flag's text for the option `section.key`.
+    /// Sets the option `section.key` from a flag.
     pub fn text(&mut self, flag: &str, name: &str, text: impl Into<String>) {
         self.push(flag, name, RawValue::Bare(text.into()));
     }
 
-    /// The texts of a flag that may be repeated; nothing when it was not given at all.
+    /// Sets a list option from a repeatable flag; does nothing if the flag was not given.
     pub fn list(&mut self, flag: &str, name: &str, texts: &[String]) {
         match texts {
             [] => {}
@@ -66,7 +66,7 @@ impl Overrides {
     }
 }
 
-/// Looks a variable of the environment up.
+/// Looks up an environment variable.
 type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Settings {
@@ -93,7 +93,7 @@ impl Settings {
         Self::resolve(file, variable, overrides)
     }
 
-    /// Files that the configuration names for the bridge alone, and its own.
+    /// The configuration file, and files that it names for the bridge only.
     pub fn own_files(&self) -> Vec<PathBuf> {
         let secrets = self.secrets.values().filter_map(|entry| match &entry.source {
             secret::Source::File(path) => Some(path),
@@ -105,7 +105,7 @@ impl Settings {
         named.chain(secrets).chain(authorities).cloned().collect()
     }
 
-    /// What a file's content, an environment and flags come to.
+    /// Combines a file's content, an environment and flags.
     pub fn resolve(
         file: Option<(&Path, &str)>,
         variable: Variables<'_>,
@@ -217,7 +217,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What no option can see alone.
+    /// Checks that involve several options.
     fn check(&self) -> Result<(), SettingsError> {
         let (certificate, key) = ("server.tls_certificate", "server.tls_key");
         let half = |has, lacks| SettingsError::Half { origin: self.origin(has), has, lacks };
@@ -263,14 +263,14 @@ pub fn variable_of(section: &str, key: &str) -> String {
     format!("BURROW_{section}_{key}").to_ascii_uppercase()
 }
 
-/// A file that shall be read.
+/// A configuration file to read.
 struct ConfigFile {
     path: PathBuf,
-    /// Somebody has named it.
+    /// Whether it was named explicitly.
     must_exist: bool,
 }
 
-/// Where the file is: where the flag or `BURROW_CONFIG` says, or where it is looked for.
+/// Finds the file: as named by the flag or `BURROW_CONFIG`, or in the usual places.
 fn find(explicit: Option<&Path>, variable: Variables<'_>, uid: u32) -> Option<ConfigFile> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = explicit.map(Path::to_owned).or_else(|| set(FILE_VARIABLE)) {
@@ -285,7 +285,7 @@ fn find(explicit: Option<&Path>, variable: Variables<'_>, uid: u32) -> Option<Co
     Some(ConfigFile { path, must_exist: false })
 }
 
-/// None when there is no such file and need not be one.
+/// `None` if there is no such file and it is optional.
 fn read(path: &Path, must_exist: bool) -> Result<Option<String>, SettingsError> {
     let unreadable = |source| SettingsError::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {

@@ -1,4 +1,4 @@
-//! `[namespaces.NAME]`: what differs for the sandboxes of one namespace. Pure.
+//! `[namespaces.NAME]`: settings for the sandboxes of one namespace. Pure.
 
 use super::secrets::read_namespace;
 use super::shown::quote_all;
@@ -10,7 +10,7 @@ use host::similar::nearest;
 /// `[defaults]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
-    /// What they may reach.
+    /// The default egress rules of the namespace.
     pub egress: Option<Vec<String>>,
 }
 

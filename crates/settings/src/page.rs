@@ -1,4 +1,5 @@
-//! The options as people read them: what holds, as TOML; the example; the page of the manual. Pure.
+//! Generates text from the options: the effective configuration as TOML, the example file, and the
+//! reference page. Pure.
 
 use std::fmt::Write as _;
 
@@ -16,7 +17,7 @@ use host::paths::{self, Variable};
 const COMMENT_CHARS_MAX: usize = 90;
 
 impl Settings {
-    /// All that holds, as a file that says the same, with the origin of each value.
+    /// The effective configuration as a file, with the origin of each value.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         comment(
@@ -98,7 +99,7 @@ impl Settings {
     }
 }
 
-/// A file that changes nothing: every option with its default, commented out.
+/// The example file: every option with its default, commented out.
 pub fn example() -> String {
     let mut text = String::new();
     comment(
@@ -113,7 +114,7 @@ pub fn example() -> String {
     text
 }
 
-/// The page of the manual.
+/// The reference page.
 pub fn reference() -> String {
     let mut text = String::from(INTRODUCTION);
     push(&mut text, format_args!("{PLACES}"));

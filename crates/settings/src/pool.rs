@@ -1,4 +1,4 @@
-//! `[pool]`: what is kept ready. Pure.
+//! `[pool]`: the machines to prepare. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,16 +24,16 @@ pub struct PoolEntry {
     /// A name of `[images]` or of the kit, or a directory or file.
     pub image: String,
     pub count: usize,
-    /// The kind of machine, by its name; the usual one when absent.
+    /// The kind of machine by name; the default one if absent.
     pub machine: Option<String>,
     pub memory_mib: PoolLimit<u64>,
     pub cpu_millis: PoolLimit<u32>,
     pub scratch_bytes: Option<u64>,
-    /// Languages whose interpreters are started ahead.
+    /// Languages whose interpreters are started in advance.
     pub contexts: Vec<String>,
 }
 
-/// A bound that may be the default's, none, or one of its own.
+/// A limit of an entry: the default, none, or its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolLimit<T> {
     #[default]
@@ -52,7 +52,7 @@ impl<T> PoolLimit<T> {
     }
 }
 
-/// What divides several languages.
+/// The separator between languages.
 const AND: char = '+';
 
 impl FromStr for PoolEntry {

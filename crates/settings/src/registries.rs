@@ -1,4 +1,4 @@
-//! `[registries."HOST"]`: what is particular about a registry. Pure.
+//! `[registries."HOST"]`: settings for one registry. Pure.
 
 use image::registry::RegistrySettings;
 
@@ -7,7 +7,7 @@ use super::shown::{quote, quote_all};
 use super::value::{InvalidValue, RawValue};
 use super::{Settings, SettingsError};
 
-/// The section that has a section of its own for each registry.
+/// The section with one subsection per registry.
 pub const REGISTRIES: &str = "registries";
 pub const REGISTRIES_ABOUT: &str = "Settings for the registries that images are pulled from: one \
     section each, as in `[registries.\"docker.io\"]`, with these keys. Without a section, a registry is \
@@ -118,7 +118,7 @@ fn is_registry(text: &str) -> bool {
     is_whole && (1..=BYTES_MAX).contains(&text.len()) && text.bytes().all(letter)
 }
 
-/// What no registry has.
+/// The error for an unknown key of a registry.
 pub(super) fn unknown_key(place: super::FilePosition, key: &str) -> SettingsError {
     let meant = host::similar::nearest(key, KEYS.iter().map(|known| known.key));
     let (key, meant) = (key.to_owned(), meant.map(str::to_owned));

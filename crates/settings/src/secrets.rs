@@ -1,4 +1,4 @@
-//! `[secrets.NAME]`: where a secret is, and who may use it. Pure.
+//! `[secrets.NAME]`: the source of a secret and the namespaces that may use it. Pure.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use host::similar::nearest;
 /// All keys of such a table.
 const KEYS: [&str; 8] =
     ["env", "file", "credential", "command", "as", "namespaces", "hosts", "fields"];
-/// What stands for all namespaces.
+/// The sign for all namespaces.
 const ALL: &str = "*";
 
 /// Reads the table of one secret.
@@ -101,7 +101,7 @@ fn read_credential(value: &RawValue) -> Result<String, InvalidValue> {
     is_good.then(|| text.to_owned()).ok_or_else(|| InvalidValue::Credential(text.to_owned()))
 }
 
-/// A list alone: a text would be in want of a shell.
+/// Only a list: a string would need a shell.
 fn read_command(value: &RawValue) -> Result<Vec<String>, InvalidValue> {
     let RawValue::List(words) = value else { return Err(InvalidValue::Command) };
     let words: Vec<_> = words.iter().map(RawValue::text).collect::<Result<_, _>>()?;
@@ -111,7 +111,7 @@ fn read_command(value: &RawValue) -> Result<Vec<String>, InvalidValue> {
     is_good.then(|| words.into_iter().map(str::to_owned).collect()).ok_or(InvalidValue::Command)
 }
 
-/// Whole names alone: whoever may answer for some host below a name could have the secret.
+/// Only full names: with a pattern, any host below a name could receive the secret.
 fn read_hosts(value: &RawValue) -> Result<Vec<String>, InvalidValue> {
     let hosts = value.texts()?;
     if hosts.is_empty() || hosts.len() > SECRET_HOSTS_MAX {
@@ -124,7 +124,7 @@ fn read_hosts(value: &RawValue) -> Result<Vec<String>, InvalidValue> {
     hosts.into_iter().map(read).collect()
 }
 
-/// Names of fields of a request's head.
+/// Names of header fields.
 fn read_fields(value: &RawValue) -> Result<Vec<String>, InvalidValue> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let fields = value.texts()?;

@@ -1,5 +1,4 @@
-//! All options: the only list of them. What is documented, what may be set by which name, and how
-//! each value is shown, comes from here.
+//! The table of all options. Documentation, names and formatting of values are derived from it.
 
 mod audit;
 mod defaults;
@@ -26,7 +25,7 @@ pub struct Section {
 /// One option.
 pub struct ConfigOption {
     pub key: &'static str,
-    /// What it may be, for people.
+    /// The allowed values, for people.
     pub values: &'static str,
     pub about: &'static str,
     pub set: fn(&mut Settings, &RawValue) -> Result<(), InvalidValue>,
@@ -34,7 +33,7 @@ pub struct ConfigOption {
     pub show: fn(&Settings) -> String,
 }
 
-/// The section that has names of the user's choice instead of options.
+/// The section with names chosen by the user instead of options.
 pub const IMAGES: &str = "images";
 pub const IMAGES_ABOUT: &str = "Names that clients give for an image, and what each means: the \
     directory that is the root of the sandbox, as in `\"python:3.12\" = \"/srv/images/python312\"`, or a \
@@ -79,7 +78,7 @@ pub const NAMESPACES_ABOUT: &str = "Settings for the sandboxes of one namespace.
     them: one table `[namespaces.NAME]` each. `egress = [\"pypi.org\"]` replaces the list of `[defaults]` \
     for sandboxes that are created without one; `[]` allows nothing.";
 
-/// The sections that have names of the user's choice.
+/// The sections with names chosen by the user.
 pub const NAMED: [&str; 6] = [IMAGES, SECRETS, WORKSPACES, NAMESPACES, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
@@ -124,7 +123,7 @@ fn checked(
     given.texts()?.into_iter().map(check).collect()
 }
 
-/// A name or an address; a port would be compared with nothing.
+/// A name or an address, without a port.
 fn is_host(text: &str) -> bool {
     let is_address = text.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);

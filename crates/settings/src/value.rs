@@ -1,4 +1,4 @@
-//! Values as they were written, and what an option makes of them. Pure.
+//! Raw values, and their conversion to the types of the options. Pure.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::limits::{CPUS_MAX, DURATION_MAX, ENTRIES_MAX};
 use egress::RuleError;
 use host::similar::nearest;
 
-/// What is written to have none.
+/// The word for "none".
 pub const OFF: &str = "off";
 
-/// A value, before anybody knows what it is for.
+/// A value before it is converted to an option's type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawValue {
     /// A string of TOML.
@@ -21,13 +21,13 @@ pub enum RawValue {
     List(Vec<RawValue>),
     /// Keys with their values, in the order of the file; for sections with names of the user's choice.
     Table(Vec<(String, RawValue)>),
-    /// What no option is: a date. The word says which.
+    /// A type that no option has, such as a date. The word names it.
     Other(&'static str),
-    /// From a flag or a variable, where all is text.
+    /// From a flag or a variable, where everything is text.
     Bare(String),
 }
 
-/// Why a value is not one that the option may have.
+/// Why a value is invalid for an option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidValue {
     #[error("{found} is not {wanted}")]
@@ -149,7 +149,7 @@ pub enum InvalidValue {
     TooMany { entries_max: usize },
 }
 
-/// The end of a message about a word that nobody knows.
+/// The suggestion at the end of a message about an unknown word.
 pub fn did_you_mean(meant: Option<&str>) -> String {
     meant.map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
 }
@@ -157,7 +157,7 @@ pub fn did_you_mean(meant: Option<&str>) -> String {
 impl RawValue {
     /// The value for a message.
     fn shown(&self) -> String {
-        /// Of a text that may be anything.
+        /// Limits the text in a message.
         const CHARS_SHOWN_MAX: usize = 80;
         match self {
             Self::Text(text) | Self::Bare(text) => {

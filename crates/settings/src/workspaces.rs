@@ -1,4 +1,5 @@
-//! `[workspaces.NAME]`: a directory or a bucket that sandboxes may work on, and what of it comes back. Pure.
+//! `[workspaces.NAME]`: a directory or bucket that sandboxes may work on, and which changes are
+//! copied back. Pure.
 
 use super::buckets;
 use super::secrets::{read_path, read_reach, show_reach};
@@ -29,7 +30,7 @@ const KEYS: [&str; 17] = [
     "ca",
 ];
 
-/// Those that nothing holds a directory to that is mounted.
+/// Limits that have no effect on a mounted directory.
 const LIMITS: [&str; 3] = ["file_bytes_max", "total_bytes_max", "entries_max"];
 
 /// Reads the table of one workspace.

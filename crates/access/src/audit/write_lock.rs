@@ -1,10 +1,10 @@
-//! Whose turn it is to write: of all processes that have the log, one at a time.
+//! The lock that lets one process at a time write to the log.
 //!
-//! Each takes the lock of `lock` in the log's directory for the few lines that it writes, and waits no
-//! longer than [`TURN_WAIT`] for another's end. In the file stands which number is the next, so that a
-//! process sees at once whether others have written since its last turn, and how the bridge that
-//! serves wants the log kept, so that others keep it so. A process that dies within its turn leaves the
-//! number zero, and the next one looks at the log itself.
+//! Each process takes the lock on the file `lock` in the log's directory for the few lines that it
+//! writes, and waits at most [`TURN_WAIT`] for another. The file stores the number of the next
+//! record, so a process sees at once whether others have written since its last turn, and the
+//! options of the running bridge, so that other processes keep the log the same way. A process that
+//! dies while it holds the lock leaves the number zero, and the next one reads the log itself.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -23,21 +23,21 @@ use host::paths::PRIVATE_FILE;
 
 const FILE: &str = "lock";
 
-/// What stands in the file.
+/// The content of the lock file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogState {
     /// The number of the next record; zero while somebody writes.
     pub next_seq: u64,
-    /// How the bridge that serves, or the last that did, keeps the log.
+    /// The options of the running bridge, or of the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Options>,
 }
 
-/// One process's way to its turns.
+/// One process's handle of the lock.
 #[derive(Clone, Debug)]
 pub struct WriteLock(Arc<File>);
 
-/// A turn, until this is dropped.
+/// The held lock; released when dropped.
 #[derive(Debug)]
 pub struct WriteGuard(Arc<File>);
 
@@ -48,7 +48,7 @@ impl WriteLock {
         Ok(Self(Arc::new(options.open(directory.join(FILE))?)))
     }
 
-    /// Waits for a turn, and for so long alone.
+    /// Waits for the lock, up to a limit.
     pub fn take(&self) -> io::Result<WriteGuard> {
         let since = Instant::now();
         loop {
@@ -76,7 +76,7 @@ impl WriteLock {
 }
 
 impl WriteGuard {
-    /// What the one before has left. What cannot be read says nothing.
+    /// The state that the previous holder left. An unreadable state is the default one.
     pub fn mark(&self) -> LogState {
         read(&self.0)
     }

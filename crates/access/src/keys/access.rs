@@ -1,4 +1,4 @@
-//! What a key allows: scopes, of which the greater hold the smaller, and namespaces.
+//! What a key allows: scopes, each including the smaller ones, and namespaces.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use sandbox::{InvalidName, Name};
 
-/// What a call needs. Each holds those before it.
+/// The scope that a call needs. Each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// To look: lists, logs, metrics, files.
+    /// Read: lists, logs, metrics, files.
     Read,
-    /// To make sandboxes and to run things in them.
+    /// Create sandboxes and run code in them.
     Run,
-    /// All of it, in the bridge itself too.
+    /// Everything, the bridge itself included.
     Admin,
 }
 
-/// A word that is no scope.
+/// Text that is not a scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a scope: write read, run or admin")]
 pub struct InvalidScope(pub String);
@@ -60,7 +60,7 @@ impl Scopes {
     /// Those of a key that names none, as other makers of keys do: all that a sandbox's user needs.
     pub const UNSAID: Self = Self(Access::Run);
 
-    /// None of no scopes.
+    /// None if there are no scopes.
     pub fn of(scopes: &[Access]) -> Option<Self> {
         scopes.iter().max().map(|greatest| Self(*greatest))
     }
@@ -94,14 +94,14 @@ impl<'de> Deserialize<'de> for Scopes {
     }
 }
 
-/// Where a key is good. As text it is a name, or `*`.
+/// The namespaces that a key is for. As text it is a name, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Namespaces {
     All,
     One(Name),
 }
 
-/// What stands for all namespaces.
+/// The sign for all namespaces.
 const ALL: &str = "*";
 
 impl Namespaces {

@@ -1,4 +1,4 @@
-//! What keys and secrets are called, by those who may not see them.
+//! Ids of keys and secrets, which can be shown without revealing the key.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Verifies keys, and keeps up with what commands change in the files meanwhile.
+//! Verifies keys, and reloads them when commands change the files.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,20 +20,20 @@ pub struct Keyring {
     watch: Mutex<Watch>,
 }
 
-/// What was last read, and when it was last looked for more.
+/// The keys that were last read, and when the files were last checked.
 #[derive(Debug)]
 struct Watch {
     known: Arc<ValidKeys>,
     stamps: Stamps,
     looked_at: Instant,
-    /// Why the files that are there now could not be taken over.
+    /// Why the current files could not be loaded.
     trouble: Option<String>,
 }
 
-/// All that verifying needs.
+/// What verifying a key needs.
 #[derive(Debug)]
 struct ValidKeys {
-    /// The newest first: most keys are signed by it.
+    /// Newest first: most keys are signed by it.
     secrets: Vec<Secret>,
     /// Each issued key, with the time of its revocation.
     issued: HashMap<KeyId, Option<u64>>,
@@ -49,7 +49,7 @@ impl ValidKeys {
 }
 
 impl Keyring {
-    /// Opens the keys in `directory`, which is made where there is none.
+    /// Opens the keys in `directory`, which is created if it does not exist.
     pub fn open(directory: &Path) -> Result<Self, KeysError> {
         let store = Store::open(directory)?;
         let kept = store.read()?;
@@ -82,13 +82,13 @@ impl Keyring {
         }
     }
 
-    /// Why what is in the files now is not what counts; none when it is.
+    /// Why the current files are not in use; absent if they are.
     pub fn trouble(&self) -> Option<String> {
         let _ = self.known();
         self.lock().trouble.clone()
     }
 
-    /// What was last read, after a look for news when it is time for one.
+    /// The keys, reloaded first if a check is due.
     fn known(&self) -> Arc<ValidKeys> {
         let mut watch = self.lock();
         if watch.looked_at.elapsed() >= LOOK_PAUSE {
@@ -97,7 +97,7 @@ impl Keyring {
         Arc::clone(&watch.known)
     }
 
-    /// What is in the files at this moment.
+    /// The keys in the files at this moment.
     fn newest(&self) -> Arc<ValidKeys> {
         let mut watch = self.lock();
         self.look(&mut watch);
@@ -130,7 +130,7 @@ impl Keyring {
         }
     }
 
-    /// A panic in another thread cannot have left it half-changed.
+    /// A panic in another thread cannot leave it half-changed.
     fn lock(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }

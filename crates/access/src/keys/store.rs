@@ -1,8 +1,9 @@
-//! What is kept of keys on disk, and everything that changes it.
+//! The keys on disk, and everything that changes them.
 //!
-//! `secrets.json` holds the signing secrets, oldest first: the last signs, all verify. `keys.json`
-//! is the index of issued keys. Commands and a serving bridge write both, each under the lock; the
-//! bridge needs no word from a command, because its keyring looks for itself. Blocking.
+//! `secrets.json` holds the signing secrets, oldest first: the last one signs, all of them verify.
+//! `keys.json` is the index of issued keys. Commands and a running bridge write both files under a
+//! lock. A command does not notify the bridge, because its keyring checks the files itself.
+//! Blocking.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,7 @@ pub struct KeyFiles {
 /// What tells whether the files are still those that were read.
 pub type Stamps = [Option<Stamp>; 2];
 
-/// What a new key shall allow.
+/// A request for a new key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRequest {
     pub namespace: Namespaces,
@@ -68,22 +69,22 @@ pub struct KeyRequest {
 /// What happens to the signing secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// Another signs from now on; keys that older ones have signed stay valid.
+    /// A new secret signs from now on; keys signed by older ones stay valid.
     Begin,
-    /// The older ones go, and with them the keys that they have signed.
+    /// The older secrets are dropped, and with them the keys that they signed.
     Finish,
-    /// Both at once: every key that there is becomes invalid.
+    /// Both at once: every existing key becomes invalid.
     Replace,
 }
 
-/// The directory of keys. Every call reads the files anew.
+/// The directory of keys. Every call reads the files again.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
 }
 
 impl Store {
-    /// Opens the directory; makes it, with a first secret, where there is none.
+    /// Opens the directory; creates it with a first secret if it does not exist.
     pub fn open(directory: &Path) -> Result<Self, KeysError> {
         make_private_directory(directory).map_err(files::failed("make", directory))?;
         let store = Self { directory: directory.to_owned() };
@@ -99,7 +100,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Makes a key and enters it into the index.
+    /// Creates a key and adds it to the index.
     pub fn issue(&self, order: KeyRequest) -> Result<(Key, Issued), KeysError> {
         let now_ms = now_ms();
         check_label(order.name.as_deref())?;
@@ -140,7 +141,7 @@ impl Store {
         Ok((key, issued))
     }
 
-    /// All keys that are known, oldest first, each with its standing.
+    /// All known keys, oldest first, each with its standing.
     pub fn list(&self) -> Result<Vec<(Issued, Standing)>, KeysError> {
         let now_ms = now_ms();
         let kept = self.read()?;
@@ -153,7 +154,7 @@ impl Store {
         Ok(kept.keys.iter().map(|key| (key.clone(), standing(key))).collect())
     }
 
-    /// Makes a key useless for ever. The second time changes nothing.
+    /// Revokes a key. A second call changes nothing.
     pub fn revoke(&self, id: &KeyId) -> Result<Issued, KeysError> {
         let now_ms = now_ms();
         let _lock = self.lock()?;
@@ -167,7 +168,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Changes the secrets; says how many are in use then.
+    /// Changes the secrets; returns how many are in use.
     pub fn rotate(&self, rotation: Rotation) -> Result<usize, KeysError> {
         let now_ms = now_ms();
         let _lock = self.lock()?;

@@ -1,8 +1,7 @@
-//! From claims to the text of a key, and from a text to claims that one of our secrets has signed.
-//! Pure; no clock.
+//! Encodes claims as a key, and decodes a key that one of our secrets has signed. Pure; no clock.
 //!
-//! The signature is looked at before anything that it covers is read, so bytes of strangers meet
-//! three searches for a dot, a decoding of 43 letters and as many digests as there are secrets.
+//! The signature is checked before anything that it covers is parsed. Bytes of an attacker meet
+//! three searches for a dot, a decoding of 43 letters and one digest per secret.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,7 +21,7 @@ const TYPE: &str = "JWT";
 /// 32 bytes in base64url without padding.
 const SIGNATURE_CHARS: usize = 43;
 
-/// Makes the text of a key.
+/// Encodes a key.
 pub fn encode(claims: &Claims, secret: &Secret) -> Result<Key, KeysError> {
     let payload = serde_json::to_vec(claims).map_err(|_| KeysError::Claims)?;
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(payload));
@@ -63,7 +62,7 @@ fn decode_signature(text: &str) -> Result<[u8; SECRET_BYTES], Denied> {
     }
 }
 
-/// One algorithm and no other, whatever a key asks to be verified with.
+/// Accepts one algorithm only, whatever the key's header says.
 fn check_header(header: &Header) -> Result<(), Denied> {
     if header.alg != ALGORITHM {
         return Err(Denied::Malformed("its algorithm is not HS256"));

@@ -1,5 +1,5 @@
-//! The way out of a sandbox. What comes from there is hostile; see [`super::unpack`] for what a tree
-//! may do, and remember that a file's length is only what the sandbox says of it.
+//! Copies from a sandbox to the host. The content is hostile: [`super::unpack`] says what a tree
+//! may do, and the length of a file is only a claim of the sandbox.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! The two ends of a copy as people write them: `SANDBOX:PATH`, a path of the host, or `-`. Pure.
+//! Parses the two ends of a copy: `SANDBOX:PATH`, a path of the host, or `-`. Pure.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! A directory tree of the host as a tar archive, in pieces. Runs on a thread of its own and
-//! knows no sandbox; symbolic links below the root are archived as what they are.
+//! Packs a directory tree of the host as a tar archive, in pieces. Runs on its own thread and knows
+//! no sandbox. Symbolic links below the root are archived as links.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! The way into a sandbox.
+//! Copies from the host into a sandbox.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The checks, one function each.
+//! The checks of the host, one function each.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ pub(super) async fn probed() -> Vec<Check> {
     vec![user, namespaces, overlay]
 }
 
-/// ProbeKind the agent of a sandbox that was tried says of its control groups: only making some in it tells
+/// Control groups as the agent of a test sandbox reports them: only creating some in it shows
 /// whether they can be made. Those bound single sessions; `held` are the controllers by which this host
 /// bounds whole sandboxes, from outside and in either version.
 pub(super) fn control_groups(agent: Option<&AgentInfo>, held: &[&str]) -> Check {
@@ -102,7 +102,7 @@ pub(super) fn control_groups(agent: Option<&AgentInfo>, held: &[&str]) -> Check 
     ))
 }
 
-/// ProbeKind holds where sessions have no groups of their own.
+/// The limits that apply where sessions have no control groups of their own.
 fn without_groups(held: &[&str]) -> String {
     if held.is_empty() {
         return "sandboxes run without limits on memory and CPU".to_owned();

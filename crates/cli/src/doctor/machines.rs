@@ -1,6 +1,6 @@
-//! The checks of what virtual machines need: images, monitors, and a hypervisor that runs guests.
+//! Checks what virtual machines need: images, monitors, and a hypervisor that runs guests.
 //!
-//! No sandbox on the process machine needs any of it, so nothing of it fails; it is lacking.
+//! The process machine needs none of it, so these checks report `lacks` and never `fails`.
 
 use std::path::Path;
 use std::process::Stdio;

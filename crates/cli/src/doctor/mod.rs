@@ -1,4 +1,4 @@
-//! `doctor`: what this host can run, and why not. Every answer comes from trying.
+//! `doctor`: check what this host can run. Every check tries the real thing.
 
 mod checks;
 mod machines;

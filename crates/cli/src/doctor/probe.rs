@@ -1,5 +1,5 @@
-//! ProbeKind must be tried in a process of its own, because trying it changes the process: entering
-//! namespaces, and mounting in them. `doctor` runs us again with a hidden verb for each.
+//! Checks that must run in a separate process, because they change the process: entering
+//! namespaces, and mounting in them. `doctor` runs this program again with a hidden verb for each.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Probe {
     what: ProbeKind,
 }
 
-/// ProbeKind is tried.
+/// The feature to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProbeKind {
     /// A user namespace, with ourselves as its root.

@@ -1,4 +1,4 @@
-//! `image build`: an image by a recipe.
+//! `image build`: build an image from a Dockerfile.
 
 use std::io::Read as _;
 use std::path::PathBuf;

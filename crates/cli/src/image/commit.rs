@@ -1,4 +1,4 @@
-//! `image commit`: an image of what a sandbox has become.
+//! `image commit`: create an image from a running sandbox.
 
 use anyhow::Result;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `image import`: images from files of this host.
+//! `image import`: import images from files or directories of this host.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `image inspect`: all that is known of one image.
+//! `image inspect`: show an image as JSON.
 
 use anyhow::Result;
 use clap::Args;

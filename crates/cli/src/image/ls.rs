@@ -1,4 +1,4 @@
-//! `image ls`: the images that are here.
+//! `image ls`: list local images.
 
 use anyhow::Result;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `image prune`: what nobody names or uses goes.
+//! `image prune`: remove images and layers that nothing uses.
 
 use anyhow::Result;
 use clap::Args;

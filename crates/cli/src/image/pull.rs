@@ -1,4 +1,4 @@
-//! `image pull`: images from registries.
+//! `image pull`: pull images from registries.
 
 use std::path::PathBuf;
 

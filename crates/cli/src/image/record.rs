@@ -1,5 +1,5 @@
-//! Records in the audit log of what is done to images by the command line: one for each image that is
-//! meant. The daemon sees nothing of it, so they are written here, as those of `run` are.
+//! Writes audit records for image commands, one per affected image. The daemon does not see these
+//! commands, so they are recorded here, as `run` records itself.
 
 use std::time::Instant;
 

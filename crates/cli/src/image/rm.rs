@@ -1,4 +1,4 @@
-//! `image rm`: names go, and images with their last name.
+//! `image rm`: remove names of images, and images that lose their last name.
 
 use anyhow::Result;
 use clap::Args;

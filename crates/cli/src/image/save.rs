@@ -1,4 +1,4 @@
-//! `image save`: images as an archive, in a file or for another program.
+//! `image save`: write images as an archive to a file or to stdout.
 
 mod target;
 

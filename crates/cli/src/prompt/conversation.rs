@@ -1,4 +1,4 @@
-//! A conversation: the person writes, the interpreter answers, again and again.
+//! The main loop of the prompt: read an input, run it, show the result.
 
 use std::io;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! The line editor, on a thread of its own: it reads the terminal and cannot be interrupted, and a
-//! thread that waits for a key can be left behind.
+//! Runs the line editor on its own thread: reading the terminal cannot be interrupted, so a thread
+//! that waits for a key is left behind at exit.
 //!
-//! It knows nothing of the guest. What a Tab asks goes to the conversation and is waited for a
-//! moment, so that an interpreter that is busy, or a link that is slow, never hangs the keyboard.
+//! It does not know the guest. Completion requests go to the conversation with a short timeout, so
+//! a busy interpreter or a slow link never blocks the keyboard.
 
 mod helper;
 
@@ -16,8 +16,8 @@ use rustyline::{CompletionType, Config};
 use tokio::sync::mpsc;
 
 use super::history::ENTRIES_MAX;
-use super::terminal_mode;
 use super::secret::{self, Secret};
+use super::terminal_mode;
 pub(super) use helper::Found;
 use helper::{Helper, LineContext};
 

@@ -1,7 +1,7 @@
-//! Where pictures and other rich forms go that a terminal cannot show: numbered files in a private
+//! Saves images and other rich output that a terminal cannot show as numbered files in a private
 //! directory of this host, `$TMPDIR/burrow-<sandbox>-<context>/01.png`.
 //!
-//! What is in them comes from the guest; where they are, and what they are called, does not.
+//! The guest chooses the contents of the files, but not their paths or names.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};

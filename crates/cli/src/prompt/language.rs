@@ -1,4 +1,4 @@
-//! What people who know a language expect of its prompt. Pure.
+//! The prompts and exit words of each language. Pure.
 
 use protocol::repl::RunEnd;
 

@@ -1,6 +1,6 @@
-//! A line that nobody may see while it is typed, for `getpass` and its like.
+//! Reads a line that must not be shown, for `getpass` and similar calls.
 //!
-//! It is read byte by byte in a mode without echo, outside the line editor, which would show it and
+//! The line is read byte by byte without echo, outside the line editor, which would show and
 //! remember it.
 
 use std::io::{self, IsTerminal, Write, stdin, stdout};

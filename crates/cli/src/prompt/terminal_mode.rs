@@ -1,9 +1,9 @@
-//! Our hold on the terminal for as long as the conversation lasts.
+//! Guards the terminal mode while the prompt is open.
 //!
-//! The line editor enters and leaves a raw mode of its own for each line. It restores after a
-//! return and a panic, but not when we are killed, or leave while a line is being edited. So raw
-//! mode is entered once with its guard and its guardian, and left again at once with both alive:
-//! they know the mode that was there first, and restore it at any end.
+//! The line editor enters and leaves raw mode for each line. It restores the mode after a return
+//! and a panic, but not when the process is killed or ends during a line. So raw mode is entered
+//! once with its guard and its guardian, and left again at once while both stay alive: they know
+//! the original mode and restore it however the process ends.
 
 use std::io::stdin;
 

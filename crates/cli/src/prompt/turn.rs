@@ -1,4 +1,4 @@
-//! One run: its code goes in, and what it says is shown until it is over.
+//! One run: sends the code and shows its output until it ends.
 
 use std::time::Duration;
 

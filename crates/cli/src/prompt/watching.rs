@@ -1,5 +1,5 @@
-//! What happens in the context beside our own runs: late output, a lost interpreter, and that others
-//! run code. Their output is theirs; a prompt that showed it would not be ours any more.
+//! Follows events of the context besides our own runs: late output, a lost interpreter, and runs of
+//! other clients. The output of other clients is not shown.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! How what happens to a run is said to a person. Pure. Whatever comes from the guest and becomes a
-//! part of a line of ours is made printable here.
+//! Formats the messages of the prompt. Pure. Text from the guest is made printable here before it
+//! becomes part of a message.
 
 use std::path::Path;
 

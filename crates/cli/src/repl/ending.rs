@@ -1,5 +1,5 @@
-//! How a run's end is told: by the exit code that the language's own interpreter would have, and
-//! in a line where that does not say it all. Pure.
+//! Maps the end of a run to the exit code of the language's own interpreter, and to a message where
+//! the code does not say enough. Pure.
 
 use std::time::Duration;
 

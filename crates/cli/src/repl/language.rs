@@ -1,4 +1,5 @@
-//! What people who know a language's own interpreter expect of us. Pure.
+//! Languages by name and file extension, and how each names code that does not come from a file.
+//! Pure.
 
 use std::path::Path;
 use std::str::FromStr;

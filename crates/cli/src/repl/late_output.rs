@@ -1,5 +1,5 @@
-//! What code says after its end, where nobody will run anything there any more: its threads, its
-//! exit handlers. The language's own interpreter would wait for them.
+//! Prints output that arrives after a run has ended, from threads and exit handlers, when the
+//! context is about to close. The language's own interpreter would wait for it.
 
 use std::time::Duration;
 

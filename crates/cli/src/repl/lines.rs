@@ -1,5 +1,5 @@
-//! Lines of our stdin, for code that asks for input. Read by a thread, one line for each question:
-//! what nobody has asked for is left to whoever shares our stdin, as far as a buffer allows.
+//! Reads lines of stdin for code that asks for input. A thread reads one line per question, so that
+//! the rest is left to other programs that share stdin, as far as buffering allows.
 
 use std::io::{self, BufRead, IsTerminal, Read, stdin};
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! Tells what happens in a run: as the language's own interpreter would print it, or as JSON.
+//! Prints the events of a run, like the language's own interpreter or as JSON.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;

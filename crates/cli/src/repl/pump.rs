@@ -1,5 +1,5 @@
-//! One run from its code to our exit code: what happens is told, what is asked is answered, and
-//! ctrl-c goes up the ladder.
+//! Drives one run from its code to an exit code: prints events, answers questions, and passes
+//! ctrl-c on as an interrupt of increasing force.
 
 use std::collections::VecDeque;
 

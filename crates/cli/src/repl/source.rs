@@ -1,4 +1,4 @@
-//! Where the code comes from.
+//! The sources of code: an argument, a file, stdin, or a person at the prompt.
 
 use std::io::{self, IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};

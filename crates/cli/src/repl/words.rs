@@ -1,5 +1,5 @@
-//! Which word of the command line is the sandbox, and which is the file. Pure, but for a look at
-//! whether a file is there, to word an error.
+//! Decides which argument is the sandbox and which is the file. Pure, except that an error message
+//! checks whether a file exists.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,10 +1,10 @@
-//! What the daemon says on stderr: lines for people, or JSON for machines.
+//! The log of the daemon on stderr: text for people, or JSON.
 //!
-//! Everything goes through `tracing`, so that a line carries what it is about: the sandbox, the
-//! request, the key by its id. Values of keys, environments and inputs are in none.
+//! Everything goes through `tracing`, so each line has fields for the sandbox, the request and the
+//! id of the key. Values of keys, environments and inputs are never logged.
 //!
-//! A thread of its own does the writing. Whoever reads the lines may stand still without the server
-//! standing still too; lines that find no room are counted, and the count is written when there is.
+//! A separate thread writes the lines, so a blocked reader does not block the server. Lines that do
+//! not fit into the buffer are counted, and the count is logged when there is room again.
 
 use std::fmt;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The options that describe a program to be run, shared by `run` and `exec`.
+//! The options that describe a program to run, shared by `run` and `exec`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

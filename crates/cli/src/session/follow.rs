@@ -1,5 +1,5 @@
-//! Beside a session on pipes that another client started: what it writes is shown, and nothing is
-//! asked of it. ctrl-c leaves, since it can go nowhere else.
+//! Follows a session on pipes that another client started: its output is printed and nothing is
+//! sent to it. ctrl-c ends the command, since it cannot be sent to the session.
 
 use anyhow::{Context as _, Result};
 use protocol::SessionId;

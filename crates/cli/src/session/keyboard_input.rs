@@ -1,7 +1,7 @@
-//! Our hand on a session's keyboard: taking it, typing, and noticing that another client took it.
+//! Takes a session's keyboard, sends input to it, and notices when another client takes it.
 //!
-//! A task of its own writes, so that a program that does not read stops neither the screen nor the
-//! keys that are for us.
+//! A separate task writes, so a program that does not read its input blocks neither the screen nor
+//! the keys that detach.
 
 use std::future::poll_fn;
 use std::task::Poll;

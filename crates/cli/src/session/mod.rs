@@ -1,5 +1,5 @@
-//! A session seen from the host's side: how one is described on a command line, and the two ways
-//! to sit in front of it. `run`, `exec` and `attach` use it.
+//! Sessions on the host's side: the options that describe one, and the two ways to attach to one,
+//! on pipes and on a terminal. `run`, `exec` and `attach` use it.
 
 mod arguments;
 pub mod follow;

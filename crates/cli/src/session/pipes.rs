@@ -1,8 +1,8 @@
-//! In front of a session on pipes: its stdout and stderr are written to ours, byte for byte, ours
-//! is its stdin with `-i`, and the signals that we get are its signals.
+//! Attaches to a session on pipes: its stdout and stderr are written to ours byte for byte, stdin
+//! is sent to it with `-i`, and signals are passed on.
 //!
-//! The next piece of output is asked for only when the one before is written. So whoever reads us
-//! slowly slows the program in the sandbox, nothing is lost, and nothing piles up on the way.
+//! The next piece of output is requested only when the previous one has been written. A slow reader
+//! therefore slows the program down; nothing is lost and nothing accumulates.
 
 use std::io::ErrorKind;
 

@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::super::output::{self, Sink, printable};
+use super::keyboard_input::{self, KeyboardInput, KeyboardState};
 use super::show::{OutputEnd, goal_of, show};
-use super::keyboard_input::{self, KeyboardState, KeyboardInput};
 use super::{keyboard, terminal_size};
 use crate::terminal::{Command, Keys, Notice, Notices, RawMode};
 use agent_client::guest::{Guest, GuestError, Output};
@@ -223,7 +223,9 @@ impl<'a> Screen<'a> {
                 }
                 Command::Take if !self.keyboard.may_type() => {}
                 Command::Take => {
-                    if !self.input.has_keyboard() && self.input.take(true).await? == KeyboardState::Ours {
+                    if !self.input.has_keyboard()
+                        && self.input.take(true).await? == KeyboardState::Ours
+                    {
                         output::note("you have the keyboard");
                         self.tell_size(true)?;
                     }

@@ -1,4 +1,4 @@
-//! One output of a session on its way to a descriptor of ours, until its end or until all is shown
+//! Writes one output of a session to a descriptor, until the output ends or everything is written
 //! that the program had written when it ended.
 
 use std::io::ErrorKind;

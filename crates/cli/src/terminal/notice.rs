@@ -1,5 +1,5 @@
-//! What the host tells a program in front of a terminal: the window changed, we were continued
-//! after a stop, or we shall end.
+//! The signals that concern the terminal: the window was resized, the process was continued after a
+//! stop, or it must end.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

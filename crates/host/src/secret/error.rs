@@ -1,4 +1,4 @@
-//! Why a sandbox does not get a secret. Nothing here carries a byte of what a provider gave.
+//! Why a sandbox does not get a secret. No error contains a byte of the value.
 
 use std::io;
 use std::path::PathBuf;

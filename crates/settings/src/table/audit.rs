@@ -1,4 +1,4 @@
-//! `[audit]`: the log of what was done.
+//! `[audit]`: the audit log.
 
 use super::{ConfigOption, DURATION_OR_OFF, SECOND, Section, put, put_usize};
 use crate::limits::{AUDIT_FILE_BYTES_MAX, AUDIT_FILE_BYTES_MIN};

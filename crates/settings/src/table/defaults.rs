@@ -1,4 +1,4 @@
-//! `[defaults]`: what a sandbox has that names nothing else.
+//! `[defaults]`: the values of a sandbox whose creator does not set them.
 
 use super::{ConfigOption, DURATION_OR_OFF, SECOND, STARTED, Section, put};
 use crate::limits::MEMORY_MIB_MAX;

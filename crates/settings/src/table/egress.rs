@@ -1,4 +1,4 @@
-//! `[egress]`: what sandboxes with rules may do.
+//! `[egress]`: limits for connections of sandboxes to other hosts.
 
 use super::{ConfigOption, SECOND, Section, checked, is_range, put, put_u32, put_usize};
 use crate::shown::{quote, quote_all, quote_path};

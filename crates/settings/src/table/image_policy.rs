@@ -1,4 +1,4 @@
-//! `[image_policy]`: which images may be used.
+//! `[image_policy]`: the images that may be used.
 
 use super::{ConfigOption, Section, put};
 use crate::shown::{quote, quote_all};

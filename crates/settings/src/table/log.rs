@@ -1,4 +1,4 @@
-//! `[log]`: what the bridge says of itself.
+//! `[log]`: the log on stderr.
 
 use super::{ConfigOption, Section};
 use crate::shown::quote;

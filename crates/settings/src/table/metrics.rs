@@ -1,4 +1,4 @@
-//! `[metrics]`: what the figures for Prometheus show.
+//! `[metrics]`: the series for Prometheus.
 
 use super::{ConfigOption, Section, put_usize};
 use crate::limits::{METRIC_LABELS_MAX, METRIC_VALUES_MAX};

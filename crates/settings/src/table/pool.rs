@@ -1,4 +1,4 @@
-//! `[pool]`: machines that are kept ready.
+//! `[pool]`: prepared machines.
 
 use super::{ConfigOption, DURATION_OR_OFF, SECOND, Section, put, put_usize};
 use crate::shown::{quote, quote_all, quote_duration};

@@ -1,4 +1,4 @@
-//! `[server]`: the door for programs.
+//! `[server]`: the API server.
 
 use super::{
     ConfigOption, DURATION, SECOND, Section, checked, is_host, is_origin, put, put_u32, put_usize,

@@ -1,6 +1,7 @@
-//! Where an archive goes: stdout, what is there that is no file, or a file that is there when all of it
-//! is on disk. Until then it has no name where the file system can do that, so that nothing is left
-//! whatever ends this program; elsewhere it has one of its own, which goes with it.
+//! The target of an archive: stdout, an existing special file, or a regular file that appears only
+//! when it is complete and synced. Until then the file has no name, if the file system supports
+//! that, so nothing is left behind however the program ends; otherwise it has a temporary name,
+//! which is removed at the end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};

@@ -1,5 +1,4 @@
-//! What the line editor asks while a line is edited: completions, and nothing else. Colours are left
-//! to those who like them.
+//! Answers the line editor's requests for completions. It does not colour anything.
 
 use std::cell::RefCell;
 use std::sync::mpsc as threads;
