@@ -15,7 +15,7 @@ mod entry;
 pub mod limits;
 mod reader;
 mod segment;
-mod turn;
+mod write_lock;
 mod writer;
 
 use std::io;
@@ -32,90 +32,92 @@ pub use entry::{Door, Entry, Outcome, Record, Verdict, Who};
 pub use reader::{Fault, Filter, Verified, follow, read, verify};
 
 use limits::QUEUE_MAX;
-use turn::Turns;
-use writer::{Place, Writer};
+use write_lock::WriteLock;
+use writer::{Writer, WriterRole};
 
 /// What happens to operations whose records cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// They are carried out; what finds no place in the queue is counted.
+    /// They are carried out; entries that do not fit into the queue are counted.
     #[default]
     Continue,
-    /// They are refused until there is room again.
+    /// They are refused until the log can be written again.
     Refuse,
 }
 
-/// How the log is kept.
+/// The options of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Whether operations that only look are recorded.
     pub reads: bool,
-    /// Whether arguments of programs are, beside their names.
+    /// Whether arguments of programs are recorded besides their names.
     pub arguments: bool,
     /// Whether each record has the digest of the one before it.
     pub chain: bool,
     pub on_failure: OnFailure,
     pub file_bytes_max: u64,
     pub files_max: usize,
-    /// None for as long as `files_max` allows.
+    /// No limit but `files_max` if absent.
     pub age_max: Option<Duration>,
 }
 
-/// Why there is no audit log.
+/// Why the audit log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    #[error("the audit log in {directory:?} is not opened: {source}")]
+    #[error("cannot open the audit log in {directory:?}: {source}")]
     Open { directory: PathBuf, source: io::Error },
-    #[error("the audit log in {directory:?} is not read: {source}")]
+    #[error("cannot read the audit log in {directory:?}: {source}")]
     Read { directory: PathBuf, source: io::Error },
 }
 
-/// The audit log cannot be written, and operations without a record are not wanted.
+/// The audit log cannot be written, and operations without a record are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the audit log cannot be written, and this bridge does nothing that is not recorded")]
-pub struct Unwritable;
+#[error(
+    "the audit log cannot be written, and this bridge refuses operations that it cannot record"
+)]
+pub struct AuditUnwritable;
 
-/// Told when the log begins to fail, and when it goes on.
+/// Called when writing begins to fail and when it works again.
 pub type Trouble = Box<dyn Fn(String) + Send>;
 
-/// The audit log of one bridge, or none. Clones are the same.
+/// The audit log of one bridge, or none. Clones share it.
 #[derive(Clone, Default)]
 pub struct Audit(Option<Arc<Inner>>);
 
 struct Inner {
-    /// Where it is said how the log is kept, if that is not ours to say.
-    said_in: Option<Turns>,
-    /// The last that is known of that.
+    /// The lock to read the options from, if they are not ours to decide.
+    said_in: Option<WriteLock>,
+    /// The options that were last read.
     options: Mutex<Options>,
     directory: PathBuf,
-    orders: SyncSender<Order>,
+    orders: SyncSender<WriterCommand>,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread and those who record both know.
+/// The state shared by the writer thread and the callers.
 #[derive(Default)]
 struct State {
-    /// The last write has failed.
+    /// Whether the last write failed.
     is_failing: AtomicBool,
-    /// Records that found no place.
+    /// The number of records that were lost.
     lost: AtomicU64,
 }
 
-enum Order {
+enum WriterCommand {
     Write(Box<Entry>),
     End,
 }
 
 impl Audit {
-    /// Opens the log, mends what a crash has torn, and begins to write.
+    /// Opens the log, repairs it after a crash, and starts the writer.
     pub fn open(
         directory: PathBuf,
         options: Options,
         trouble: Trouble,
     ) -> Result<Self, AuditError> {
-        Self::open_as(Place::Host, directory, options, trouble)
+        Self::open_as(WriterRole::Bridge, directory, options, trouble)
     }
 
     /// The same for a process beside the bridge that serves: it keeps the log as that one does, also if
@@ -125,11 +127,11 @@ impl Audit {
         options: Options,
         trouble: Trouble,
     ) -> Result<Self, AuditError> {
-        Self::open_as(Place::Guest, directory, options, trouble)
+        Self::open_as(WriterRole::Visitor, directory, options, trouble)
     }
 
     fn open_as(
-        place: Place,
+        place: WriterRole,
         directory: PathBuf,
         options: Options,
         trouble: Trouble,
@@ -149,7 +151,7 @@ impl Audit {
         Ok(Self(Some(Arc::new(inner))))
     }
 
-    /// Where the records are; none where nothing is recorded.
+    /// The directory of the records; none if nothing is recorded.
     pub fn directory(&self) -> Option<&PathBuf> {
         self.0.as_ref().map(|inner| &inner.directory)
     }
@@ -163,22 +165,22 @@ impl Audit {
         self.0.as_ref().is_some_and(|inner| inner.options().arguments)
     }
 
-    /// Refuses an operation whose record would have no place.
-    pub fn admit(&self) -> Result<(), Unwritable> {
+    /// Refuses an operation that could not be recorded.
+    pub fn admit(&self) -> Result<(), AuditUnwritable> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let state = &inner.state;
         let is_failing =
             state.is_failing.load(Ordering::Relaxed) || state.lost.load(Ordering::Relaxed) > 0;
         if is_failing && inner.options().on_failure == OnFailure::Refuse {
-            return Err(Unwritable);
+            return Err(AuditUnwritable);
         }
         Ok(())
     }
 
-    /// Records something. It never waits, so anybody may call it.
+    /// Records an entry. It never waits, so it can be called anywhere.
     pub fn record(&self, entry: Entry) {
         let Some(inner) = &self.0 else { return };
-        match inner.orders.try_send(Order::Write(Box::new(entry))) {
+        match inner.orders.try_send(WriterCommand::Write(Box::new(entry))) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 inner.state.lost.fetch_add(1, Ordering::Relaxed);
@@ -186,13 +188,13 @@ impl Audit {
         }
     }
 
-    /// Writes what was recorded until now, and ends. What comes later is not recorded.
+    /// Writes what was recorded so far, and ends. Later entries are not recorded.
     pub async fn close(&self) {
         let Some(inner) = self.0.clone() else { return };
         let closing = tokio::task::spawn_blocking(move || {
             let thread = inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
             // The thread makes room for this by writing, or by giving up.
-            if inner.orders.send(Order::End).is_ok()
+            if inner.orders.send(WriterCommand::End).is_ok()
                 && let Some(thread) = thread
             {
                 let _ = thread.join();
@@ -203,11 +205,11 @@ impl Audit {
 }
 
 impl Inner {
-    /// How the log is to be kept at this moment.
+    /// The options that apply now.
     fn options(&self) -> Options {
         // It is exchanged as a whole.
         let mut known = self.options.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(said) = self.said_in.as_ref().and_then(Turns::options) {
+        if let Some(said) = self.said_in.as_ref().and_then(WriteLock::options) {
             *known = said;
         }
         *known
@@ -215,7 +217,12 @@ impl Inner {
 }
 
 /// The thread: takes what comes, writes it, and keeps what could not be written for the next try.
-fn write_all(mut writer: Writer, orders: &Receiver<Order>, state: &State, trouble: &Trouble) {
+fn write_all(
+    mut writer: Writer,
+    orders: &Receiver<WriterCommand>,
+    state: &State,
+    trouble: &Trouble,
+) {
     let mut waiting: Vec<Entry> = Vec::new();
     let mut is_ending = false;
     while !is_ending || !waiting.is_empty() {
@@ -227,7 +234,7 @@ fn write_all(mut writer: Writer, orders: &Receiver<Order>, state: &State, troubl
         let written = writer.write(&mut waiting).and_then(|()| writer.sync_if_due(is_ending));
         let was_failing = state.is_failing.swap(written.is_err(), Ordering::Relaxed);
         match written {
-            Ok(()) if was_failing => trouble("the audit log is written again".to_owned()),
+            Ok(()) if was_failing => trouble("the audit log can be written again".to_owned()),
             Err(error) if !was_failing => {
                 trouble(format!("the audit log cannot be written: {error}"));
             }
@@ -236,7 +243,9 @@ fn write_all(mut writer: Writer, orders: &Receiver<Order>, state: &State, troubl
         if state.is_failing.load(Ordering::Relaxed) {
             if is_ending {
                 let count = waiting.len();
-                trouble(format!("{count} records of the audit log are lost with this bridge"));
+                trouble(format!(
+                    "{count} records of the audit log were lost when this bridge ended"
+                ));
                 return;
             }
             std::thread::sleep(limits::RETRY_PAUSE);
@@ -246,19 +255,21 @@ fn write_all(mut writer: Writer, orders: &Receiver<Order>, state: &State, troubl
 
 /// Takes what has come, and waits for something when there is nothing to do. Says whether it is the
 /// end.
-fn gather(orders: &Receiver<Order>, waiting: &mut Vec<Entry>, is_unsynced: bool) -> bool {
+fn gather(orders: &Receiver<WriterCommand>, waiting: &mut Vec<Entry>, is_unsynced: bool) -> bool {
     let pause = if is_unsynced { limits::SYNC_PAUSE } else { limits::IDLE_PAUSE };
     if waiting.is_empty() {
         match orders.recv_timeout(pause) {
-            Ok(Order::Write(entry)) => waiting.push(*entry),
-            Ok(Order::End) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return true,
+            Ok(WriterCommand::Write(entry)) => waiting.push(*entry),
+            Ok(WriterCommand::End) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                return true;
+            }
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
         }
     }
     while waiting.len() < limits::BATCH_MAX {
         match orders.try_recv() {
-            Ok(Order::Write(entry)) => waiting.push(*entry),
-            Ok(Order::End) => return true,
+            Ok(WriterCommand::Write(entry)) => waiting.push(*entry),
+            Ok(WriterCommand::End) => return true,
             Err(_) => return false,
         }
     }

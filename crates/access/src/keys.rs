@@ -29,7 +29,7 @@ mod token;
 use std::io;
 use std::path::PathBuf;
 
-pub use access::{Access, Namespaces, NotAScope, Scopes};
+pub use access::{Access, InvalidScope, Namespaces, Scopes};
 pub use bad_keys::BadKeys;
 pub use id::{Fingerprint, InvalidKeyId, KeyId};
 pub use issued::{Issued, Standing};
@@ -37,12 +37,12 @@ pub use keyring::Keyring;
 pub use limits::LABEL_CHARS_MAX;
 pub use rate::{Rate, RateLimiter, RetryAfter};
 pub use secret::Key;
-pub use store::{Order, Rotation, Store};
+pub use store::{KeyRequest, Rotation, Store};
 
 use host::paths::Paths;
 use sandbox::Name;
 
-/// Where the keys of a bridge are: a private directory in its state directory.
+/// The directory of a bridge's keys: a private directory in its state directory.
 pub fn directory(paths: &Paths) -> PathBuf {
     paths.state.join("keys")
 }
@@ -50,15 +50,15 @@ pub fn directory(paths: &Paths) -> PathBuf {
 /// What the holder of a verified key may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// None for a key that another program has made with our secret.
+    /// Absent for a key that another program has created with our secret.
     pub id: Option<KeyId>,
-    /// The label that it was given.
+    /// The key's label.
     pub name: Option<String>,
     pub namespace: Namespaces,
     pub scopes: Scopes,
     /// Milliseconds since 1970; none for a key that never expires.
     pub expires_at_ms: Option<u64>,
-    /// Tells keys apart, for their rates, without being one.
+    /// Identifies the key for rate limits, without revealing it.
     pub fingerprint: Fingerprint,
 }
 
@@ -72,16 +72,16 @@ impl Grant {
     }
 }
 
-/// Why a request's key opens nothing. `Display` is for the log; a client is told [`Denied::told`].
+/// Why a key is refused. `Display` is for the log; [`Denied::told`] is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error("no key was presented")]
     Missing,
-    #[error("what was presented has not the form of a key: {0}")]
+    #[error("the presented key is malformed: {0}")]
     Malformed(&'static str),
-    #[error("the key is signed by no secret that is in use")]
+    #[error("the key is not signed by a current secret")]
     BadSignature,
-    /// Signed by us, but the index has never heard of it.
+    /// Signed by us, but not in the index.
     #[error("the key {id} is not in the index of issued keys")]
     Unknown { id: KeyId },
     #[error("the key expired at {at_ms} ms")]
@@ -98,19 +98,21 @@ impl Denied {
     pub fn told(&self) -> &'static str {
         match self {
             Self::Missing => {
-                "an API key is needed: send it as `Authorization: Bearer msb_...`; \
+                "an API key is required: send it as `Authorization: Bearer msb_...`; \
                  `host-bridge keygen` makes one"
             }
             Self::Malformed(_) | Self::BadSignature | Self::Unknown { .. } => {
-                "the API key is not valid; `host-bridge keygen` makes one that is"
+                "the API key is not valid; `host-bridge keygen` creates a valid one"
             }
-            Self::Expired { .. } => "the API key has expired; `host-bridge keygen` makes a new one",
+            Self::Expired { .. } => {
+                "the API key has expired; `host-bridge keygen` creates a new one"
+            }
             Self::Revoked { .. } => "the API key was revoked",
             Self::NotYetValid { .. } => "the API key is not valid yet",
         }
     }
 
-    /// A stable word for programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Missing => "key_missing",
@@ -127,7 +129,7 @@ impl Denied {
     }
 }
 
-/// Why keys could not be kept or read.
+/// Why keys could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     #[error("could not {action} {path:?}: {source}")]
@@ -138,30 +140,28 @@ pub enum KeysError {
     )]
     Exposed { path: PathBuf, mode: u32 },
     #[error(
-        "{path:?} is damaged: {reason}; restore it, or remove both it and secrets.json to begin anew without any key"
+        "{path:?} is damaged: {reason}; restore it, or remove it and secrets.json to start without any keys"
     )]
     Damaged { path: PathBuf, reason: String },
-    #[error("{path:?} has more than {bytes_max} bytes")]
+    #[error("{path:?} is larger than {bytes_max} bytes")]
     TooLarge { path: PathBuf, bytes_max: u64 },
     #[error("there is no key {id}; `host-bridge keys ls` lists them")]
     NoSuchKey { id: KeyId },
     #[error(
-        "{keys_max} keys are kept, which is the limit; those that expired long ago go by themselves, others with `host-bridge keys rotate --drop-old`"
+        "there are already {keys_max} keys, which is the limit; long-expired keys are removed by themselves, and `host-bridge keys rotate --drop-old` removes the others"
     )]
     TooManyKeys { keys_max: usize },
     #[error(
-        "{secrets_max} signing secrets are in use, which is the limit; `host-bridge keys rotate --drop-old` keeps the new one alone"
+        "{secrets_max} signing secrets are in use, which is the limit; `host-bridge keys rotate --drop-old` keeps only the new one"
     )]
     TooManySecrets { secrets_max: usize },
-    #[error(
-        "a key's label is 1 to {LABEL_CHARS_MAX} characters that can be printed, and {0:?} is not"
-    )]
+    #[error("{0:?} is not a label of a key: write 1 to {LABEL_CHARS_MAX} printable characters")]
     Label(String),
-    #[error("a key cannot expire before it is made")]
+    #[error("a key cannot expire before it is created")]
     ExpiredAlready,
-    #[error("the host gives no random numbers")]
+    #[error("cannot get random numbers from the host")]
     NoRandomness,
-    #[error("the claims do not fit a key")]
+    #[error("the claims are too long for a key")]
     Claims,
 }
 

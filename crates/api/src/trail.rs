@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::caller::Caller;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
-use access::audit::{Audit, Door, Entry, Outcome, Unwritable, Verdict, Who};
+use access::audit::{Audit, AuditUnwritable, Door, Entry, Outcome, Verdict, Who};
 use sandbox::{Record, Registry, SandboxRef, Spec};
 
 /// Records of those without a good key, in [`STRANGERS_PERIOD`]. Anybody can knock, and what they cost
@@ -59,7 +59,7 @@ impl Trail {
         else {
             return Ok(());
         };
-        inner.audit.admit().map_err(|error: Unwritable| {
+        inner.audit.admit().map_err(|error: AuditUnwritable| {
             Problem::new(Code::Unavailable, error.to_string())
                 .hint("the server's log says why; its operator must free disk space")
                 .retry_after(super::limits::BUSY_PAUSE)

@@ -1,4 +1,4 @@
-//! `app`: web apps in boxes are started, listed, read and ended by the daemon.
+//! `app`: start, list, read and stop web apps in sandboxes. The daemon does the work.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,13 +14,13 @@ use super::exit::Exit;
 use super::failure::{self, CliError};
 use super::values::{parse_duration, resolve_variable};
 use super::{output, table};
-use control::{AppOrder, AppRow, ClientError, StartApp, What};
+use control::{AppOrder, AppProgram, AppRow, ClientError, StartApp};
 use sandbox::SandboxRef;
 
-/// What of a log is shown unless more is asked for.
+/// The default number of log bytes that are shown.
 const TAIL_DEFAULT: u64 = 16 * 1024;
 
-/// Start, list and end web apps in boxes
+/// Start, list and stop web apps
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge app start work -- sh -c 'exec python3 -m http.server $PORT'
@@ -29,8 +29,7 @@ const TAIL_DEFAULT: u64 = 16 * 1024;
   host-bridge app logs work shop
   host-bridge app stop work shop
 
-An app must stay in the foreground and listen on $PORT. It is reached from this host alone, and nobody
-is asked for a key there.")]
+An app must stay in the foreground and listen on $PORT. Its URL works on this host only and needs no key.")]
 pub struct App {
     #[command(subcommand)]
     verb: Verb,
@@ -38,103 +37,110 @@ pub struct App {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Start an app, wait until it answers, and say where; ctrl-c before that ends it
+    /// Start an app and print its URL
     Start(Box<Start>),
-    /// List apps, also those that have ended by themselves
+    /// List apps, including those that have exited
     Ls {
-        /// Only those of this box
-        #[arg(value_name = "BOX")]
+        /// List only the apps of this sandbox
+        #[arg(value_name = "SANDBOX")]
         which: Option<SandboxRef>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// End apps, with all that they have started
+    /// Stop apps and their child processes
     Stop {
-        #[arg(value_name = "BOX")]
+        /// The sandbox: NAME or NAMESPACE/NAME
+        #[arg(value_name = "SANDBOX")]
         which: SandboxRef,
+        /// The apps, by name
         #[arg(required = true, value_name = "APP")]
         apps: Vec<String>,
     },
-    /// Show the newest of what an app has said
+    /// Show the latest output of an app
     Logs {
-        #[arg(value_name = "BOX")]
+        /// The sandbox: NAME or NAMESPACE/NAME
+        #[arg(value_name = "SANDBOX")]
         which: SandboxRef,
+        /// The app, by name
         #[arg(value_name = "APP")]
         app: String,
-        /// At most so many bytes
+        /// Print at most this many bytes
         #[arg(long, value_name = "BYTES", default_value_t = TAIL_DEFAULT)]
         tail: u64,
     },
-    /// Say where an app is reached
+    /// Print the URL of an app
     Url {
-        #[arg(value_name = "BOX")]
+        /// The sandbox: NAME or NAMESPACE/NAME
+        #[arg(value_name = "SANDBOX")]
         which: SandboxRef,
+        /// The app, by name
         #[arg(value_name = "APP")]
         app: String,
     },
 }
 
-/// What serves a file of Python.
+/// The framework that serves a Python file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Type {
     Flask,
     Fastapi,
     Streamlit,
-    /// Itself, at $PORT
+    /// The code itself listens on $PORT
     Command,
 }
 
 #[derive(Debug, Args)]
 struct Start {
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 
-    /// What it is called (default: one of its type)
+    /// Set the name (default: one made from the type)
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// What serves the code
+    /// Set the framework that serves --code
     #[arg(long = "type", value_name = "TYPE", value_enum, requires = "code")]
     kind: Option<Type>,
 
-    /// A file of Python on this host, served by what --type says
+    /// Serve this Python file from the host with the framework of --type
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     code: Option<PathBuf>,
 
-    /// Its port in the box (default: a free one)
+    /// Set the port in the sandbox (default: a free one)
     #[arg(long, value_name = "PORT")]
     port: Option<NonZeroU16>,
 
-    /// The port of this host (default: a free one)
+    /// Set the port on this host; 0 picks a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     host_port: u16,
 
-    /// Set an environment variable for it; NAME alone passes ours on
+    /// Set an environment variable; NAME alone passes the current value; repeatable
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
-    /// Where it begins in the box
+    /// Set the working directory in the sandbox
     #[arg(short, long, value_name = "DIR")]
     workdir: Option<String>,
 
-    /// What is asked for to see whether it answers
+    /// Set the path that is requested to check that the app is ready (default: /)
     #[arg(long, value_name = "PATH")]
     ready_path: Option<String>,
 
-    /// How long it may take to answer
+    /// Set how long the app may take to become ready, as in 30s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     ready_timeout: Option<Duration>,
 
-    /// The interpreter of code
+    /// Set the Python interpreter for --code
     #[arg(long, value_name = "PROGRAM")]
     python: Option<String>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// A program that serves by itself, and its arguments
+    /// A command that serves on $PORT, and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "code")]
     command: Vec<String>,
 }
@@ -171,9 +177,9 @@ impl Start {
             Some(path) => {
                 let kind = self.kind.unwrap_or(Type::Flask).to_possible_value();
                 let kind = kind.map(|kind| kind.get_name().to_owned()).unwrap_or_default();
-                What::Code { kind, code: read(path)? }
+                AppProgram::Code { kind, code: read(path)? }
             }
-            None => What::Argv(self.command.clone()),
+            None => AppProgram::Argv(self.command.clone()),
         };
         let mut env = BTreeMap::new();
         for variable in &self.env {
@@ -217,7 +223,7 @@ async fn list(context: &Context, sandbox: Option<SandboxRef>, json: bool) -> Res
         output::print_json(&rows)?;
     } else {
         let rows: Vec<_> = rows.iter().map(line).collect();
-        output::print(&table::align(["APP", "BOX", "TYPE", "STATE", "URL"], &rows))?;
+        output::print(&table::align(["APP", "SANDBOX", "TYPE", "STATE", "URL"], &rows))?;
     }
     Ok(Exit::SUCCESS)
 }

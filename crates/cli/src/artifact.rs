@@ -1,4 +1,4 @@
-//! `artifact`: what runs have left is listed, fetched and removed. Only the removal needs the daemon.
+//! `artifact`: list, fetch and remove artifacts of runs. Only removal needs the daemon.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Artifacts that are listed unless more are asked for.
 const LIMIT_DEFAULT: u64 = 100;
 
-/// List, fetch and remove what runs have left
+/// List, fetch and remove artifacts of runs
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge artifact ls
@@ -34,7 +34,7 @@ const LIMIT_DEFAULT: u64 = 100;
   host-bridge artifact get 0123456789abcdef -o plot.png
   host-bridge artifact rm 0123456789abcdef
 
-To list and to fetch needs no daemon. Artifacts outlive their boxes.")]
+Listing and fetching work without the daemon. Artifacts are kept when their sandbox is removed.")]
 pub struct Artifact {
     #[command(subcommand)]
     verb: Verb,
@@ -42,32 +42,34 @@ pub struct Artifact {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List artifacts, the newest first
+    /// List artifacts, newest first
     Ls {
-        /// Only those of this box, which may be gone
-        #[arg(long = "box", value_name = "BOX")]
+        /// List only artifacts of this sandbox, which may be removed already
+        #[arg(long = "box", value_name = "SANDBOX")]
         which: Option<SandboxRef>,
-        /// Only those of a category: image, figure, video, audio, document, data, code, archive, text
-        /// or other
+        /// List only this category: image, figure, video, audio, document, data, code, archive, text or
+        /// other
         #[arg(long)]
         category: Option<Category>,
-        /// At most so many
+        /// List at most this many
         #[arg(short = 'n', long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
         limit: u64,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Write an artifact to a file, or to stdout
     Get {
+        /// The artifact's id
         #[arg(value_name = "ID")]
         id: ArtifactId,
-        /// The file, which is replaced if it is there
+        /// Write to this file, replacing it (default: stdout)
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
     /// Remove artifacts
     Rm {
+        /// The ids of the artifacts
         #[arg(required = true, value_name = "ID")]
         ids: Vec<ArtifactId>,
     },
@@ -101,7 +103,7 @@ fn list(rows: &[ArtifactRow], json: bool) -> Result<Exit> {
         output::print_json(&rows)?;
     } else {
         let rows: Vec<_> = rows.iter().map(row).collect();
-        let head = ["ID", "NAME", "TYPE", "SIZE", "BOX", "MADE"];
+        let head = ["ID", "NAME", "TYPE", "SIZE", "SANDBOX", "CREATED"];
         output::print(&table::align(head, &rows))?;
     }
     Ok(Exit::SUCCESS)

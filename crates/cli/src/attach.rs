@@ -1,5 +1,5 @@
-//! `attach`: the debugging door. To a running session, to a fresh shell, and, with no daemon at
-//! all, straight to an agent.
+//! `attach`: connect the terminal to a running session, to a new shell or to an interpreter. With
+//! an address of an agent it needs no daemon.
 
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::failure::CliError;
 use super::output;
 use super::prompt::{self, Prompt};
 use super::repl::language::Language;
-use super::session::screen::{self, Keyboard, Left, Seat};
+use super::session::screen::{self, Keyboard, SessionExit, ViewerOptions};
 use super::session::{self, LOG_HOLDER, follow, pipes, terminal_size, terminal_variable};
 use crate::terminal::Keys;
 use agent_client::guest::{Guest, contexts};
@@ -27,41 +27,41 @@ use sandbox::SandboxRef;
 /// What is shown of what was there before: some screens.
 const SCROLL_BACK_BYTES: u64 = 64 * 1024;
 
-/// Attach the terminal to a session of a box, or to a new shell in it
+/// Attach the terminal to a session or shell
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("door").required(true).args(["which", "uds", "hybrid", "cid"])),
     after_help = "Examples:
-  host-bridge attach work                              a new login shell, which survives detaching
-  host-bridge attach work --session build              a running session (the start of its id will do)
-  host-bridge attach work --session build --read-only  only look
-  host-bridge attach --repl python work                a Python prompt, whose state outlives it
-  host-bridge attach --uds /run/agent.sock             an agent on a Unix socket, with no daemon
+  host-bridge attach work                              a new login shell; it survives detaching
+  host-bridge attach work --session build              a running session; a prefix of its id is enough
+  host-bridge attach work --session build --read-only  watch only
+  host-bridge attach --repl python work                a Python prompt; its state is kept
+  host-bridge attach --uds /run/agent.sock             an agent on a Unix socket, without the daemon
   host-bridge attach --hybrid /srv/vm/v.sock --port 1024
   host-bridge attach --cid 3 --port 1024
 
 While attached:
-  ctrl-p ctrl-q    detach; the session goes on
-  ctrl-p ctrl-t    take the keyboard from whoever has it
-  everything else, ctrl-c and ctrl-z among it, goes to the program
+  ctrl-p ctrl-q    detach; the session keeps running
+  ctrl-p ctrl-t    take the keyboard from its current holder
+  all other keys go to the program, ctrl-c and ctrl-z included
 
-Several people may look at one session, and one of them types. The smallest window of those who
-may type decides the size; --read-only has no say in it, and there ctrl-c leaves, too. The exit code
-is the session's own when it ends while we look.
+Several people can watch one session; one of them types. The smallest window among those who may type
+sets the size. --read-only does not affect the size, and ctrl-c detaches. The exit code is the
+session's own if it ends while you are attached.
 
-With --repl, ctrl-c interrupts the code (again: by force), and ctrl-d leaves; the interpreter and its
-state stay. The exit code is that of the code's exit(), if that is how you leave."
+With --repl, ctrl-c interrupts the code (a second one forces it) and ctrl-d leaves; the interpreter
+keeps its state. If the code calls exit(), the exit code is the one it gives."
 )]
 pub struct Attach {
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: Option<SandboxRef>,
 
-    /// The session to attach to (default: a new login shell)
+    /// Attach to this session (default: a new login shell)
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Talk to a living interpreter of this language, which programs may be using, too
+    /// Open a prompt for this language, shared with programs that use the API
     #[arg(
         long,
         value_name = "LANGUAGE",
@@ -69,39 +69,39 @@ pub struct Attach {
     )]
     repl: Option<Language>,
 
-    /// With --repl: the context (default: the language's name)
+    /// Set the context for --repl (default: the language's name)
     #[arg(long, value_name = "NAME", requires = "repl")]
     context: Option<ContextName>,
 
-    /// Only look
+    /// Watch without typing
     #[arg(long, requires = "session")]
     read_only: bool,
 
-    /// Take the keyboard, whoever has it
+    /// Take the keyboard from its current holder
     #[arg(long, conflicts_with = "read_only")]
     take: bool,
 
-    /// Keys that detach, as in ctrl-p,ctrl-q; empty for none
+    /// Set the keys that detach; empty for none
     #[arg(long, value_name = "KEYS", default_value = "ctrl-p,ctrl-q")]
     detach_keys: Keys,
 
-    /// Go straight to an agent that listens on this Unix socket
+    /// Connect to an agent on this Unix socket
     #[arg(long, value_name = "PATH")]
     uds: Option<PathBuf>,
 
-    /// Go through the hybrid vsock socket of Firecracker, Cloud Hypervisor or vhost-user-vsock
+    /// Connect through the hybrid vsock socket of Firecracker, Cloud Hypervisor or vhost-user-vsock
     #[arg(long, value_name = "PATH", requires = "port")]
     hybrid: Option<PathBuf>,
 
-    /// Go to the virtual machine with this vsock CID
+    /// Connect to the virtual machine with this vsock CID
     #[arg(long, value_name = "N", requires = "port")]
     cid: Option<u32>,
 
-    /// The agent's vsock port
+    /// Set the agent's vsock port; required with --hybrid and --cid
     #[arg(long, value_name = "N", conflicts_with_all = ["which", "uds"])]
     port: Option<u32>,
 
-    /// The user of the new shell: NAME, NAME:GROUP, UID or UID:GID
+    /// Set the user of the new shell: NAME, NAME:GROUP, UID or UID:GID (default: the sandbox's user)
     #[arg(short, long, value_name = "USER", conflicts_with = "session")]
     user: Option<String>,
 }
@@ -130,7 +130,7 @@ impl Attach {
         } else if let Some(cid) = self.cid {
             Address::Vsock { cid, port }
         } else {
-            let which = self.which.as_ref().context("clap wants one door")?;
+            let which = self.which.as_ref().context("clap requires one of the addresses")?;
             return context.guest(which, "attach").await;
         };
         context::connect(address, "attach").await
@@ -153,7 +153,7 @@ impl Attach {
         } else {
             Keyboard::IfFree
         };
-        let seat = Seat {
+        let seat = ViewerOptions {
             session: info.session.clone(),
             origin: Origin::Tail { bytes: SCROLL_BACK_BYTES },
             role: Role::Observer {},
@@ -161,7 +161,7 @@ impl Attach {
             keyboard,
             sizes: matches!(keyboard, Keyboard::IfFree | Keyboard::Take),
         };
-        let left = screen::sit(guest, seat).await?;
+        let left = screen::run(guest, seat).await?;
         Ok(self.leave(left, &info.session, &command))
     }
 
@@ -195,7 +195,7 @@ impl Attach {
         let session = session::draw_id()?;
         let start = self.shell(session.clone());
         guest.start(&start).await?;
-        let seat = Seat {
+        let seat = ViewerOptions {
             session: session.clone(),
             origin: Origin::Offset { offset: 0 },
             // A holder of this attachment's own: lossless while we are here, gone with us.
@@ -204,7 +204,7 @@ impl Attach {
             keyboard: Keyboard::Take,
             sizes: true,
         };
-        let left = screen::sit(guest, seat).await?;
+        let left = screen::run(guest, seat).await?;
         Ok(self.leave(left, &session, "the shell"))
     }
 
@@ -232,21 +232,18 @@ impl Attach {
     }
 
     /// The words and the code with which we leave.
-    fn leave(&self, left: Left, session: &SessionId, command: &str) -> Exit {
+    fn leave(&self, left: SessionExit, session: &SessionId, command: &str) -> Exit {
         match left {
-            Left::Exited(record) => Self::ended(&record, command),
-            Left::Detached => {
-                output::note(&format!("detached; come back with: {}", self.way_back(session)));
+            SessionExit::Exited(record) => Self::ended(&record, command),
+            SessionExit::Detached => {
+                output::note(&format!("detached; return with: {}", self.way_back(session)));
                 Exit::SUCCESS
             }
-            Left::Signalled(signal) => {
-                output::note(&format!(
-                    "left it running; come back with: {}",
-                    self.way_back(session)
-                ));
+            SessionExit::Signalled(signal) => {
+                output::note(&format!("still running; return with: {}", self.way_back(session)));
                 Exit::signalled(signal)
             }
-            Left::Unread => Exit::UNREAD,
+            SessionExit::Unread => Exit::UNREAD,
         }
     }
 

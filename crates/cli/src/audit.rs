@@ -1,4 +1,4 @@
-//! `audit`: who did what, from the log of the daemon. Needs no daemon.
+//! `audit`: read and verify the audit log on disk. Needs no daemon.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use access::audit::{Filter, Outcome, Record, Who, follow, read, verify};
 /// Records that are shown unless more are asked for.
 const LIMIT_DEFAULT: usize = 100;
 
-/// Show who did what to which box, the newest last
+/// Show the audit log, newest last
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -27,58 +27,59 @@ const LIMIT_DEFAULT: usize = 100;
   host-bridge audit --who deploy-key --follow
   host-bridge audit verify
 
-Needs no daemon. What is recorded is set in [audit] of the configuration."
+Works without the daemon. [audit] in the configuration sets what is recorded."
 )]
 pub struct Audit {
     #[command(subcommand)]
     verb: Option<Verb>,
 
-    /// Only since: an age as in 10m, or a date
+    /// Print only records since this time: an age as in 10m, or a date
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 
-    /// Only before: an age as in 10m, or a date
+    /// Print only records before this time: an age as in 10m, or a date
     #[arg(long, value_name = "TIME")]
     until: Option<Since>,
 
-    /// Only of this namespace
+    /// Print only records of this namespace
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Only of this box, by its name or id
+    /// Print only records of this sandbox, by name or id
     #[arg(long, value_name = "NAME")]
     sandbox: Option<String>,
 
-    /// Only by: a key's id or label, a user's name or number, or key, user, local, anybody, bridge
+    /// Print only records by this caller: a key's id or label, a user's name or id, or key, user, local,
+    /// anybody or bridge
     #[arg(long, value_name = "WHO")]
     who: Option<String>,
 
-    /// Only this operation, as in `create_sandbox`
+    /// Print only this operation, as in `create_sandbox`
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
 
-    /// Only what ended so: ok, refused or failed
+    /// Print only this outcome: ok, refused or failed
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<Outcome>,
 
-    /// At most so many, the newest
+    /// Print at most this many records, the newest
     #[arg(short = 'n', long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
     limit: usize,
 
-    /// Go on with what is recorded from now on
+    /// Keep printing new records
     #[arg(short, long)]
     follow: bool,
 
-    /// Every record as a line of JSON, as it is in the log
+    /// Print every record as a line of JSON, as in the log
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Say whether records are missing or, in a chained log, were changed
+    /// Check for missing or changed records
     Verify {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -134,7 +135,7 @@ impl Audit {
     }
 }
 
-const HEAD: [&str; 7] = ["TIME", "WHO", "DOOR", "OPERATION", "BOX", "OUTCOME", "WHAT"];
+const HEAD: [&str; 7] = ["TIME", "WHO", "DOOR", "OPERATION", "SANDBOX", "OUTCOME", "WHAT"];
 
 fn row(record: &Record) -> [String; 7] {
     let entry = &record.entry;
@@ -181,10 +182,10 @@ fn check(directory: &Path, json: bool) -> Result<Exit> {
         let (records, chained) = (verified.records, verified.chained);
         let digest = verified.digest.unwrap_or_default();
         output::print_line(&format!(
-            "{records} records, {first} to {last}, {chained} of them chained; the last one is {digest}"
+            "{records} records ({first} to {last}), {chained} of them chained; digest of the last: {digest}"
         ))?;
     } else {
-        output::print_line("there are no records")?;
+        output::print_line("no records")?;
     }
     if let Some(fault) = fault {
         output::note(&output::printable(&fault));

@@ -1,5 +1,6 @@
-//! `__bind`: carries a directory of the host into a box. The bridge runs its own program with this hidden
-//! verb, because whoever enters a box's namespaces stays in them.
+//! `__bind`: mounts a directory of the host into a sandbox. The bridge runs itself with this hidden
+//! verb in a separate process, because a process that enters a sandbox's namespaces cannot leave
+//! them.
 
 use std::path::PathBuf;
 
@@ -9,9 +10,9 @@ use super::exit::Exit;
 use super::output;
 use machine::Bind;
 
-/// What is carried, and whose box it is for.
+/// What is carried, and whose sandbox it is for.
 #[derive(Debug, Args)]
-pub struct Carry {
+pub struct BindArguments {
     init: u32,
     supervisor: u32,
     mode: Mode,
@@ -26,7 +27,7 @@ enum Mode {
     Rw,
 }
 
-impl Carry {
+impl BindArguments {
     /// Does it, in a process that has one thread.
     pub fn run(self) -> Exit {
         let Self { init, supervisor, mode, target, directory, write } = self;

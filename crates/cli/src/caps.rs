@@ -1,4 +1,4 @@
-//! `caps`: what a namespace and a key have, and what they may have.
+//! `caps`: show the usage and the caps of a namespace and a key.
 
 use anyhow::Result;
 use clap::Args;
@@ -6,27 +6,27 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::{output, table};
-use control::CappedRow;
+use control::CapUsageRow;
 use sandbox::Name;
 
-/// Show what a namespace and a key have, and what they may have
+/// Show usage and caps of namespaces and keys
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge caps
   host-bridge caps --namespace ci --key 0123456789ab
   host-bridge caps --json | jq '.[].caps[] | select(.used == .allowed)'
 
-Caps are set in the file of options, below [caps]. A key is named by its id: `host-bridge keys ls`.")]
+Caps are set in [caps] of the configuration. `host-bridge keys ls` lists the ids of keys.")]
 pub struct Caps {
-    /// Whose sandboxes are counted
+    /// Set the namespace whose sandboxes are counted
     #[arg(long, value_name = "NAME", default_value = "default")]
     namespace: Name,
 
-    /// The id of a key, for what it has in all namespaces
+    /// Add what this key has in all namespaces; takes its id
     #[arg(long, value_name = "ID")]
     key: Option<String>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +49,7 @@ impl Caps {
 
 const HEAD: [&str; 4] = ["OF", "CAP", "USED", "ALLOWED"];
 
-fn line(scope: String, row: &CappedRow) -> [String; 4] {
+fn line(scope: String, row: &CapUsageRow) -> [String; 4] {
     let allowed = row.allowed.map_or_else(|| "-".to_owned(), |allowed| allowed.to_string());
     [scope, row.cap.clone(), row.used.to_string(), allowed]
 }

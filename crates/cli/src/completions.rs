@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete our verbs and options.
+//! `completions`: print the completion script for a shell.
 
 use anyhow::Result;
 use clap::{Args, Command};
@@ -7,14 +7,14 @@ use clap_complete::Shell;
 use super::exit::Exit;
 use super::output;
 
-/// Print the completions for a shell
+/// Print shell completions
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   source <(host-bridge completions bash)
   host-bridge completions zsh > ~/.zfunc/_host-bridge
   host-bridge completions fish > ~/.config/fish/completions/host-bridge.fish")]
 pub struct Completions {
-    /// bash, zsh, fish, elvish or powershell
+    /// The shell
     shell: Shell,
 }
 

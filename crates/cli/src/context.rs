@@ -1,4 +1,4 @@
-//! What every verb needs: where things are, the daemon, and the way into a box.
+//! What every verb shares: the paths, the connection to the daemon, and the connection to an agent.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Context {
 
     /// The audit log, for what is done here and not by the daemon.
     pub fn audit(&self) -> Result<Audit> {
-        Ok(control::visit(&self.paths, |what| output::note(&output::printable(&what)))?)
+        Ok(control::open_audit(&self.paths, |what| output::note(&output::printable(&what)))?)
     }
 
     /// The daemon.
@@ -34,7 +34,7 @@ impl Context {
         Ok(Client::connect(&self.paths).await?)
     }
 
-    /// The agent of a running box. `verb` is what others see us as.
+    /// The agent of a running sandbox. `verb` is what others see us as.
     pub async fn guest(&self, which: &SandboxRef, verb: &str) -> Result<Guest> {
         self.guest_for(which, Purpose { verb: verb.to_owned(), ..Purpose::default() }).await
     }
@@ -48,12 +48,12 @@ impl Context {
             Err(error) => return Err(self.explain(which, error).await),
         };
         let guest = connect(dialled.address, &verb).await;
-        let guest = guest.with_context(|| format!("box {which} does not answer"))?;
+        let guest = guest.with_context(|| format!("sandbox {which} does not answer"))?;
         let guest = guest.running_as(dialled.user.as_deref());
         Ok(guest.beginning_in(dialled.workdir.as_deref()))
     }
 
-    /// Says that somebody is at work in a box whose agent alone sees it, so that the box does not
+    /// Says that somebody is at work in a sandbox whose agent alone sees it, so that the sandbox does not
     /// expire for being left alone. It holds until the result is dropped.
     pub async fn at_work(&self, which: &SandboxRef) -> Result<Client> {
         let mut daemon = self.daemon().await?;
@@ -61,7 +61,7 @@ impl Context {
         Ok(daemon)
     }
 
-    /// Adds what the daemon's refusal leaves open: what an unknown box may have been meant as.
+    /// Adds what the daemon's refusal leaves open: what an unknown sandbox may have been meant as.
     pub async fn explain(&self, which: &SandboxRef, error: ClientError) -> anyhow::Error {
         let ClientError::Refused(refusal) = &error else { return error.into() };
         match refusal.code {
@@ -74,13 +74,13 @@ impl Context {
         }
     }
 
-    /// The error for a box that nothing is known of, with what it may have been meant as.
+    /// The error for a sandbox that nothing is known of, with what it may have been meant as.
     pub async fn unknown(&self, which: &SandboxRef) -> CliError {
         let similar = failure::similar(&which.to_string(), self.names().await);
-        CliError::UnknownBox { name: which.clone(), similar }
+        CliError::UnknownSandbox { name: which.clone(), similar }
     }
 
-    /// Names of all boxes, for a hint: whatever fails, there is none.
+    /// Names of all sandboxes, for a hint: whatever fails, there is none.
     async fn names(&self) -> Vec<String> {
         let Ok(mut daemon) = self.daemon().await else { return Vec::new() };
         let all = daemon.list(List { all: true, ..List::default() }).await.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `context`: the interpreters of a box, and what can be done with them.
+//! `context`: list, open, restart, interrupt and close the interpreters of a sandbox.
 
 use std::time::Duration;
 
@@ -19,76 +19,76 @@ use super::{instant, output, table};
 use agent_client::guest::Guest;
 use sandbox::SandboxRef;
 
-/// Look after the interpreters ("contexts") of a box
+/// Manage the interpreters of a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge context ls work
-  host-bridge context open work python             starts it ahead of its first run
+  host-bridge context open work python             start it before its first run
   host-bridge context open work old --lang python --program python3.9
-  host-bridge context interrupt work               what ctrl-c does, to the one there is
-  host-bridge context restart work python          with nothing left of what was in it
+  host-bridge context interrupt work               as ctrl-c does; there is only one
+  host-bridge context restart work python          start again with an empty state
   host-bridge context ls --json work | jq -r '.[] | select(.state == \"running\") | .context'
 
-A context is an interpreter that lives on between runs of code, with all that the code has defined.
-Whoever names the same one shares it: `repl`, `attach --repl`, and programs that drive the box.")]
+A context is an interpreter that keeps its state between runs of code. `repl`, `attach --repl` and
+programs that use the API share a context when they use the same name.")]
 pub struct Contexts {
     #[command(subcommand)]
-    act: Act,
+    act: Verb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Act {
-    /// List the contexts of a box
+enum Verb {
+    /// List the contexts of a sandbox
     #[command(visible_alias = "list")]
     Ls {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
-    /// Start an interpreter, or find the one of that name, and print its name
+    /// Start an interpreter unless it is running
     Open(Box<Open>),
-    /// Replace the interpreter by a new one, and kill what runs in it
+    /// Replace the interpreter with a new one
     Restart {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
         #[command(flatten)]
-        which: Which,
+        which: ContextArgument,
     },
-    /// Interrupt what runs in a context, by stronger and stronger means until it has ended
+    /// Interrupt a run, with increasing force
     Interrupt {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
         #[command(flatten)]
-        which: Which,
-        /// Only this run, be it running or waiting for its turn
+        which: ContextArgument,
+        /// Interrupt only this run, running or queued (default: the current one)
         #[arg(long, value_name = "NUMBER")]
         run: Option<u64>,
-        /// Kill the interpreter at once
+        /// Kill the interpreter at once instead
         #[arg(long)]
         now: bool,
     },
-    /// End a context, and all that it has started
+    /// Close a context and kill its processes
     #[command(visible_alias = "rm")]
     Close {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
         #[command(flatten)]
-        which: Which,
+        which: ContextArgument,
     },
 }
 
 #[derive(Debug, Args)]
-struct Common {
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+struct CommonArguments {
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     place: SandboxRef,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-struct Which {
+struct ContextArgument {
     /// The context (default: the only one)
     #[arg(value_name = "NAME")]
     name: Option<ContextName>,
@@ -97,9 +97,9 @@ struct Which {
 #[derive(Debug, Args)]
 struct Open {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
 
-    /// The context; that of a language may be called as the language is
+    /// The context's name; a language's name selects that language
     #[arg(value_name = "NAME")]
     name: ContextName,
 
@@ -117,8 +117,8 @@ impl Contexts {
     }
 }
 
-impl Act {
-    fn common(&self) -> &Common {
+impl Verb {
+    fn common(&self) -> &CommonArguments {
         match self {
             Self::Ls { common }
             | Self::Restart { common, .. }
@@ -128,7 +128,7 @@ impl Act {
         }
     }
 
-    async fn run(&self, guest: &Guest, common: &Common) -> Result<()> {
+    async fn run(&self, guest: &Guest, common: &CommonArguments) -> Result<()> {
         match self {
             Self::Ls { .. } => list(guest, common).await,
             Self::Open(open) => open.run(guest).await,
@@ -156,9 +156,9 @@ impl Act {
     }
 }
 
-impl Which {
+impl ContextArgument {
     /// The one that is named, or the only one.
-    async fn find(&self, guest: &Guest, common: &Common) -> Result<ContextName> {
+    async fn find(&self, guest: &Guest, common: &CommonArguments) -> Result<ContextName> {
         if let Some(name) = &self.name {
             return Ok(name.clone());
         }
@@ -186,7 +186,7 @@ impl Open {
     }
 }
 
-async fn list(guest: &Guest, common: &Common) -> Result<()> {
+async fn list(guest: &Guest, common: &CommonArguments) -> Result<()> {
     let contexts = guest.contexts().await?;
     if common.json {
         return Ok(output::print_json(&contexts)?);
@@ -227,20 +227,20 @@ fn state(info: &ContextInfo) -> String {
     format!("{state}{running}{lost}")
 }
 
-fn tell(info: &ContextInfo, common: &Common) -> Result<()> {
+fn tell(info: &ContextInfo, common: &CommonArguments) -> Result<()> {
     if common.json {
         return Ok(output::print_json(info)?);
     }
     Ok(output::print_line(info.context.as_str())?)
 }
 
-fn tell_interrupted(run: Option<u64>, name: &ContextName, common: &Common) -> Result<()> {
+fn tell_interrupted(run: Option<u64>, name: &ContextName, common: &CommonArguments) -> Result<()> {
     if common.json {
         return Ok(output::print_json(&json!({ "run": run }))?);
     }
     match run {
-        Some(run) => output::note(&format!("run {run} of {name} is being ended")),
-        None => output::note(&format!("nothing to interrupt runs in {name}")),
+        Some(run) => output::note(&format!("interrupting run {run} of {name}")),
+        None => output::note(&format!("nothing is running in {name}")),
     }
     Ok(())
 }

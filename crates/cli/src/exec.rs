@@ -1,4 +1,4 @@
-//! `exec`: a command in a running box.
+//! `exec`: run a command in a running sandbox.
 
 use std::ffi::OsString;
 
@@ -10,37 +10,38 @@ use protocol::requests::{Signal, Start, Stdio, Target};
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
-use super::session::screen::{self, Keyboard, Left};
+use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, LOG_HOLDER, ProcessArguments, pipes, program_name};
 use agent_client::guest::Guest;
 use control::Purpose;
 use sandbox::SandboxRef;
 
-/// Run a command in a running box
+/// Run a command in a running sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge exec work -- make test
   host-bridge exec -it work -- python3
   host-bridge exec -i work -- sh -c 'cat > /tmp/data' < data
   host-bridge exec -d --session build work -- make     prints the session's id
-  host-bridge attach work --session build              looks at it later
+  host-bridge attach work --session build              attach to it later
 
-The command ends with us, whatever ends us, unless it was started with -d. Nothing that is typed in
--it is kept from it; what `attach` starts can be left running. The exit code is as for `run`.")]
+Without -d the command ends when host-bridge ends, for whatever reason. With -it every key goes to the
+program, so there is no key to detach: use `attach` for a session that keeps running. The exit codes are
+those of `run`.")]
 pub struct Exec {
     #[command(flatten)]
     process: ProcessArguments,
 
-    /// Leave it running on its own, and print the session's id (-i then keeps its stdin open)
+    /// Run in the background and print the session's id (-i keeps stdin open)
     #[arg(short, long)]
     detach: bool,
 
-    /// Name the session; starting the same again is then the same process
+    /// Set the session's id (default: a generated id); a second start with the same id finds the first
     #[arg(long, value_name = "ID")]
     session: Option<SessionId>,
 
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 
     /// The command and its arguments
@@ -71,13 +72,13 @@ impl Exec {
             output::print_line(session.as_str())?;
             Ok(Exit::SUCCESS)
         } else {
-            self.sit(&guest, start).await
+            self.run_attached(&guest, start).await
         };
         guest.close().await;
         exit
     }
 
-    async fn sit(&self, guest: &Guest, mut start: Start) -> Result<Exit> {
+    async fn run_attached(&self, guest: &Guest, mut start: Start) -> Result<Exit> {
         let holder = session::own_holder(&start.session);
         // The first one is who reads here; the recorder reads for the disk.
         start.holders = vec![holder.clone(), LOG_HOLDER.to_owned()];
@@ -92,21 +93,21 @@ impl Exec {
             return Err(error);
         }
         let keyboard = if self.process.interactive { Keyboard::Take } else { Keyboard::Never };
-        let seat = session::own_seat(session.clone(), holder.clone(), keyboard);
-        let exit = match screen::sit(guest, seat).await? {
-            Left::Exited(record) => {
+        let seat = session::own_viewer(session.clone(), holder.clone(), keyboard);
+        let exit = match screen::run(guest, seat).await? {
+            SessionExit::Exited(record) => {
                 pipes::tell_end(&record, &command);
                 Exit::of(&record)
             }
-            Left::Signalled(signal) => {
+            SessionExit::Signalled(signal) => {
                 hang_up(guest, &session).await;
                 Exit::signalled(signal)
             }
-            Left::Unread => {
+            SessionExit::Unread => {
                 hang_up(guest, &session).await;
                 Exit::UNREAD
             }
-            Left::Detached => Exit::SUCCESS,
+            SessionExit::Detached => Exit::SUCCESS,
         };
         pipes::release(guest, &session, &holder).await;
         Ok(exit)

@@ -58,16 +58,16 @@ pub fn explain(cause: &Cause, command: &str) -> Option<String> {
         Cause::TimedOut { limit_ms } => {
             let limit = human_duration(Duration::from_millis(*limit_ms));
             Some(format!(
-                "{command}: killed, with all it had started, after its time limit of {limit}"
+                "{command}: killed with its child processes after its time limit of {limit}"
             ))
         }
         Cause::OutOfMemory { limit_bytes: Some(limit) } => {
             Some(format!("{command}: out of memory, with a limit of {}", human_bytes(*limit)))
         }
         Cause::OutOfMemory { limit_bytes: None } => {
-            Some(format!("{command}: the box is out of memory"))
+            Some(format!("{command}: the sandbox is out of memory"))
         }
-        Cause::AgentStopping => Some(format!("{command}: ended, because the box was stopped")),
+        Cause::AgentStopping => Some(format!("{command}: ended because the sandbox was stopped")),
         Cause::SpawnFailed { failure } => Some(explain_spawn(failure)),
     }
 }
@@ -79,14 +79,16 @@ pub fn explain_spawn(failure: &SpawnFailure) -> String {
     let reason = errno.desc();
     match failure.stage {
         SpawnStage::Exec if failure.is_not_found() => {
-            format!("{subject}: no such program in the box; a shell's own word needs sh -c '...'")
+            format!(
+                "{subject}: no such program in the sandbox; run a shell built-in with sh -c '...'"
+            )
         }
         SpawnStage::Exec if errno == nix::errno::Errno::EACCES => {
-            format!("{subject}: not executable ({reason}); its mode needs an x, as chmod +x gives")
+            format!("{subject}: not executable ({reason}); make it executable with chmod +x")
         }
         SpawnStage::Exec if errno == nix::errno::Errno::ENOEXEC => {
             format!(
-                "{subject}: not executable ({reason}); a script begins with a line like #!/bin/sh"
+                "{subject}: not executable ({reason}); begin a script with a line like #!/bin/sh"
             )
         }
         SpawnStage::Exec => format!("{subject}: not executable ({reason})"),
@@ -94,17 +96,25 @@ pub fn explain_spawn(failure: &SpawnFailure) -> String {
             format!("{subject}: cannot be the working directory ({reason}); choose one with --cwd")
         }
         SpawnStage::User if errno == nix::errno::Errno::ENOENT => {
-            format!("{subject}: no such user in the box; its /etc/passwd knows who there is")
+            format!(
+                "{subject}: no such user in the sandbox; /etc/passwd in the sandbox lists its users"
+            )
         }
         SpawnStage::User | SpawnStage::Identity => {
             format!("{subject}: cannot run as this user ({reason})")
         }
         SpawnStage::Stdio | SpawnStage::Terminal => {
-            format!("the box cannot connect the program's input and output ({reason}): {subject}")
+            format!(
+                "the sandbox cannot connect the program's input and output ({reason}): {subject}"
+            )
         }
-        SpawnStage::Cgroup => format!("the box cannot make a control group ({reason}): {subject}"),
+        SpawnStage::Cgroup => {
+            format!("the sandbox cannot make a control group ({reason}): {subject}")
+        }
         SpawnStage::Fork => {
-            format!("the box cannot start another process ({reason}); end some, or raise its limit")
+            format!(
+                "the sandbox cannot start another process ({reason}); end some, or raise its limit"
+            )
         }
     }
 }
@@ -124,7 +134,7 @@ pub fn explain_left_behind(record: &ExitRecord) -> Option<String> {
         record.left_behind_count.max(u32::try_from(record.left_behind.len()).unwrap_or(u32::MAX));
     let noun = if count == 1 { "process" } else { "processes" };
     let more = if count as usize > named.len() { ", ..." } else { "" };
-    Some(format!("left behind {count} running {noun}: {}{more}", named.join(", ")))
+    Some(format!("left {count} running {noun} behind: {}{more}", named.join(", ")))
 }
 
 /// Survivors that a line names; the others are counted.

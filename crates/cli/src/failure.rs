@@ -21,60 +21,62 @@ use sandbox::{InvalidName, SandboxError, SandboxRef};
 /// Failures that are the command line's own.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    #[error("there is no box {name}{}", alternatives(similar))]
-    UnknownBox { name: SandboxRef, similar: Vec<String> },
-    #[error("box {name} is not running: it is {state}")]
+    #[error("there is no sandbox {name}{}", alternatives(similar))]
+    UnknownSandbox { name: SandboxRef, similar: Vec<String> },
+    #[error("sandbox {name} is not running: it is {state}")]
     NotRunning { name: SandboxRef, state: String },
-    #[error("{wanted:?} matches no session of the box{}", alternatives(sessions))]
+    #[error("{wanted:?} matches no session of the sandbox{}", alternatives(sessions))]
     UnknownSession { wanted: String, sessions: Vec<String> },
     #[error("{wanted:?} matches several sessions: {}", matches.join(", "))]
     AmbiguousSession { wanted: String, matches: Vec<String> },
-    #[error("no command was given, and the image says none")]
+    #[error("no command given, and the image has none")]
     NoCommand,
-    #[error("-t with -i needs a terminal, and stdin is none")]
+    #[error("-t with -i needs a terminal, but stdin is not one")]
     StdinNotATerminal,
-    #[error("a shell needs a terminal to be used from, and stdin is none")]
+    #[error("a shell needs a terminal, but stdin is not one")]
     NoTerminalForShell,
-    #[error("{0} bytes of output were lost: the reader was not lossless")]
+    #[error("{0} bytes of output were lost: the connection skipped them")]
     OutputMissing(u64),
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("cannot write {path}: {source}")]
     Unwritable { path: PathBuf, source: std::io::Error },
-    #[error("an archive is nothing for a terminal; name a file with -o, or send it to a program")]
+    #[error(
+        "stdout is a terminal, which cannot show an archive; name a file with -o, or write to a pipe"
+    )]
     ArchiveToTerminal,
-    #[error("neither end of the copy is in a box")]
-    NoBoxInCopy,
-    #[error("both ends of the copy are in boxes")]
-    TwoBoxesInCopy,
-    #[error("the box has no directory {0}")]
+    #[error("neither end of the copy is in a sandbox")]
+    NoSandboxInCopy,
+    #[error("both ends of the copy are in sandboxes")]
+    TwoSandboxesInCopy,
+    #[error("the sandbox has no directory {0}")]
     NoGuestDirectory(String),
-    #[error("{0} is no directory")]
+    #[error("{0} is not a directory")]
     NotADirectory(String),
-    #[error("{path} in the box is neither a file nor a directory, but a {kind}")]
+    #[error("{path} in the sandbox is neither a file nor a directory, but a {kind}")]
     NotCopyable { path: String, kind: &'static str },
-    #[error("the whole file system of a box has no name of its own")]
+    #[error("the root of a sandbox has no name to copy it under")]
     RootHasNoName,
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: std::io::Error },
-    #[error("{word:?} is no file's name (./{word} would be), and as a box's {reason}")]
-    NeitherBoxNorFile { word: String, reason: InvalidName },
-    #[error("-c gives the code, and so does {0}")]
-    TwoCodes(String),
-    #[error("--image and --scratch make a box, and {0} is one that is there already")]
-    BoxIsMadeAlready(SandboxRef),
-    #[error("the code has more than {limit} bytes, which is the limit")]
+    #[error("{word:?} is neither a file (write ./{word} for one) nor a sandbox's name: {reason}")]
+    NeitherSandboxNorFile { word: String, reason: InvalidName },
+    #[error("the code is given twice: by -c and by {0}")]
+    TwoCodeSources(String),
+    #[error("--image and --scratch are for a new sandbox, but {0} exists already")]
+    SandboxExists(SandboxRef),
+    #[error("the code is larger than the limit of {limit} bytes")]
     CodeTooLong { limit: usize },
-    #[error("a line of stdin has more than {limit} bytes, which is the limit for input")]
+    #[error("a line of stdin is longer than the limit of {limit} bytes")]
     LineTooLong { limit: usize },
     /// The agent has no interpreter to run code with; it says which it has looked for and where.
     #[error("{}", .0.message)]
     NoInterpreter(protocol::Fault),
-    #[error("the app {app} is not reached any more: it is {state}")]
+    #[error("the app {app} cannot be reached: it is {state}")]
     AppUnreachable { app: String, state: String },
-    #[error("box {0} has no contexts")]
+    #[error("sandbox {0} has no contexts")]
     NoContexts(SandboxRef),
-    #[error("box {which} has several contexts: {}", names.join(", "))]
+    #[error("sandbox {which} has several contexts: {}", names.join(", "))]
     SeveralContexts { which: SandboxRef, names: Vec<String> },
     #[error(transparent)]
     ContextName(protocol::ids::InvalidName),
@@ -173,38 +175,40 @@ fn hint(error: &Error) -> Option<String> {
 impl CliError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::UnknownBox { similar, .. } if similar.is_empty() => {
-                "`host-bridge ps -a` lists those that there are; `host-bridge start --name NAME` makes one"
+            Self::UnknownSandbox { similar, .. } if similar.is_empty() => {
+                "`host-bridge ps -a` lists all sandboxes; `host-bridge start --name NAME` starts one"
             }
-            Self::UnknownBox { .. } => "`host-bridge ps -a` lists all of them",
+            Self::UnknownSandbox { .. } => "`host-bridge ps -a` lists all sandboxes",
             Self::NotRunning { name, .. } => {
                 return Some(format!(
-                    "`host-bridge logs {name}` shows what it said; `host-bridge rm {name}` frees the name"
+                    "`host-bridge logs {name}` shows its output; `host-bridge rm {name}` frees the name"
                 ));
             }
-            Self::UnknownSession { .. } => "`host-bridge inspect BOX` lists its sessions",
-            Self::AmbiguousSession { .. } => "write more of its id",
-            Self::StdinNotATerminal => "leave -t out to pipe data in, or -i to give no input",
+            Self::UnknownSession { .. } => "`host-bridge inspect SANDBOX` lists its sessions",
+            Self::AmbiguousSession { .. } => "give a longer prefix of the id",
+            Self::StdinNotATerminal => "omit -t to pipe data in, or omit -i to give no input",
             Self::NoTerminalForShell => {
-                "pipe commands into `host-bridge exec -i BOX sh` instead, or watch with --read-only"
+                "pipe commands into `host-bridge exec -i SANDBOX sh` instead, or watch with --read-only"
             }
-            Self::NoBoxInCopy => {
-                "write one of them as BOX:/path (and ./a:b for a file that looks so)"
+            Self::NoSandboxInCopy => {
+                "write one of them as SANDBOX:/path (and ./a:b for a file named a:b)"
             }
-            Self::TwoBoxesInCopy => {
-                "go through a pipe: host-bridge cp --tar A:/path - | host-bridge cp --tar - B:/path"
+            Self::TwoSandboxesInCopy => {
+                "use a pipe: host-bridge cp --tar A:/path - | host-bridge cp --tar - B:/path"
             }
-            Self::NoGuestDirectory(_) => "make it first, or copy with --parents",
-            Self::RootHasNoName => "name a new directory for it, or write BOX:/. for its contents",
-            Self::Listen { .. } => "choose another port, or 0 for any that is free",
-            Self::TwoCodes(_) => "leave one of them out",
-            Self::BoxIsMadeAlready(_) => "leave them out, or leave the box out for one of its own",
+            Self::NoGuestDirectory(_) => "create it first, or copy with --parents",
+            Self::RootHasNoName => {
+                "name a new directory, or write SANDBOX:/. for the contents of the root"
+            }
+            Self::Listen { .. } => "choose another port, or 0 for a free one",
+            Self::TwoCodeSources(_) => "omit one of them",
+            Self::SandboxExists(_) => "omit the options, or omit the sandbox to get a new one",
             Self::NoInterpreter(_) => {
-                "`--program PATH` names another; `host-bridge exec` can install one in a box"
+                "name another with `--program PATH`, or install one with `host-bridge exec`"
             }
             Self::ContextName(_) => "name the context with --context",
-            Self::NoContexts(_) => "`host-bridge context open` makes one, and so does a first run",
-            Self::SeveralContexts { .. } => "name one",
+            Self::NoContexts(_) => "`host-bridge context open` starts one, and so does a first run",
+            Self::SeveralContexts { .. } => "name one of them",
             _ => return None,
         };
         Some(hint.to_owned())
@@ -213,7 +217,9 @@ impl CliError {
 
 fn client_hint(error: &ClientError) -> Option<String> {
     match error {
-        ClientError::NotRunning { .. } => Some("`host-bridge run` needs none".to_owned()),
+        ClientError::NotRunning { .. } => {
+            Some("`host-bridge serve &` starts it; `host-bridge run` does not need it".to_owned())
+        }
         ClientError::Refused(refusal) => refusal.hint.clone().or_else(|| match refusal.code {
             Code::NameTaken => {
                 Some("choose another --name, or free it with `host-bridge rm -f NAME`".to_owned())
@@ -235,9 +241,11 @@ fn terminal_hint(error: &TerminalError) -> Option<String> {
 
 fn fault_hint(code: FaultCode) -> Option<&'static str> {
     match code {
-        FaultCode::Limit => Some("a limit of the box is reached; end something, or try later"),
-        FaultCode::Stopping => Some("the box is being stopped"),
-        FaultCode::Denied => Some("the path leads out of where it must stay"),
+        FaultCode::Limit => {
+            Some("a limit of the sandbox is reached; stop something in it, or try again later")
+        }
+        FaultCode::Stopping => Some("the sandbox is being stopped"),
+        FaultCode::Denied => Some("the path leaves the directory that it must stay in"),
         _ => None,
     }
 }
@@ -245,19 +253,19 @@ fn fault_hint(code: FaultCode) -> Option<&'static str> {
 fn link_hint(error: &LinkError) -> Option<&'static str> {
     match error {
         LinkError::Dial { .. } => Some(
-            "is the agent running, and is this its address? `host-bridge ps -a` shows the boxes",
+            "is the agent running, and is this its address? `host-bridge ps -a` shows the sandboxes",
         ),
         LinkError::Handshake { .. } => {
             Some("is this the hybrid socket of a VMM, and the port the agent's?")
         }
-        LinkError::Version { .. } => {
-            Some("the agent in the box and this program are too far apart in age")
-        }
+        LinkError::Version { .. } => Some(
+            "the agent in the sandbox and this program have incompatible versions; update the older one",
+        ),
         LinkError::Refused { reason: GoodbyeReason::BootFailed, .. } => {
-            Some("`host-bridge doctor` says what this host can run")
+            Some("`host-bridge doctor` shows what this host can run")
         }
         LinkError::Closed | LinkError::Silent { .. } => {
-            Some("the box has ended or hangs; `host-bridge ps -a` says")
+            Some("the sandbox has stopped or hangs; `host-bridge ps -a` shows its state")
         }
         _ => None,
     }
@@ -322,6 +330,6 @@ mod tests {
         let error = Error::new(GuestError::Fault(protocol::Fault::spawn("failed", failure)));
         assert_eq!(code(&error), Exit(127));
         assert!(describe(&error).starts_with("nope: no such program"));
-        assert_eq!(code(&Error::new(CliError::NoBoxInCopy)), Exit(125));
+        assert_eq!(code(&Error::new(CliError::NoSandboxInCopy)), Exit(125));
     }
 }

@@ -1,4 +1,4 @@
-//! `history`: what ran in notebooks, from the store of the host. Needs no daemon.
+//! `history`: show runs of notebooks, from the store on disk. Needs no daemon.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use services::store::read;
 /// What is shown of a run's code in a line.
 const CODE_CHARS_MAX: usize = 60;
 
-/// Show what ran in notebooks, the newest first
+/// Show runs of notebooks, newest first
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge history
@@ -26,26 +26,26 @@ const CODE_CHARS_MAX: usize = 60;
   host-bridge history --failed --since 1h
   host-bridge history --json team/analysis | jq -r .code
 
-Needs no daemon. Code and outputs are shown by their beginnings.")]
+Works without the daemon. Long code and output are cut.")]
 pub struct History {
-    /// At most so many runs
+    /// Print at most this many runs
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=HISTORY_PAGE_MAX))]
     limit: u64,
 
-    /// Only runs that did not end well
+    /// Print only runs that failed
     #[arg(long)]
     failed: bool,
 
-    /// Only runs that began since: an age as in 10m, or a date
+    /// Print only runs that began since this time: an age as in 10m, or a date
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 
-    /// Every run as a line of JSON, with its code and the beginnings of its outputs
+    /// Print every run as a line of JSON, with its code and the start of its output
     #[arg(long)]
     json: bool,
 
-    /// The notebook: NAME or NAMESPACE/NAME; all when left out
+    /// The notebook: NAME or NAMESPACE/NAME (default: all)
     #[arg(value_name = "NOTEBOOK")]
     which: Option<SandboxRef>,
 }

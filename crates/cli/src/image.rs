@@ -1,5 +1,5 @@
-//! `image`: what boxes may have as their root. None of it needs the daemon: the store has locks of
-//! its own, which hold between programs.
+//! `image`: manage images. Only `commit` needs the daemon: the store has its own locks, which work
+//! between processes.
 
 mod build;
 mod commit;
@@ -24,7 +24,7 @@ use record::Recorder;
 /// Digits of a digest that people need.
 const DIGITS_SHOWN: usize = 12;
 
-/// List, pull, import, build, save and remove the images that boxes can have as their root
+/// Manage images
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image pull python:3.12-slim
@@ -38,7 +38,7 @@ const DIGITS_SHOWN: usize = 12;
   host-bridge image rm team/app:2
   host-bridge image prune
 
-An image is named as in a registry, NAME[:TAG][@DIGEST], or by its digest or the first 12 digits of it.")]
+An image is given as NAME[:TAG][@DIGEST], or by its digest or the first 12 digits of the digest.")]
 pub struct Image {
     #[command(subcommand)]
     verb: Verb,

@@ -1,4 +1,4 @@
-//! `inspect`: all that is known of one box, its sessions included.
+//! `inspect`: show a sandbox and its sessions.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
 use sandbox::{Record, SandboxRef, State};
 
-/// Show all that is known of a box, and its sessions
+/// Show a sandbox and its sessions
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge inspect work
   host-bridge inspect --json work | jq '.sessions[] | select(.exit == null) | .session'")]
 pub struct Inspect {
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -37,7 +37,7 @@ pub struct Inspect {
 struct Inspection {
     #[serde(flatten)]
     record: Record,
-    /// What the agent says; absent when the box is over or does not answer.
+    /// What the agent says; absent when the sandbox is over or does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<AgentInfo>,
     sessions: Vec<SessionInfo>,
@@ -104,7 +104,7 @@ impl Inspection {
             facts.push(("process", pid.to_string()));
         }
         if let Some(address) = &record.address {
-            facts.push(("agent at", address.to_string()));
+            facts.push(("agent address", address.to_string()));
         }
         if let Some(agent) = &self.agent {
             facts.extend(describe_agent(agent));
@@ -130,10 +130,10 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     let after = |ms: u64| human_duration(Duration::from_millis(ms));
     let mut facts = Vec::new();
     if let Some(mib) = record.memory_mib {
-        facts.push(("memory at most", human_bytes(mib * 1024 * 1024)));
+        facts.push(("memory limit", human_bytes(mib * 1024 * 1024)));
     }
     if let Some(millis) = record.cpu_millis {
-        facts.push(("CPUs at most", human_cpus(millis)));
+        facts.push(("CPU limit", human_cpus(millis)));
     }
     if let Some(digest) = &record.image_digest {
         facts.push(("image digest", digest.to_string()));
@@ -148,7 +148,7 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
         facts.push(("labels", human_labels(&record.labels)));
     }
     if !record.egress.is_empty() {
-        facts.push(("may reach", record.egress.join(", ")));
+        facts.push(("egress", record.egress.join(", ")));
     }
     if let Some(at_ms) = record.expires_at_ms {
         facts.push(("expires", instant::format(at_ms)));
@@ -161,7 +161,7 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
         facts.push(("expires if idle", idle));
     }
     if let Some(keep_ms) = record.keep_stopped_ms {
-        facts.push(("kept when over", after(keep_ms)));
+        facts.push(("removed after", after(keep_ms)));
     }
     facts.extend(record.warnings.iter().map(|warning| ("warning", warning.clone())));
     facts
@@ -170,7 +170,7 @@ fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
 fn describe_agent(agent: &AgentInfo) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("agent", agent.release.clone()),
-        ("up for", human_duration(Duration::from_millis(agent.uptime_ms))),
+        ("uptime", human_duration(Duration::from_millis(agent.uptime_ms))),
         ("memory", human_bytes(agent.memory_bytes)),
         ("CPUs", agent.cpus.to_string()),
     ];
@@ -179,7 +179,7 @@ fn describe_agent(agent: &AgentInfo) -> Vec<(&'static str, String)> {
     }
     for step in &agent.boot {
         if let Some(problem) = &step.problem {
-            facts.push(("left out at boot", format!("{}: {problem}", step.name)));
+            facts.push(("boot problem", format!("{}: {problem}", step.name)));
         }
     }
     facts

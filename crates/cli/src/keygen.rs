@@ -1,4 +1,4 @@
-//! `keygen`: makes an API key. It needs no daemon, and one that runs accepts the key within a second.
+//! `keygen`: create an API key. Needs no daemon; a running one accepts the key within a second.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,37 +11,37 @@ use super::context::Context;
 use super::exit::Exit;
 use super::values::{ValueError, parse_duration};
 use super::{instant, output};
-use access::keys::{self, Access, Issued, KeysError, Namespaces, Order, Scopes, Store};
+use access::keys::{self, Access, Issued, KeyRequest, KeysError, Namespaces, Scopes, Store};
 
-/// Make an API key for programs that use the server
+/// Create an API key
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  host-bridge keygen                                   for the namespace \"default\", for 30 days
+  host-bridge keygen                                   namespace \"default\", 30 days
   MSB_API_KEY=$(host-bridge keygen --expire 8h) python3 script.py
   host-bridge keygen --namespace team --name ci --scope run --expire 90d
   host-bridge keygen --namespace '*' --scope admin --expire never
 
-The key alone is printed on stdout, this once: it is kept nowhere. Its id is told on stderr, for
-`host-bridge keys revoke`. The scope read allows to look, run to make sandboxes and run things in
-them, admin everything; each holds those before it.")]
+The key is printed on stdout once and not stored. Its id is printed on stderr; `host-bridge keys revoke`
+takes it. The scope read allows viewing, run allows creating sandboxes and running code in them, and
+admin allows everything; each includes the ones before it.")]
 pub struct Keygen {
-    /// Where it is good: the name of a namespace, or * for all
+    /// Set the namespace that the key is for, or * for all
     #[arg(long, value_name = "NAMESPACE", default_value = "default")]
     namespace: Namespaces,
 
-    /// How long it is good, as in 8h, 30d, 4w, 6mo or 1y; or never, to be ended by revoking it alone
+    /// Set the lifetime, as in 8h, 30d, 4w, 6mo or 1y, or never
     #[arg(long, value_name = "TIME", default_value = "30d")]
     expire: Expiry,
 
-    /// What it allows: read, run, admin, or several with commas
+    /// Set the scopes: read, run, admin, or several separated by commas
     #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "run")]
     scope: Vec<Access>,
 
-    /// A label that says whose it is
+    /// Set a label that says who uses the key
     #[arg(long, value_name = "LABEL")]
     name: Option<String>,
 
-    /// As JSON, with all that is known of it
+    /// Print the key and its record as JSON
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +89,8 @@ impl Keygen {
         };
         context.paths.prepare()?;
         let store = Store::open(&keys::directory(&context.paths))?;
-        let order = Order { namespace: self.namespace, scopes, expires_at_ms, name: self.name };
+        let order =
+            KeyRequest { namespace: self.namespace, scopes, expires_at_ms, name: self.name };
         let audit = context.audit()?;
         let (key, issued) = store.issue(order)?;
         let entry = control::entry("issue_key")
@@ -123,10 +124,10 @@ fn describe(issued: &Issued) -> String {
     };
     let end = match issued.expires_at_ms {
         Some(at_ms) => format!("until {}", instant::format(at_ms)),
-        None => "for ever".to_owned(),
+        None => "without expiry".to_owned(),
     };
     format!(
-        "key {id}: {scopes} in {namespace}, {end}; `host-bridge keys revoke {id}` ends it",
+        "key {id}: {scopes} in {namespace}, {end}; `host-bridge keys revoke {id}` revokes it",
         id = issued.id,
         scopes = issued.scopes,
     )

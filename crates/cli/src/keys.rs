@@ -1,4 +1,4 @@
-//! `keys`: which API keys there are, and their end. It needs no daemon, and one that runs follows
+//! `keys`: list, revoke and rotate API keys. Needs no daemon; a running one applies the change
 //! within a second.
 
 use anyhow::Result;
@@ -11,7 +11,7 @@ use super::{failure, instant, output, table};
 use access::audit::{Entry, Outcome};
 use access::keys::{self, Issued, KeyId, Rotation, Standing, Store};
 
-/// List and revoke API keys, and change what signs them
+/// List, revoke and rotate API keys
 #[derive(Debug, Args)]
 #[command(
     subcommand_required = true,
@@ -19,10 +19,10 @@ use access::keys::{self, Issued, KeyId, Rotation, Standing, Store};
     after_help = "Examples:
   host-bridge keys ls
   host-bridge keys revoke 1f0c8a2b77de
-  host-bridge keys rotate                  new keys are signed by a new secret; old keys stay valid
-  host-bridge keys rotate --finish         once everybody has a new key: old keys become invalid
+  host-bridge keys rotate                  sign new keys with a new secret; old keys stay valid
+  host-bridge keys rotate --finish         invalidate the old keys
 
-`host-bridge keygen` makes a key. Nothing here needs the daemon or a restart of it."
+`host-bridge keygen` creates a key. A running daemon needs no restart."
 )]
 pub struct Keys {
     #[command(subcommand)]
@@ -31,28 +31,28 @@ pub struct Keys {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List the keys that were made here
+    /// List keys
     #[command(
         visible_alias = "list",
         after_help = "Examples:
   host-bridge keys ls
-  host-bridge keys ls --all                those that are expired or revoked, too
+  host-bridge keys ls --all                include expired and revoked keys
   host-bridge keys ls --json | jq -r '.[] | select(.name == \"ci\") | .id'"
     )]
     Ls {
-        /// Also those that are good for nothing any more
+        /// Include expired and revoked keys
         #[arg(short, long)]
         all: bool,
 
-        /// Ids only
+        /// Print ids only
         #[arg(short, long)]
         quiet: bool,
 
-        /// As JSON
+        /// Print JSON
         #[arg(long, conflicts_with = "quiet")]
         json: bool,
     },
-    /// Make keys useless for ever
+    /// Revoke keys
     #[command(after_help = "Examples:
   host-bridge keys revoke 1f0c8a2b77de
   host-bridge keys revoke $(host-bridge keys ls -q)")]
@@ -61,19 +61,19 @@ enum Verb {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<KeyId>,
     },
-    /// Change the secret that signs keys
+    /// Replace the secret that signs keys
     #[command(after_help = "Examples:
   host-bridge keys rotate                  begin: old keys stay valid
-  host-bridge keys rotate --finish         end: what older secrets have signed becomes invalid
-  host-bridge keys rotate --drop-old       both at once, when the secret is known to others
+  host-bridge keys rotate --finish         finish: keys signed by older secrets become invalid
+  host-bridge keys rotate --drop-old       both at once, if the secret has leaked
 
-After --drop-old every key that there is must be made anew.")]
+After --drop-old every key must be created again.")]
     Rotate {
-        /// Make a new secret and drop all others: every key becomes invalid
+        /// Create a new secret and drop all others: every key becomes invalid
         #[arg(long, conflicts_with = "finish")]
         drop_old: bool,
 
-        /// Make no new secret, and drop all but the newest
+        /// Drop all secrets but the newest, and create none
         #[arg(long)]
         finish: bool,
     },
@@ -123,7 +123,7 @@ fn list(store: &Store, all: bool, quiet: bool, as_json: bool) -> Result<Exit> {
         }
     } else {
         let rows: Vec<_> = listed.iter().map(|(key, standing)| row(key, *standing)).collect();
-        let head = ["ID", "NAME", "NAMESPACE", "SCOPES", "MADE", "EXPIRES", "STANDING"];
+        let head = ["ID", "NAME", "NAMESPACE", "SCOPES", "CREATED", "EXPIRES", "STANDING"];
         output::print(&table::align(head, &rows))?;
     }
     Ok(Exit::SUCCESS)
@@ -173,11 +173,11 @@ fn rotate(store: &Store, drop_old: bool, finish: bool) -> Result<Exit> {
     let secrets = store.rotate(rotation)?;
     output::note(&match rotation {
         Rotation::Begin => format!(
-            "new keys are signed by a new secret; {secrets} are in use until \
+            "new keys are signed by a new secret; {secrets} secrets are in use until \
              `host-bridge keys rotate --finish`"
         ),
-        Rotation::Finish => "keys signed by older secrets are invalid now".to_owned(),
-        Rotation::Replace => "all keys made so far are invalid now".to_owned(),
+        Rotation::Finish => "keys signed by older secrets are now invalid".to_owned(),
+        Rotation::Replace => "all existing keys are now invalid".to_owned(),
     });
     Ok(Exit::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `kill`: a signal for sessions of a box, or the end of the box at once.
+//! `kill`: send a signal to sessions of a sandbox, or kill the sandbox.
 
 use anyhow::Result;
 use clap::Args;
@@ -14,23 +14,23 @@ use sandbox::SandboxRef;
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
-/// Kill a box at once, or send a signal to its sessions
+/// Kill a sandbox, or signal its sessions
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  host-bridge kill work                    the whole box, at once
-  host-bridge kill work build              one session, with all that it has started
+  host-bridge kill work                    the whole sandbox
+  host-bridge kill work build              one session and its child processes
   host-bridge kill -s HUP work build       a signal to a session's process group
   host-bridge kill -s INT work             a signal to every session's process group")]
 pub struct Kill {
-    /// The signal, by name or number (default: KILL)
+    /// Set the signal, by name or number (default: KILL)
     #[arg(short, long, value_name = "SIGNAL", value_parser = parse_signal)]
     signal: Option<i32>,
 
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 
-    /// The session: its id, or the beginning of it
+    /// The session: its id or a prefix of it (default: all)
     #[arg(value_name = "SESSION")]
     session: Option<String>,
 }

@@ -66,7 +66,7 @@ use context::Context;
 use exit::Exit;
 use host::instant;
 
-/// Runs untrusted code in sandboxes ("boxes") and lets you watch it.
+/// Run untrusted code in sandboxes and watch it.
 #[derive(Debug, Parser)]
 #[command(
     name = "host-bridge",
@@ -76,17 +76,17 @@ use host::instant;
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Try it:
-  host-bridge run -- echo hello            a command in a box of its own, gone afterwards
-  host-bridge run -it -- bash              the same with a shell and your keyboard
-  host-bridge doctor                       what this host can run, and why not
+  host-bridge run -- echo hello            run a command in a new sandbox, then remove it
+  host-bridge run -it -- bash              run a shell on your terminal
+  host-bridge doctor                       check what this host can run
 
-Boxes that stay need the daemon:
+A sandbox that keeps running needs the daemon:
   host-bridge serve &
   host-bridge start --name work
   host-bridge exec work -- make test
-  host-bridge attach work                  a shell in it; ctrl-p ctrl-q leaves it running
+  host-bridge attach work                  open a shell; ctrl-p ctrl-q detaches
 
-A box is named NAME, or NAMESPACE/NAME outside the namespace \"default\"."
+A sandbox is named NAME, or NAMESPACE/NAME outside the \"default\" namespace."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -134,12 +134,12 @@ enum Verb {
     /// Tries in a process of its own what must not be tried in ours.
     #[command(name = doctor::probe::VERB, hide = true)]
     Probe(doctor::probe::Probe),
-    /// Carries a directory of the host into a box.
+    /// Carries a directory of the host into a sandbox.
     #[command(name = machine::process::bind::VERB, hide = true)]
-    Bind(bind::Carry),
+    Bind(bind::BindArguments),
     /// Becomes what shows a directory of the host to a machine.
     #[command(name = machine::qemu::share::VERB, hide = true)]
-    Share(share::Show),
+    Share(share::ShareArguments),
 }
 
 /// The whole program.
@@ -171,7 +171,7 @@ fn run_with_loop<S: Servers>(verb: Verb) -> ExitCode {
     let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            output::note(&format!("this host cannot give us an event loop: {error}"));
+            output::note(&format!("cannot start an event loop: {error}"));
             return Exit::FAILED_ITSELF.into();
         }
     };

@@ -1,5 +1,5 @@
-//! `logs`: what a box's sessions wrote, from the disk of the host. Needs no daemon, and works when
-//! the box is over.
+//! `logs`: print the output of a sandbox's sessions from the log on disk. Needs no daemon and works
+//! after the sandbox has stopped.
 
 use std::io::ErrorKind;
 
@@ -18,7 +18,7 @@ use crate::terminal::{Notice, Notices};
 use sandbox::log::{Entry, Event, From, Reader};
 use sandbox::{SandboxError, SandboxRef, find_log};
 
-/// Show what a box's sessions wrote
+/// Show the output of a sandbox's sessions
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag that a person writes")]
 #[command(after_help = "Examples:
@@ -27,39 +27,39 @@ use sandbox::{SandboxError, SandboxRef, find_log};
   host-bridge logs --since 10m --stderr work
   host-bridge logs --session build --json work | jq .
 
-Needs no daemon, and works when the box is over. What a program wrote to stdout comes on stdout,
-what it wrote to stderr on stderr.")]
+Works without the daemon, and after the sandbox has stopped. A program's stdout is written to stdout,
+its stderr to stderr.")]
 pub struct Logs {
-    /// Go on with what comes, until the box ends or ctrl-c
+    /// Keep printing new output until the sandbox stops or ctrl-c
     #[arg(short, long)]
     follow: bool,
 
-    /// Only the last N lines of what there is
+    /// Print only the last N lines (default: all)
     #[arg(short = 'n', long, value_name = "N")]
     tail: Option<u64>,
 
-    /// Only what was written since: an age as in 10m, or a date
+    /// Print only output since this time: an age as in 10m, or a date
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 
-    /// Only one session
+    /// Print only this session (default: all)
     #[arg(long, value_name = "ID")]
     session: Option<SessionId>,
 
-    /// Only what went to stdout, or to a terminal
+    /// Print only output to stdout or a terminal
     #[arg(long)]
     stdout: bool,
 
-    /// Only what went to stderr
+    /// Print only output to stderr
     #[arg(long, conflicts_with = "stdout")]
     stderr: bool,
 
-    /// Every entry of the log as a line of JSON, starts and ends included
+    /// Print every log entry as a line of JSON, with starts and ends
     #[arg(long)]
     json: bool,
 
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 }
 
@@ -149,14 +149,14 @@ impl Printer {
             Event::Gap { session, channel, from, to } => {
                 let bytes = to.saturating_sub(from);
                 output::note(&format!(
-                    "{bytes} bytes of {} of session {session} were never recorded",
+                    "{bytes} bytes of {} of session {session} were not recorded",
                     channel.name()
                 ));
                 Ok(())
             }
             Event::Missing { bytes } => {
                 output::note(&format!(
-                    "the log begins here: {bytes} older bytes were given up to keep its bound"
+                    "the log begins here: {bytes} older bytes were dropped to stay within its limit"
                 ));
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! `machine-config`: the configuration drive of a machine that is started by somebody else.
+//! `machine-config`: write the configuration drive of a machine that somebody else starts.
 
 use std::io::{IsTerminal, Write, stdout};
 
@@ -10,29 +10,29 @@ use super::exit::Exit;
 use super::values::{parse_size, resolve_variable};
 use machine::drive::Drive;
 
-/// Write the configuration drive of a machine that you start yourself
+/// Write a configuration drive for a machine
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge machine-config --hostname web -e CI=1 > drive.img
   host-bridge machine-config --hostname web --scratch-bytes 2G > drive.img
 
-Give the machine the file as a read-only disk and name that on its kernel command line:
-burrow.config=/dev/vdb. Its agent then needs nobody to ask; reach it with
+For a machine that you start yourself: attach the file as a read-only disk and name the disk on the
+kernel command line, as in burrow.config=/dev/vdb. The agent reads its configuration from it. Then use
 `host-bridge start --machine external --address hybrid:/path:1024`.")]
 pub struct MachineConfig {
-    /// The machine's name for itself
+    /// Set the machine's host name
     #[arg(long, value_name = "NAME")]
     hostname: String,
 
-    /// Set an environment variable for everything in the machine; NAME alone passes ours on
+    /// Set an environment variable for all programs; NAME alone passes the current value; repeatable
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
-    /// The size of what can be written, where that is in memory
+    /// Set the size of the writable layer in memory; 0 for the agent's default
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     scratch_bytes: u64,
 
-    /// A path that programs in the machine must not see
+    /// Hide this path from programs in the machine; repeatable
     #[arg(long, value_name = "PATH")]
     hide: Vec<String>,
 }
@@ -40,7 +40,10 @@ pub struct MachineConfig {
 impl MachineConfig {
     pub fn run(self) -> Result<Exit> {
         ensure!(is_name(&self.hostname, b"._-"), "{:?} is not a host name", self.hostname);
-        ensure!(!stdout().is_terminal(), "a drive is no text; redirect it into a file");
+        ensure!(
+            !stdout().is_terminal(),
+            "stdout is a terminal, which cannot show a drive; redirect it to a file"
+        );
         let Self { hostname, env, scratch_bytes, hide } = self;
         let mut variables = Vec::new();
         for variable in &env {

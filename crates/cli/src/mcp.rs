@@ -1,7 +1,7 @@
 //! `mcp`: this process's input and output as a session of MCP, for the clients that start it.
 //!
 //! The daemon serves the session when there is one, and this only carries its lines; otherwise this
-//! process does, with boxes that end with it. Nothing but the protocol goes to stdout.
+//! process does, with sandboxes that end with it. Nothing but the protocol goes to stdout.
 
 use std::path::PathBuf;
 
@@ -21,26 +21,27 @@ use machine::MachineKind;
 use sandbox::Name;
 use sandbox::Preset;
 
-/// Serve an agent's MCP client on stdin and stdout
+/// Serve MCP on stdin and stdout
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   claude mcp add burrow -- host-bridge mcp
   host-bridge mcp --namespace agents --machine qemu
   npx @modelcontextprotocol/inspector host-bridge mcp
 
-A client starts this and speaks the protocol with it. With a daemon, its boxes are the daemon's, and
-`host-bridge ps` shows them; the one of its own goes with it. Without a daemon all its boxes are in
-this process, and gone when it ends.")]
+An MCP client starts this command. If the daemon runs, the daemon owns the sandboxes and `host-bridge ps`
+lists them; the session's own sandbox is removed at its end. Without the daemon all sandboxes belong to
+this process and are removed when it ends.")]
 pub struct Mcp {
-    /// Where its boxes are (default: default)
+    /// Set the namespace of the sandboxes (default: default)
     #[arg(long, value_name = "NAME")]
     namespace: Option<Name>,
 
-    /// What its own box runs on: process, qemu, firecracker or cloud-hypervisor
+    /// Set the machine of the session's own sandbox: process, qemu, firecracker or cloud-hypervisor
+    /// (default: process)
     #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true)]
     machine: Option<MachineKind>,
 
-    /// What the root of its own box is: a directory, or an image by its name
+    /// Set the image of the session's own sandbox: a directory, or an image by its name
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
 }
@@ -62,7 +63,7 @@ impl Mcp {
             // The daemon has another working directory than we have.
             Some(image) => {
                 let real = image.canonicalize();
-                Some(real.with_context(|| format!("{} is not read", image.display()))?)
+                Some(real.with_context(|| format!("cannot read {}", image.display()))?)
             }
             None => None,
         };
@@ -103,7 +104,7 @@ async fn carry(daemon: Client, preset: Preset) -> Result<Exit> {
     if is_asked {
         return Ok(Exit::SUCCESS);
     }
-    output::note("the daemon has ended the session");
+    output::note("the daemon ended the session");
     Ok(Exit::FAILED_ITSELF)
 }
 

@@ -41,7 +41,7 @@ pub fn note(text: &str) {
     let _ = stderr().lock().write_all(format!("{before}{OURSELVES}{text}{after}").as_bytes());
 }
 
-/// Writes to stderr what somebody else has worded: clap's usage errors.
+/// Writes to stderr what another client has worded: clap's usage errors.
 pub fn note_verbatim(text: &str) {
     let _ = stderr().lock().write_all(text.as_bytes());
 }
@@ -63,7 +63,7 @@ pub fn stdout_has_colours() -> bool {
     stdout().is_terminal() && able && !unwanted
 }
 
-/// Text that somebody else has chosen, a guest above all, made harmless for a terminal: control
+/// Text that another client has chosen, a guest above all, made harmless for a terminal: control
 /// characters are shown instead of obeyed.
 pub fn printable(text: &str) -> String {
     text.chars()

@@ -1,4 +1,4 @@
-//! `pause`: boxes stand still, with all that is in them.
+//! `pause`: pause sandboxes and all their processes.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,17 +8,18 @@ use super::exit::Exit;
 use super::{failure, output};
 use sandbox::SandboxRef;
 
-/// Let boxes stand still, with all that runs in them
+/// Pause sandboxes and all their processes
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge pause work
   host-bridge pause $(host-bridge ps -q)
 
-Nothing in a paused box is lost, and nothing runs. `host-bridge resume` lets it go on, with its clock set
-right. Its time to live goes on; its idle time does not. What machine can do this: `host-bridge doctor`.")]
+A paused sandbox keeps its state, but nothing in it runs. `host-bridge resume` continues it and corrects
+its clock. Its --ttl keeps counting; its --idle time does not. `host-bridge doctor` shows which machines
+can pause.")]
 pub struct Pause {
-    /// The boxes: NAME or NAMESPACE/NAME
-    #[arg(required = true, value_name = "BOX")]
+    /// The sandboxes: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "SANDBOX")]
     which: Vec<SandboxRef>,
 }
 

@@ -1,4 +1,4 @@
-//! `pool`: the machines that are kept ready.
+//! `pool`: show the pool of prepared machines.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,17 +9,17 @@ use super::values::{human_bytes, human_cpus};
 use super::{output, table};
 use sandbox::pool::ShelfStatus;
 
-/// Show the machines that are kept ready
+/// Show the pool of prepared machines
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge serve --set 'pool.entries=python=4 contexts=python' &
   host-bridge pool
   host-bridge pool --json | jq '.[] | select(.ready < .wanted)'
 
-A box that is asked for like an entry of the pool (image, machine, memory, CPUs, writable layer) is one
-of its machines; name, environment, labels and times to live are its own.")]
+A new sandbox takes a machine from the pool if its image, machine, memory, CPUs and writable layer match
+an entry. Its name, environment, labels and lifetimes may differ.")]
 pub struct Pool {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

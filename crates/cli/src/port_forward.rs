@@ -1,4 +1,4 @@
-//! `port-forward`: TCP ports of the host lead into a box.
+//! `port-forward`: forward TCP ports of the host into a sandbox.
 
 use std::sync::Arc;
 
@@ -24,22 +24,22 @@ const CONNECTIONS_MAX: usize = 512;
 /// What is read from a connection at once: one chunk of the wire.
 const READ_BYTES: usize = protocol::limits::CHUNK_BYTES_MAX;
 
-/// Forward TCP ports of the host into a box
+/// Forward TCP ports of the host into a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  host-bridge port-forward work 8080:80              127.0.0.1:8080 leads to port 80 of the box
-  host-bridge port-forward work 8080:80 5432         5432 on both sides
-  host-bridge port-forward work 0:80                 any free port, which is printed
-  host-bridge port-forward work 0.0.0.0:8080:80      from other hosts, too
+  host-bridge port-forward work 8080:80              127.0.0.1:8080 to port 80 of the sandbox
+  host-bridge port-forward work 8080:80 5432         also 5432 to port 5432
+  host-bridge port-forward work 0:80                 from a free port, which is printed
+  host-bridge port-forward work 0.0.0.0:8080:80      accept other hosts, too
 
-Goes on until ctrl-c. Each forwarding is printed when it listens.")]
+Runs until ctrl-c. Each forwarding is printed when it is ready.")]
 pub struct PortForward {
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 
-    /// What leads where
-    #[arg(required = true, value_name = "[BIND:]HOST:BOX")]
+    /// The host's address and port, and the sandbox's port
+    #[arg(required = true, value_name = "[BIND:]HOST:SANDBOX")]
     forwardings: Vec<Forwarding>,
 }
 
@@ -56,8 +56,13 @@ impl PortForward {
                 .await
                 .map_err(|source| CliError::Listen { address, source })?;
             let bound = listener.local_addr()?;
-            output::print_line(&format!("{bound} -> {}:{}", self.which, forwarding.box_port))?;
-            tokio::spawn(accept(listener, guest.clone(), forwarding.box_port, Arc::clone(&slots)));
+            output::print_line(&format!("{bound} -> {}:{}", self.which, forwarding.sandbox_port))?;
+            tokio::spawn(accept(
+                listener,
+                guest.clone(),
+                forwarding.sandbox_port,
+                Arc::clone(&slots),
+            ));
         }
         let lost = guest.lost();
         tokio::pin!(lost);
@@ -82,7 +87,7 @@ async fn accept(listener: TcpListener, guest: Guest, port: u16, slots: Arc<Semap
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                output::note(&format!("a connection was not accepted: {error}"));
+                output::note(&format!("cannot accept a connection: {error}"));
                 // Out of descriptors, most likely: until some are closed, all would fail.
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;

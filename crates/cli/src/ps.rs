@@ -1,4 +1,4 @@
-//! `ps`: the boxes there are.
+//! `ps`: list sandboxes.
 
 use std::time::Duration;
 
@@ -14,40 +14,40 @@ use machine::MachineKind;
 use machine::vmm::kit::IMAGE_DEFAULT;
 use sandbox::{Name, Record, Selector};
 
-/// List boxes
+/// List sandboxes
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "ls",
     after_help = "Examples:
   host-bridge ps
-  host-bridge ps -a                        those that are over, too
+  host-bridge ps -a                        include stopped ones
   host-bridge rm -f $(host-bridge ps -aq)
-  host-bridge ps --label team=a --label ci  those that have both
+  host-bridge ps --label team=a --label ci
   host-bridge ps --json | jq -r '.[].name'"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Ps {
-    /// Also those that are over
+    /// Include stopped sandboxes
     #[arg(short, long)]
     all: bool,
 
-    /// Names only
+    /// Print names only
     #[arg(short, long)]
     quiet: bool,
 
-    /// Those of one namespace only
+    /// List only this namespace (default: all)
     #[arg(long, value_name = "NAMESPACE")]
     namespace: Option<Name>,
 
-    /// Those with this label only; may be given several times, and then all must match
+    /// List only sandboxes with this label; repeatable, and all must match
     #[arg(long, value_name = "KEY[=VALUE]")]
     label: Vec<Selector>,
 
-    /// Also labels, bounds and the end to come
+    /// Add columns for limits, expiry and labels
     #[arg(long, conflicts_with = "quiet")]
     wide: bool,
 
-    /// The whole records as JSON
+    /// Print the whole records as JSON
     #[arg(long, conflicts_with_all = ["quiet", "wide"])]
     json: bool,
 }

@@ -1,5 +1,5 @@
-//! Writes docs/reference/cli.md from the definition of the verbs, and checks in the tests that the page
-//! says what the program does. Only tests use it; the program never reads the page.
+//! Generates docs/reference/cli.md from the definition of the verbs, and tests that the page is up
+//! to date. Only tests use this module; the program never reads the page.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,15 +1,15 @@
-//! `repl`: code in a living interpreter, of a box or of a box of its own. With code it is what the
-//! language's own interpreter would be; without any, and in front of a person, it is the prompt.
+//! `repl`: run code in an interpreter of a running sandbox or of a new one. With code it behaves
+//! like the language's own interpreter; without code, on a terminal, it opens the prompt.
 
-mod afterwards;
 mod displays;
 mod ending;
 mod json;
 pub mod language;
+mod late_output;
 mod lines;
+mod printer;
 mod pump;
 mod source;
-mod teller;
 mod words;
 
 use std::ffi::OsString;
@@ -30,40 +30,40 @@ use super::prompt::{self, Prompt};
 use super::values::{parse_duration, parse_size, resolve_variable};
 use agent_client::guest::{Guest, GuestError, RunCode};
 use language::Language;
+use printer::SandboxLifetime;
 use sandbox::{Name, SandboxRef, Spec};
 use source::Source;
-use teller::Manner;
-use words::Wanted;
+use words::Selection;
 
-/// Run code in a living interpreter, or talk to one
+/// Run code in an interpreter that keeps state
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "host-bridge repl [OPTIONS] [BOX] [-c CODE | FILE | -]",
+    override_usage = "host-bridge repl [OPTIONS] [SANDBOX] [-c CODE | FILE | -]",
     after_help = "Examples:
-  host-bridge repl                                 a Python prompt in a box of its own
-  host-bridge repl work                            a prompt in the box work, beside its programs
-  host-bridge repl work -c 'x = 1'                 what it defines is there for the next run
+  host-bridge repl                                 a Python prompt in a new sandbox
+  host-bridge repl work                            a prompt in the sandbox \"work\"
+  host-bridge repl work -c 'x = 1'                 x is defined for the next run
   host-bridge repl work -c 'print(x)'
-  host-bridge repl train.py --timeout 10m          a file, in a box of its own
-  host-bridge repl work train.py                   the same in the box work
+  host-bridge repl train.py --timeout 10m          run a file in a new sandbox
+  host-bridge repl work train.py                   run a file in \"work\"
   host-bridge repl --lang node -c 'console.log(await fetch(\"http://localhost\"))'
   generate | host-bridge repl --json work - | jq -r 'select(.event == \"display\")'
 
-One word is the FILE if it has a dot or begins with a slash, or is -, which is stdin; write ./run for
-a file called run. Any other word is the BOX. Of two words the first is the box. Without code, stdin
-is the code, unless it is a terminal: then you get a prompt.
+A single argument is a FILE if it contains a dot, begins with a slash, or is - (stdin); write ./run for
+a file named run. Any other single argument is the SANDBOX. With two arguments the first is the SANDBOX.
+Without code, the code is read from stdin; if stdin is a terminal, a prompt opens.
 
-With code it prints what the language's own interpreter would: no value of the last line, tracebacks
-on stderr. What the code asks for as input is read from stdin. ctrl-c interrupts the code; a second
-one leaves it less choice, a third one none. The exit code is the interpreter's own; 124 after
---timeout, 125 when we failed, 127 when there is no interpreter, 128+n when signal n ended it, 130
-when it was interrupted."
+With code, the output is what the language's own interpreter prints: the value of the last line is not
+shown, and tracebacks go to stderr. Input that the code asks for is read from stdin. ctrl-c interrupts
+the code; a second one forces it, a third one kills the interpreter. The exit code is the interpreter's
+own; 124 after --timeout, 125 when host-bridge failed, 127 when there is no interpreter, 128+n when
+signal n ended it, and 130 when it was interrupted."
 )]
 pub struct Repl {
     #[command(flatten)]
     interpreter: InterpreterArguments,
 
-    /// The context to run in, which others who name it share (default: the language's name)
+    /// Set the context, which is shared by all who name it (default: the language's name)
     #[arg(long, value_name = "NAME")]
     context: Option<ContextName>,
 
@@ -71,51 +71,51 @@ pub struct Repl {
     #[arg(short, value_name = "CODE", allow_hyphen_values = true)]
     code: Option<OsString>,
 
-    /// Interrupt the code after so long (as in 90s, 5m); the exit code is then 124
+    /// Interrupt the code after this time, as in 90s or 5m; exit with 124 (default: no limit)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
-    /// Write what the code displays (images, tables) to files in this directory, and name them
+    /// Save images and tables that the code displays to this directory, and print their paths
     #[arg(long, value_name = "DIR")]
     save_displays: Option<PathBuf>,
 
-    /// Print all that happens as JSON, one event on each line
+    /// Print every event as a line of JSON
     #[arg(long, conflicts_with = "save_displays")]
     json: bool,
 
-    /// Without BOX: the directory that is its root (default: the host's)
+    /// Set the root directory of a new sandbox (default: the host's root)
     #[arg(long, value_name = "DIR")]
     image: Option<PathBuf>,
 
-    /// Without BOX: size of its writable layer, as in 512M or 4G
+    /// Set the size of a new sandbox's writable layer, as in 512M or 4G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     scratch: Option<u64>,
 
-    /// The box (NAME or NAMESPACE/NAME), the file, or both
-    #[arg(value_name = "BOX] [FILE", num_args = 0..=2)]
+    /// The sandbox (NAME or NAMESPACE/NAME), the file, or both
+    #[arg(value_name = "SANDBOX] [FILE", num_args = 0..=2)]
     words: Vec<OsString>,
 }
 
 /// Which interpreter, and in what surroundings.
 #[derive(Debug, Args)]
 pub struct InterpreterArguments {
-    /// The language: python, node or bash (default: by the ending of FILE, or python)
+    /// Set the language: python, node or bash (default: by the file's extension, or python)
     #[arg(long, value_name = "LANGUAGE")]
     pub lang: Option<Language>,
 
-    /// The interpreter, as a path or a name in the box, instead of those that are looked for
+    /// Set the interpreter: a path or name in the sandbox (default: the first one found)
     #[arg(long, value_name = "PATH")]
     program: Option<OsString>,
 
-    /// Set an environment variable of the interpreter; NAME alone passes ours on
+    /// Set an environment variable; NAME alone passes the current value; repeatable
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Start the interpreter in this directory of the box
+    /// Set the working directory of the interpreter
     #[arg(short = 'w', long, visible_alias = "workdir", value_name = "DIR")]
     cwd: Option<OsString>,
 
-    /// Run as NAME, NAME:GROUP, UID or UID:GID
+    /// Set the user: NAME, NAME:GROUP, UID or UID:GID (default: the sandbox's user)
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
 }
@@ -146,7 +146,7 @@ pub fn text(argument: OsString) -> Text {
     argument.into_vec().into()
 }
 
-/// Tells a box without an interpreter from other failures, because something can be done about it.
+/// Tells a sandbox without an interpreter from other failures, because something can be done about it.
 pub fn explain_missing(error: GuestError) -> anyhow::Error {
     match error {
         GuestError::Fault(fault)
@@ -160,7 +160,7 @@ pub fn explain_missing(error: GuestError) -> anyhow::Error {
 
 impl Repl {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
-        let Wanted { place, source } = words::read(&self.words, self.code.as_deref())?;
+        let Selection { place, source } = words::read(&self.words, self.code.as_deref())?;
         let source = source.or_stdin(self.json);
         let language = self
             .interpreter
@@ -178,14 +178,14 @@ impl Repl {
             Source::Person => None,
             source => Some(source.read().await?),
         };
-        let act = Act { repl: self, context, language, open, source, code };
+        let act = Invocation { repl: self, context, language, open, source, code };
         match place {
-            Some(which) => act.in_box(which).await,
-            None => act.in_box_of_its_own().await,
+            Some(which) => act.in_sandbox(which).await,
+            None => act.in_new_sandbox().await,
         }
     }
 
-    /// The box of its own.
+    /// The sandbox of its own.
     fn spec(&self) -> Result<Spec> {
         let which = SandboxRef { namespace: Name::default_namespace(), name: Name::generate()? };
         let mut spec = Spec::new(which);
@@ -199,7 +199,7 @@ impl Repl {
 }
 
 /// All that the command line has settled.
-struct Act<'a> {
+struct Invocation<'a> {
     repl: &'a Repl,
     context: &'a Context,
     language: Language,
@@ -209,20 +209,20 @@ struct Act<'a> {
     code: Option<Vec<u8>>,
 }
 
-impl Act<'_> {
-    async fn in_box(self, which: SandboxRef) -> Result<Exit> {
+impl Invocation<'_> {
+    async fn in_sandbox(self, which: SandboxRef) -> Result<Exit> {
         if self.repl.image.is_some() || self.repl.scratch.is_some() {
-            return Err(CliError::BoxIsMadeAlready(which).into());
+            return Err(CliError::SandboxExists(which).into());
         }
         let guest =
             self.context.guest(&which, "repl").await.map_err(|error| match words::file_instead(
                 &self.repl.words,
             ) {
-                Some(file) => error.context(format!("the file of that name is {file}")),
+                Some(file) => error.context(format!("write {file} for the file")),
                 None => error,
             })?;
         let exit = if let Some(code) = &self.code {
-            self.perform(&guest, code, Manner::Shared).await
+            self.perform(&guest, code, SandboxLifetime::Persistent).await
         } else {
             let language = self.language.as_str();
             let name = self.repl.context.as_ref().map(|name| format!(" --context {name}"));
@@ -234,13 +234,13 @@ impl Act<'_> {
         exit
     }
 
-    async fn in_box_of_its_own(self) -> Result<Exit> {
+    async fn in_new_sandbox(self) -> Result<Exit> {
         let spec = self.repl.spec()?;
         let one_shot = sandbox::one_shot(&self.context.paths, &spec).await?;
         let guest = one_shot.guest();
         let exit = match &self.code {
-            Some(code) => self.perform(guest, code, Manner::Alone).await,
-            None => self.converse(guest, "a box of its own".to_owned(), None).await,
+            Some(code) => self.perform(guest, code, SandboxLifetime::Temporary).await,
+            None => self.converse(guest, "a new sandbox".to_owned(), None).await,
         };
         one_shot.end().await;
         exit
@@ -256,7 +256,7 @@ impl Act<'_> {
         prompt::hold(guest, &self.context.paths, prompt).await
     }
 
-    async fn perform(&self, guest: &Guest, code: &[u8], manner: Manner) -> Result<Exit> {
+    async fn perform(&self, guest: &Guest, code: &[u8], lifetime: SandboxLifetime) -> Result<Exit> {
         let ask = RunCode {
             context: self.open.clone(),
             code: code.to_vec().into(),
@@ -269,10 +269,10 @@ impl Act<'_> {
             aside: false,
         };
         let telling = if self.repl.json {
-            teller::Telling::Json
+            printer::OutputFormat::Json
         } else {
-            teller::Telling::Plain { save_displays: self.repl.save_displays.clone() }
+            printer::OutputFormat::Plain { save_displays: self.repl.save_displays.clone() }
         };
-        pump::perform(guest, ask, manner, telling).await
+        pump::perform(guest, ask, lifetime, telling).await
     }
 }

@@ -1,4 +1,4 @@
-//! `resume`: paused boxes go on.
+//! `resume`: continue paused sandboxes.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,14 +8,14 @@ use super::exit::Exit;
 use super::{failure, output};
 use sandbox::SandboxRef;
 
-/// Let paused boxes go on
+/// Resume paused sandboxes
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge resume work
   host-bridge resume ci/job-7 ci/job-8")]
 pub struct Resume {
-    /// The boxes: NAME or NAMESPACE/NAME
-    #[arg(required = true, value_name = "BOX")]
+    /// The sandboxes: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "SANDBOX")]
     which: Vec<SandboxRef>,
 }
 

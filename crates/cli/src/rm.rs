@@ -1,4 +1,4 @@
-//! `rm`: what is left of boxes goes, their names are free again.
+//! `rm`: remove stopped sandboxes and their logs. Their names become free.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,19 +8,19 @@ use super::exit::Exit;
 use super::{failure, output};
 use sandbox::SandboxRef;
 
-/// Remove boxes that are over, with their logs
+/// Remove stopped sandboxes and their logs
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge rm work
-  host-bridge rm -f work                   also when it is running
+  host-bridge rm -f work                   even if it is running
   host-bridge rm -f $(host-bridge ps -aq)")]
 pub struct Rm {
-    /// Kill what is still running
+    /// Kill running sandboxes first
     #[arg(short, long)]
     force: bool,
 
-    /// The boxes: NAME or NAMESPACE/NAME
-    #[arg(required = true, value_name = "BOX")]
+    /// The sandboxes: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "SANDBOX")]
     which: Vec<SandboxRef>,
 }
 

@@ -1,4 +1,4 @@
-//! `run`: one command in a box of its own, which is gone afterwards. Needs no daemon.
+//! `run`: run one command in a new sandbox and remove the sandbox afterwards. Needs no daemon.
 
 use std::ffi::OsString;
 use std::time::Instant;
@@ -12,9 +12,9 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
 use super::output;
-use super::session::screen::{self, Keyboard, Left};
+use super::session::screen::{self, Keyboard, SessionExit};
 use super::session::{self, ProcessArguments, pipes, program_name};
-use super::start::BoxArguments;
+use super::start::SandboxArguments;
 use access::audit::{Entry, Outcome};
 use agent_client::guest::Guest;
 use control::{egress_settings, own_files};
@@ -24,7 +24,7 @@ use sandbox::{Known, OneShot, Spec};
 use settings::{Overrides, Settings};
 use workspace::Workspaces;
 
-/// Run one command in a box of its own, which is gone afterwards
+/// Run one command in a new sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge run -- echo hello
@@ -32,20 +32,21 @@ use workspace::Workspaces;
   tar c src | host-bridge run -i --timeout 5m -- sh -c 'tar x && make'
   host-bridge run --image ./rootfs --scratch 4G -e CI=1 -- cargo test
   host-bridge run --secret npm-token -- npm ci
-  host-bridge run --workspace . -- sh -c 'cd /workspace && make'      changes come back
-  host-bridge run --image team/app:2                   what the image says, in what it says
+  host-bridge run --workspace . -- sh -c 'cd /workspace && make'      changes are copied back
+  host-bridge run --image team/app:2                   the image's own command
   host-bridge run --memory 256 --cpus 0.5 -- python3 hungry.py
 
-The exit code is the command's own; 124 after --timeout, 125 when we failed, 126 when it cannot be
-executed, 127 when it was not found, 128+n when signal n ended it.")]
+The sandbox is removed when the command ends. The exit code is the command's own; 124 after --timeout,
+125 when host-bridge failed, 126 when the command cannot be executed, 127 when it was not found, and
+128+n when signal n ended it.")]
 pub struct Run {
     #[command(flatten)]
-    sandbox: BoxArguments,
+    sandbox: SandboxArguments,
 
     #[command(flatten)]
     process: ProcessArguments,
 
-    /// The command and its arguments (default: what the image says)
+    /// The command and its arguments (default: the image's command)
     #[arg(
         required_unless_present = "image",
         trailing_var_arg = true,
@@ -55,7 +56,7 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// A box with the secrets, the workspaces and the bounds of what may be reached that there are, if any
+/// A sandbox with the secrets, the workspaces and the bounds of what may be reached that there are, if any
 /// of those is asked for: no daemon is needed, so the configuration is read here.
 async fn begin(context: &Context, spec: &Spec) -> Result<OneShot> {
     let names_a_workspace = spec.workspace.as_deref().is_some_and(|name| !workspace::is_path(name));
@@ -112,7 +113,7 @@ impl Run {
     }
 
     async fn run_once(&self, context: &Context, spec: &Spec, entry: &mut Entry) -> Result<Exit> {
-        super::image::pull::as_asked(&context.paths, spec).await?;
+        super::image::pull::if_wanted(&context.paths, spec).await?;
         let mut one_shot = begin(context, spec).await?;
         entry.digest = one_shot.image_digest();
         for warning in one_shot.warnings() {
@@ -149,17 +150,17 @@ impl Run {
         }
         guest.start(&start).await?;
         let keyboard = if self.process.interactive { Keyboard::Take } else { Keyboard::Never };
-        match screen::sit(guest, session::own_seat(session, holder, keyboard)).await? {
-            Left::Exited(record) => {
+        match screen::run(guest, session::own_viewer(session, holder, keyboard)).await? {
+            SessionExit::Exited(record) => {
                 pipes::tell_end(&record, &command);
                 Ok(Exit::of(&record))
             }
-            Left::Signalled(signal) => {
-                output::note("the box ends with us");
+            SessionExit::Signalled(signal) => {
+                output::note("the sandbox is removed");
                 Ok(Exit::signalled(signal))
             }
-            Left::Unread => Ok(Exit::UNREAD),
-            Left::Detached => Ok(Exit::SUCCESS),
+            SessionExit::Unread => Ok(Exit::UNREAD),
+            SessionExit::Detached => Ok(Exit::SUCCESS),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `serve`: the daemon, which owns the boxes that stay and is the door for programs.
+//! `serve`: run the daemon, which owns sandboxes that keep running, and the API server.
 
 mod journal;
 
@@ -13,50 +13,52 @@ use super::output;
 use crate::servers::{Served, Servers};
 use settings::{Overrides, Settings};
 
-/// Run the daemon that owns the boxes that stay, and the server for programs
+/// Run the daemon and the API server
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = "Examples:
-  host-bridge serve --dev                  no keys, for this machine alone
+  host-bridge serve --dev                  no keys; this machine only
   MSB_API_KEY=$(host-bridge keygen) python3 script.py
   host-bridge serve --listen 0.0.0.0:5555 --set server.tls_certificate=c.pem --set server.tls_key=k.pem
   host-bridge serve --config burrow.toml --print-config
   host-bridge serve --listen off --stop-boxes
 
-Programs find it at http://127.0.0.1:5555, people at control.sock in the runtime directory, which is
-for this user alone. When it ends, boxes go on and the next daemon takes them over; with --stop-boxes
-they are stopped. ctrl-c or SIGTERM ends it in order, a second one at once.
+The API listens on http://127.0.0.1:5555. The other commands use control.sock in the runtime directory,
+which only this user can open. When the daemon ends, sandboxes keep running and the next daemon takes
+them over; with --stop-boxes they are stopped. ctrl-c or SIGTERM shuts it down in order; a second one
+ends it at once.
 
-Sandboxes, images, keys and the audit log are kept in BURROW_STATE_DIR (/var/lib/burrow for root,
-else $XDG_STATE_HOME/burrow or ~/.local/state/burrow), sockets in BURROW_RUNTIME_DIR (/run/burrow,
-else $XDG_RUNTIME_DIR/burrow or /tmp/burrow-UID). BURROW_CONFIG, BURROW_AGENT and BURROW_IMAGES say
-where the configuration, the agent and the kit of virtual machines are.")]
+Sandboxes, images, keys and the audit log are stored in BURROW_STATE_DIR (/var/lib/burrow for root,
+otherwise $XDG_STATE_HOME/burrow or ~/.local/state/burrow), sockets in BURROW_RUNTIME_DIR (/run/burrow,
+otherwise $XDG_RUNTIME_DIR/burrow or /tmp/burrow-UID). BURROW_CONFIG, BURROW_AGENT and BURROW_IMAGES set
+the paths of the configuration, the agent and the kit for virtual machines.")]
 pub struct Serve {
-    /// Where programs find it: an address and port, `unix:/path`, or `off`; may be repeated
+    /// Set where the API listens: ADDRESS:PORT, `unix:/path` or `off`; repeatable (default:
+    /// 127.0.0.1:5555)
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
 
-    /// Ask for no keys; on this machine's own addresses alone
+    /// Require no keys; allowed on loopback addresses only
     #[arg(long)]
     dev: bool,
 
-    /// The configuration file
+    /// Read this configuration file (default: BURROW_CONFIG, or the usual places)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Set an option of the configuration, as in `server.body_bytes_max=8MiB`
+    /// Set a configuration option, as in `server.body_bytes_max=8MiB`; repeatable
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<String>,
 
-    /// Stop all boxes at the end, instead of leaving them for the next daemon
+    /// Stop all sandboxes when the daemon ends
     #[arg(long)]
     stop_boxes: bool,
 
-    /// Show what holds and where it comes from, and end
+    /// Print the effective configuration with its sources, and exit
     #[arg(long)]
     print_config: bool,
 
-    /// Say whether the configuration is sound, and end
+    /// Check the configuration, and exit
     #[arg(long, conflicts_with = "print_config")]
     check_config: bool,
 }
@@ -68,7 +70,7 @@ impl Serve {
             output::print(&settings.to_toml())?;
             return Ok(Exit::SUCCESS);
         }
-        let aliases = control::sound(&settings)?.aliases;
+        let aliases = control::check_settings(&settings)?.aliases;
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let unread = settings.unread(names).into_iter().map(|one| one.to_string());
         let missing = control::missing(&context.paths, &settings.images, &aliases);

@@ -1,5 +1,5 @@
-//! What the binary brings to the verbs `serve` and `mcp`: the parts that serve. The verbs start them and
-//! know nothing else of them.
+//! The interface to the servers that `main` passes to `serve` and `mcp`. The verbs start the
+//! servers and know nothing else about them, so `cli` imports neither `api` nor `daemon`.
 
 use std::future::Future;
 

@@ -1,5 +1,5 @@
-//! `__share`: becomes the program that shows a directory of the host to a box's machine. The machine's shell
-//! runs the bridge's own program with this hidden verb, because it must see nothing but that directory.
+//! `__share`: runs virtiofsd for a directory of the host. The machine's shell runs the bridge's own
+//! program with this hidden verb in a separate process, which can see only that directory.
 
 use std::str::FromStr;
 
@@ -11,12 +11,12 @@ use machine::qemu::share::Share;
 
 /// What is shown, as the bridge has put it.
 #[derive(Debug, Args)]
-pub struct Show {
+pub struct ShareArguments {
     #[arg(value_parser = Share::from_str)]
     share: Share,
 }
 
-impl Show {
+impl ShareArguments {
     /// Does it, in a process that has one thread; returns only when it cannot.
     pub fn run(self) -> Exit {
         output::note_verbatim(&self.share.become_daemon().to_string());

@@ -1,4 +1,4 @@
-//! `snapshot`: boxes are written down, and what was written is listed and removed.
+//! `snapshot`: save a running sandbox, and list and remove snapshots.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -10,42 +10,42 @@ use super::{failure, output, table};
 use control::ClientError;
 use sandbox::{Name, SandboxRef};
 
-/// Write a running box down, to start others from it
+/// Save a running sandbox as a snapshot
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "Examples:
-  host-bridge snapshot work base           all of it: programs, memory, files; the box goes on
-  host-bridge start --snapshot base        another box that goes on from there, as often as you like
+  host-bridge snapshot work base           save programs, memory and files
+  host-bridge start --snapshot base        start another sandbox from it
   host-bridge snapshot ls
   host-bridge snapshot rm base
 
-A snapshot holds the memory of the box's programs, with their secrets. It is restored on the same
-kernel, image and machine only."
+The sandbox keeps running. A snapshot contains the memory of the programs and any secrets in it. It can
+only be started on the same kernel, image and machine."
 )]
 pub struct Snapshot {
     #[command(subcommand)]
     verb: Option<Verb>,
 
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(required = true, value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "SANDBOX")]
     which: Option<SandboxRef>,
 
-    /// What the snapshot is called, in the namespace of the box
+    /// The name of the snapshot, in the sandbox's namespace
     #[arg(required = true, value_name = "NAME")]
     name: Option<Name>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List the snapshots
+    /// List snapshots
     Ls {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove snapshots; boxes that were started from them stay
+    /// Remove snapshots, but no sandboxes
     Rm {
         /// The snapshots: NAME or NAMESPACE/NAME
         #[arg(required = true, value_name = "SNAPSHOT")]
@@ -77,7 +77,7 @@ async fn list(context: &Context, json: bool) -> Result<Exit> {
         output::print_json(&snapshots)?;
     } else {
         let rows: Vec<_> = snapshots.iter().map(row).collect();
-        output::print(&table::align(["NAME", "BOX", "MACHINE", "IMAGE", "SIZE"], &rows))?;
+        output::print(&table::align(["NAME", "SANDBOX", "MACHINE", "IMAGE", "SIZE"], &rows))?;
     }
     Ok(Exit::SUCCESS)
 }

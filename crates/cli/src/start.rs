@@ -1,4 +1,5 @@
-//! `start`: a box that stays, owned by the daemon. Also what `run` and `start` ask of a box alike.
+//! `start`: start a sandbox that keeps running and is owned by the daemon. Also the options that
+//! `run` and `start` share.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -18,60 +19,61 @@ use image::Pull;
 use machine::MachineKind;
 use sandbox::{Name, SandboxRef, Spec, label};
 
-/// What a box is made of.
+/// What a sandbox is made of.
 #[derive(Debug, Args)]
-pub struct BoxArguments {
-    /// Name the box: NAME or NAMESPACE/NAME (one is made up without)
+pub struct SandboxArguments {
+    /// Name the sandbox: NAME or NAMESPACE/NAME (default: a generated name)
     #[arg(long, value_name = "NAME")]
     name: Option<SandboxRef>,
 
-    /// What its root is, read-only below its own writable layer: an image of `image ls`; a directory
-    /// on the process machine (default: the host's), an image of the kit or a file on the others
-    /// (default: full)
+    /// Set the root file system, which is read-only below a writable layer: an image from `image ls`,
+    /// or a directory on the process machine (default: the host's root), or an image of the kit or a
+    /// file on the other machines (default: full)
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
 
-    /// Whether to pull the image from its registry: never, missing (when it is not here) or always
+    /// When to pull the image from its registry: never, missing (if it is not stored here) or always
+    /// (default: never)
     #[arg(long, value_name = "WHEN")]
     pull: Option<Pull>,
 
-    /// What it runs on: process, qemu, firecracker, cloud-hypervisor, or external for an agent that
-    /// somebody else has started
+    /// Set the machine: process, qemu, firecracker, cloud-hypervisor, or external for an agent that is
+    /// already running (default: process)
     #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true)]
     machine: Option<MachineKind>,
 
-    /// Size of its writable layer, as in 512M or 4G
+    /// Set the size of the writable layer, as in 512M or 4G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     scratch: Option<u64>,
 
-    /// The most memory of all its processes together, in MiB or as in 2G
+    /// Limit the memory of all processes together, in MiB or as in 2G
     #[arg(long, value_name = "MIB", value_parser = parse_memory_mib)]
     memory: Option<u64>,
 
-    /// Its share of processors, as in 2 or 0.5
+    /// Limit the number of CPUs, as in 2 or 0.5
     #[arg(long, value_name = "N", value_parser = parse_cpu_millis)]
     cpus: Option<u32>,
 
-    /// What it may reach: a host, *.HOST for all below it, HOST:PORT, public for all of the internet,
-    /// or none; may be given several times (default: nothing; of `start`, what the daemon has set)
+    /// Allow connections to a host: HOST, *.HOST for its subdomains, HOST:PORT, public for the whole
+    /// internet, or none; repeatable (default: none; for `start`, the daemon's setting)
     #[arg(long, value_name = "HOST")]
     egress: Vec<String>,
-    /// Give it a secret of the configuration, as a variable; may be given several times
+
+    /// Pass a configured secret as an environment variable; repeatable
     #[arg(long = "secret", value_name = "NAME")]
     secrets: Vec<String>,
 
-    /// Give it a copy of a directory at /workspace, and bring changes back: a workspace of the
-    /// configuration, or a path
+    /// Copy a directory to /workspace and copy changes back: a configured workspace, or a path
     #[arg(long, value_name = "NAME|PATH")]
     workspace: Option<PathBuf>,
 
-    /// The directory itself instead of a copy: what the box writes is there at once, and no limit
-    /// holds (process and qemu machines; of a workspace of the configuration, the configuration says it)
+    /// Mount the directory instead of copying it: writes appear at once and no limit applies (process
+    /// and qemu machines only; for a configured workspace, set it in the configuration)
     #[arg(long, requires = "workspace")]
     mount: bool,
 }
 
-impl BoxArguments {
+impl SandboxArguments {
     pub fn spec(&self) -> Result<Spec> {
         let which = match &self.name {
             Some(which) => which.clone(),
@@ -138,62 +140,63 @@ fn straight(path: &Path) -> Result<String, CliError> {
     if said == Path::new(&real) { Ok(real) } else { Ok(said.display().to_string()) }
 }
 
-/// Start a box that stays
+/// Start a sandbox that keeps running
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  host-bridge serve &                                  the daemon, once
-  host-bridge start --name work                        prints the box's name
+  host-bridge serve &                                  start the daemon once
+  host-bridge start --name work                        prints the name
   host-bridge start --name ci/job-7 --image ./rootfs --scratch 4G -e CI=1
   host-bridge start --memory 512 --cpus 0.5 --label team=a --label ci=
   host-bridge start --egress pypi.org --egress '*.pythonhosted.org'
-  host-bridge start --secret npm-token                 a value that only the daemon knows
-  host-bridge start --workspace ./project              a copy at /workspace; changes come back
-  host-bridge start --ttl 8h --idle 15m --keep 1d      gone by itself, and forgotten a day later
+  host-bridge start --secret npm-token                 a secret from the configuration
+  host-bridge start --workspace ./project              copied to /workspace and back
+  host-bridge start --ttl 8h --idle 15m --keep 1d      stop by itself; remove a day later
   host-bridge start --name vm --machine external --address vsock:3:1024
 
-Its processes see the host's own root file system read-only, and write to a layer of their own.
-The process machine is no security boundary against a hostile kernel-level attacker.")]
+On the process machine without --image, processes see the host's root file system read-only and write
+to a layer of their own. The process machine shares the host's kernel: it does not protect against an
+attack on the kernel.")]
 pub struct Start {
     #[command(flatten)]
-    sandbox: BoxArguments,
+    sandbox: SandboxArguments,
 
-    /// Set an environment variable for everything in the box; NAME alone passes ours on
+    /// Set an environment variable for all programs; NAME alone passes the current value
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Run programs as NAME, NAME:GROUP, UID or UID:GID that name no user (default: the image's)
+    /// Set the default user: NAME, NAME:GROUP, UID or UID:GID (default: the image's user)
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
 
-    /// Its host name (default: its name)
+    /// Set the host name (default: the sandbox's name)
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
 
-    /// Go on from a snapshot of its namespace, instead of booting; image, memory and CPUs are that's
+    /// Start from a snapshot in the same namespace, with its image, memory and CPUs, instead of booting
     #[arg(long, value_name = "SNAPSHOT", conflicts_with_all = ["image", "address"])]
     snapshot: Option<Name>,
 
-    /// Where the agent of an external machine is: unix:PATH, hybrid:PATH:PORT or vsock:CID:PORT
+    /// Set the address of an external machine's agent: unix:PATH, hybrid:PATH:PORT or vsock:CID:PORT
     #[arg(long, value_name = "ADDRESS")]
     address: Option<Address>,
 
-    /// Write a label on it, to find it by; may be given several times
+    /// Add a label; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = label::parse)]
     label: Vec<(String, String)>,
 
-    /// Stop it after so long, whatever it is doing then
+    /// Stop the sandbox after this time (default: never)
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttl: Option<Duration>,
 
-    /// Stop it when nothing has run in it for so long
+    /// Stop the sandbox when nothing has run in it for this time (default: never)
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     idle: Option<Duration>,
 
-    /// Remove it when it has been over for so long (default: when you do)
+    /// Remove the sandbox this long after it stopped (default: never)
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     keep: Option<Duration>,
 
-    /// Print the whole record as JSON
+    /// Print the whole record as JSON instead of the name
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `stop`: the orderly end of boxes.
+//! `stop`: stop sandboxes.
 
 use std::time::Duration;
 
@@ -11,21 +11,22 @@ use super::values::parse_duration;
 use super::{failure, output};
 use sandbox::SandboxRef;
 
-/// Stop boxes in order: ask their processes, wait, then kill
+/// Stop sandboxes
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge stop work
   host-bridge stop --grace 30s work ci/job-7
   host-bridge stop $(host-bridge ps -q)
 
-A stopped box keeps its name and its logs until `host-bridge rm`.")]
+Sends SIGTERM to all processes, waits for --grace, then kills them. A stopped sandbox keeps its name and
+logs until `host-bridge rm`.")]
 pub struct Stop {
-    /// How long processes may take to end after SIGTERM (default: 3s)
+    /// Set how long processes may take to exit after SIGTERM (default: 3s)
     #[arg(long, visible_alias = "time", value_name = "TIME", value_parser = parse_duration)]
     grace: Option<Duration>,
 
-    /// The boxes: NAME or NAMESPACE/NAME
-    #[arg(required = true, value_name = "BOX")]
+    /// The sandboxes: NAME or NAMESPACE/NAME
+    #[arg(required = true, value_name = "SANDBOX")]
     which: Vec<SandboxRef>,
 }
 

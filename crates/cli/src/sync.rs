@@ -1,4 +1,4 @@
-//! `sync`: what a box has changed in its workspace comes back now.
+//! `sync`: copy workspace changes back to the host now.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,21 +8,21 @@ use super::exit::Exit;
 use super::output;
 use sandbox::SandboxRef;
 
-/// Bring back what a box has changed in its workspace
+/// Copy workspace changes back to the host
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge sync work
   host-bridge sync --json ci/job-7
 
-Changes come back by themselves when a program or a run has ended, and before a stop. One line is
-written for each path: + written, - deleted, ! changed on both sides, x refused.")]
+Changes are also copied back when a program or a run ends, and before the sandbox stops. One line is
+printed per path: + written, - deleted, ! changed on both sides, x refused.")]
 pub struct Sync {
-    /// Print the whole answer as JSON
+    /// Print the whole report as JSON
     #[arg(long)]
     json: bool,
 
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 }
 

@@ -1,4 +1,4 @@
-//! Columns of text for people. Pure.
+//! Aligns columns of text. Pure.
 
 /// Lines up `rows` under `head`, two spaces between columns, nothing behind the last.
 pub fn align<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {

@@ -1,5 +1,6 @@
-//! What people write on a command line, as types: sizes, durations, points in time, signals,
-//! variables. Pure: every parser is a function of its text (and of "now", where it is asked for).
+//! Parsers for command-line values: sizes, durations, points in time, signals, variables; and the
+//! formats for printing them. Pure: a parser depends only on its text (and on "now", where a time
+//! is relative).
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,9 +15,11 @@ use super::instant;
 pub enum ValueError {
     #[error("{0:?} is not a size: write a number of bytes, or one with K, M, G or T, as in 512M")]
     Size(String),
-    #[error("{0:?} is not an amount of memory: write MiB, or a size with its unit as in 2G")]
+    #[error(
+        "{0:?} is not an amount of memory: write a number of MiB, or a size with its unit as in 2G"
+    )]
     Memory(String),
-    #[error("{0:?} is not a number of processors: write one as in 2 or 0.5")]
+    #[error("{0:?} is not a number of CPUs: write one as in 2 or 0.5")]
     Cpus(String),
     #[error("{0:?} is not a duration: write seconds, or units as in 90s, 500ms, 1.5m or 1h30m")]
     Duration(String),
@@ -27,11 +30,11 @@ pub enum ValueError {
     Since(String),
     #[error("{0:?} is not a signal: write a name or a number, as in TERM, SIGKILL or 9")]
     Signal(String),
-    #[error("{0:?} is not a variable: write NAME=VALUE, or NAME to pass ours on")]
+    #[error("{0:?} is not a variable: write NAME=VALUE, or NAME to pass the current value")]
     Variable(String),
     #[error("line {line} of {path} is not a variable: {text:?}")]
     VariableLine { path: String, line: usize, text: String },
-    #[error("{0:?} is not a forwarding: write [BIND:]HOST_PORT:BOX_PORT, as in 8080:80")]
+    #[error("{0:?} is not a port forwarding: write [BIND:]HOST_PORT:SANDBOX_PORT, as in 8080:80")]
     Forwarding(String),
 }
 
@@ -213,14 +216,14 @@ pub fn resolve_variables(
     Ok(variables)
 }
 
-/// One `[BIND:]HOST_PORT:BOX_PORT`.
+/// One `[BIND:]HOST_PORT:SANDBOX_PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
     /// Address of the host; the loopback unless one is named.
     pub bind: String,
     /// Port of the host; 0 lets the kernel choose.
     pub host_port: u16,
-    pub box_port: u16,
+    pub sandbox_port: u16,
 }
 
 impl FromStr for Forwarding {
@@ -228,15 +231,15 @@ impl FromStr for Forwarding {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong = || ValueError::Forwarding(text.to_owned());
-        let (rest, box_port) = text.rsplit_once(':').unwrap_or((text, text));
-        let box_port = box_port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+        let (rest, sandbox_port) = text.rsplit_once(':').unwrap_or((text, text));
+        let sandbox_port = sandbox_port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
         let (bind, host_port) = rest.rsplit_once(':').unwrap_or(("127.0.0.1", rest));
         let bind = bind.strip_prefix('[').and_then(|bind| bind.strip_suffix(']')).unwrap_or(bind);
         let host_port = host_port.parse().map_err(|_| wrong())?;
         if bind.is_empty() {
             return Err(wrong());
         }
-        Ok(Self { bind: bind.to_owned(), host_port, box_port })
+        Ok(Self { bind: bind.to_owned(), host_port, sandbox_port })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `version`: ours, the protocol's, and the daemon's where one runs.
+//! `version`: show the versions of this program, the protocol and the running daemon.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,13 +9,13 @@ use super::context::Context;
 use super::exit::Exit;
 use super::output;
 
-/// Show the versions of this program, the protocol and the daemon
+/// Show the versions of program, protocol and daemon
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge version
   host-bridge version --json | jq -r .release")]
 pub struct Version {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! Apps, as they are asked for and told of on the control socket.
+//! The app messages of the control socket.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use sandbox::SandboxRef;
 use services::app::{App, State};
 
-/// What is asked of apps.
+/// A request about apps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AppOrder {
-    /// Answered when it answers a request itself, or does not come to that.
+    /// Answered when the app answers requests, or has failed to start.
     Start(Box<StartApp>),
-    /// Those of one sandbox, or of all.
+    /// The apps of one sandbox, or of all.
     List {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sandbox: Option<SandboxRef>,
@@ -24,12 +24,12 @@ pub enum AppOrder {
         sandbox: SandboxRef,
         app: String,
     },
-    /// Answered when nothing is left of it.
+    /// Answered when all its processes have ended.
     Stop {
         sandbox: SandboxRef,
         app: String,
     },
-    /// The newest of what it has said.
+    /// The latest output of an app.
     Log {
         sandbox: SandboxRef,
         app: String,
@@ -44,10 +44,10 @@ pub struct StartApp {
     pub sandbox: SandboxRef,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    pub what: What,
+    pub what: AppProgram,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZeroU16>,
-    /// 0 is any that is free.
+    /// 0 picks a free port.
     #[serde(default)]
     pub host_port: u16,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -62,11 +62,11 @@ pub struct StartApp {
     pub python: Option<String>,
 }
 
-/// What of it is run.
+/// The program that serves the app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum What {
-    /// A file of Python, and what serves it by its name.
+pub enum AppProgram {
+    /// A Python file, and the name of the framework that serves it.
     Code {
         kind: String,
         code: String,
@@ -74,7 +74,7 @@ pub enum What {
     Argv(Vec<String>),
 }
 
-/// An app as it stands. The fields are those of the native API.
+/// The state of an app. The fields are those of the native API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppRow {
     pub app: String,
@@ -90,7 +90,7 @@ pub struct AppRow {
     pub guest_port: Option<u16>,
     pub session: String,
     pub started_at_ms: u64,
-    /// What a shell would report of one that has ended.
+    /// The exit code that a shell would report, if the app has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -110,7 +110,7 @@ impl AppOrder {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the request only reads.
     pub fn looks(&self) -> bool {
         !matches!(self, Self::Start(_) | Self::Stop { .. })
     }

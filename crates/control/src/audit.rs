@@ -1,9 +1,9 @@
-//! How the audit log is kept, and who is at the other end of the control socket.
+//! Converts the audit settings, and identifies the user at the other end of the control socket.
 
 use access::audit::{OnFailure, Options, Who};
 use nix::unistd::{Uid, User};
 
-/// How the log is kept, as the operator has set it.
+/// The options of the log, from the settings.
 pub fn options(set: &settings::Audit) -> Options {
     Options {
         reads: set.reads,

@@ -1,4 +1,4 @@
-//! A program's side of the control socket.
+//! The client side of the control socket.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::apps::{AppOrder, AppRow};
 use super::line::{LineError, read_line, write_line};
-use super::message::{Answer, Capped, Dialled, List, Purpose, Refusal, Reply, Request, Version};
+use super::message::{Answer, CapUsage, Dialled, List, Purpose, Refusal, Reply, Request, Version};
 use crate::limits::{CONTROL_REPLY_BYTES_MAX, CONTROL_REPLY_DEADLINE};
 use host::paths::Paths;
 use image::digest::Digest;
@@ -33,12 +33,12 @@ pub struct Client {
     writer: OwnedWriteHalf,
 }
 
-/// Why the bridge did not do what was asked.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("no bridge serves {socket:?}; start one with `host-bridge serve`")]
     NotRunning { socket: PathBuf },
-    #[error("could not connect to {socket:?}: {source}")]
+    #[error("cannot connect to {socket:?}: {source}")]
     Connect { socket: PathBuf, source: io::Error },
     #[error("{socket:?} is served by user {owner}, not by you")]
     NotYours { socket: PathBuf, owner: u32 },
@@ -48,14 +48,14 @@ pub enum ClientError {
     Silent { waited: Duration },
     #[error("the bridge ended the connection without an answer")]
     Ended,
-    #[error("the bridge's answer is not understood ({reason}); is it of another release?")]
+    #[error("cannot read the bridge's answer ({reason}); it may be of another release")]
     Answer { reason: String },
     #[error("the connection to the bridge broke: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Client {
-    /// Connects to the bridge that serves `paths`.
+    /// Connects to the daemon of `paths`.
     pub async fn connect(paths: &Paths) -> Result<Self, ClientError> {
         let socket = paths.control_socket();
         let stream = match UnixStream::connect(&socket).await {
@@ -101,7 +101,7 @@ impl Client {
         self.ask_sandbox(&Request::Inspect { sandbox: which.clone() }).await
     }
 
-    /// Asks for the way to an agent, and says what for.
+    /// Asks for the address of an agent, and says what it is for.
     pub async fn dial(
         &mut self,
         which: &SandboxRef,
@@ -138,7 +138,7 @@ impl Client {
         self.ask_sandbox(&Request::Remove { sandbox: which.clone(), force }).await
     }
 
-    /// Lets a sandbox stand still, with all that is in it.
+    /// Pauses a sandbox and all its processes.
     pub async fn pause(&mut self, which: &SandboxRef) -> Result<Record, ClientError> {
         self.ask_sandbox(&Request::Pause { sandbox: which.clone() }).await
     }
@@ -147,7 +147,7 @@ impl Client {
         self.ask_sandbox(&Request::Resume { sandbox: which.clone() }).await
     }
 
-    /// Brings back what a sandbox has changed in its workspace.
+    /// Copies workspace changes of a sandbox back to the host.
     pub async fn sync(&mut self, which: &SandboxRef) -> Result<Report, ClientError> {
         match self.ask(&Request::Sync { sandbox: which.clone() }).await? {
             Reply::Synced(report) => Ok(*report),
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Makes an image of what a running sandbox has become.
+    /// Creates an image from a running sandbox.
     pub async fn commit(
         &mut self,
         which: &SandboxRef,
@@ -168,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Writes a running sandbox down under a name of its namespace.
+    /// Saves a running sandbox as a snapshot in its namespace.
     pub async fn snapshot(
         &mut self,
         which: &SandboxRef,
@@ -181,7 +181,7 @@ impl Client {
         self.ask_snapshot(&Request::RemoveSnapshot { snapshot: which.clone() }).await
     }
 
-    /// All snapshots, by name.
+    /// All snapshots, sorted by name.
     pub async fn snapshots(&mut self) -> Result<Vec<Snapshot>, ClientError> {
         match self.ask(&Request::Snapshots {}).await? {
             Reply::Snapshots(snapshots) => Ok(snapshots),
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Removes what a run has left, and returns what it was.
+    /// Removes an artifact and returns its record.
     pub async fn remove_artifact(&mut self, id: &str) -> Result<ArtifactRow, ClientError> {
         match self.ask(&Request::RemoveArtifact { id: id.to_owned() }).await? {
             Reply::Artifact(row) => Ok(*row),
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Asks for something of one app, and returns how it stands or stood.
+    /// Sends a request about one app, and returns its state.
     pub async fn app(&mut self, order: AppOrder) -> Result<AppRow, ClientError> {
         match self.ask(&Request::App(order)).await? {
             Reply::App(row) => Ok(*row),
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// What is kept ready.
+    /// The state of the pool.
     pub async fn pool(&mut self) -> Result<Vec<ShelfStatus>, ClientError> {
         match self.ask(&Request::Pool {}).await? {
             Reply::Pool(shelves) => Ok(shelves),
@@ -242,19 +242,19 @@ impl Client {
         }
     }
 
-    /// What a namespace and a key have, and what they may have.
+    /// The usage and the caps of a namespace and a key.
     pub async fn caps(
         &mut self,
         namespace: Name,
         key: Option<String>,
-    ) -> Result<Vec<Capped>, ClientError> {
+    ) -> Result<Vec<CapUsage>, ClientError> {
         match self.ask(&Request::Caps { namespace, key }).await? {
             Reply::Caps(scopes) => Ok(scopes),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Makes a session of MCP of this connection: its two ends, which say lines of it from here on.
+    /// Turns this connection into an MCP session, and returns its two ends.
     pub async fn mcp(
         mut self,
         preset: Preset,

@@ -1,4 +1,4 @@
-//! From the operator's names of images to what they stand for, as far as that is in the store.
+//! Resolves the image names of the configuration to images of the store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,16 @@ use image::Images;
 use image::digest::Digest;
 use image::reference::{InvalidReference, Reference};
 
-/// What a name of `[images]` cannot stand for.
+/// An entry of `[images]` that means nothing.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "images.{name:?}: {target:?} is no absolute path, no digest and no name of an image: {source}"
-)]
+#[error("images.{name:?}: {target:?} is not an absolute path, a digest or an image name: {source}")]
 pub struct AliasError {
     name: String,
     target: String,
     source: InvalidReference,
 }
 
-/// The images of the store that `[images]` names, as they are written there.
+/// The stored images that `[images]` names, as they are written there.
 pub fn aliases(images: &BTreeMap<String, PathBuf>) -> Result<Vec<String>, AliasError> {
     let stored = images.iter().filter(|(_, target)| !Path::is_absolute(target));
     let check = |(name, target): (&String, &PathBuf)| {
@@ -43,12 +41,11 @@ pub fn missing(
 ) -> Vec<String> {
     let directories = named.values().filter(|target| target.is_absolute() && !target.is_dir());
     let directories = directories
-        .map(|path| format!("[images] names {}, which is no directory here", path.display()));
+        .map(|path| format!("[images] names {}, which is not a directory", path.display()));
     let images = paths.images().is_dir().then(|| Images::open(paths).ok()).flatten();
     let is_there = |target: &str| images.as_ref().is_some_and(|images| images.find(target).is_ok());
     let gone = aliases.iter().filter(|target| !is_there(target));
-    let gone =
-        gone.map(|target| format!("[images] names {target:?}, and no image here is called so"));
+    let gone = gone.map(|target| format!("[images] names {target:?}, but there is no such image"));
     directories.chain(gone).collect()
 }
 

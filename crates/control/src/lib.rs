@@ -1,7 +1,7 @@
 //! The control socket: how a person's commands reach the bridge that serves.
 //!
 //! One JSON object per line, on a Unix socket that only its owner can open; each request is
-//! answered by one line, in order. What is said is about sandboxes as a whole. Their processes,
+//! answered by one line, in order. Messages are about sandboxes as a whole. Their processes,
 //! files and ports are the agents' business: `dial` tells where one is reached, and the caller
 //! speaks to it directly, so that no byte of output goes through the bridge.
 //!
@@ -17,22 +17,22 @@
 
 pub mod apps;
 pub mod audit;
+mod check;
 mod client;
 mod images;
 pub mod limits;
 pub mod line;
 pub mod message;
+mod open_audit;
 mod pool;
 mod refusal;
 mod setup;
-mod sound;
-mod visit;
 
-pub use apps::{AppOrder, AppRow, StartApp, What};
+pub use apps::{AppOrder, AppProgram, AppRow, StartApp};
+pub use check::{CheckedSettings, InvalidSettings, check_settings};
 pub use client::{Client, ClientError};
 pub use images::{AliasError, aliases, missing};
-pub use message::{Capped, CappedRow, Code, Dialled, List, Purpose, Refusal, Version};
+pub use message::{CapUsage, CapUsageRow, Code, Dialled, List, Purpose, Refusal, Version};
+pub use open_audit::{OpenAuditError, entry, open_audit};
 pub use pool::{PoolError, pool_options};
 pub use setup::{egress_settings, own_files};
-pub use sound::{Sound, Unsound, sound};
-pub use visit::{VisitError, entry, visit};

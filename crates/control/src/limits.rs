@@ -1,4 +1,4 @@
-//! Every bound of the control socket, each with its reason.
+//! The limits of the control socket, each with its reason.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Lines with a bound.
+//! Reads and writes messages as lines of limited length.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 pub enum LineError {
     #[error("a line is longer than {bytes_max} bytes")]
     TooLong { bytes_max: usize },
-    #[error("a line was cut off in the midst")]
+    #[error("the connection ended in the middle of a line")]
     Cut,
     #[error("a line is not a message: {0}")]
     Json(#[from] serde_json::Error),

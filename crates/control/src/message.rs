@@ -1,4 +1,4 @@
-//! What is said on the control socket.
+//! The messages of the control socket.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use sandbox::{Name, Record, SandboxRef, Selector, Snapshot, Spec, State};
 use services::store::artifacts::ArtifactRow;
 use workspace::Report;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -23,10 +23,10 @@ pub enum Request {
     Inspect {
         sandbox: SandboxRef,
     },
-    /// Asks where the agent of a running sandbox is reached.
+    /// Asks for the address of a running sandbox's agent.
     Dial {
         sandbox: SandboxRef,
-        /// What for, in the word of whoever asks.
+        /// What the client is about to do.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         purpose: Option<Purpose>,
     },
@@ -45,63 +45,63 @@ pub enum Request {
     Kill {
         sandbox: SandboxRef,
     },
-    /// Removes what is kept of a stopped sandbox; with `force`, kills it first.
+    /// Removes a stopped sandbox and its logs; with `force`, kills it first.
     Remove {
         sandbox: SandboxRef,
         #[serde(default)]
         force: bool,
     },
-    /// Lets a sandbox stand still, and go on; answered when it does.
+    /// Pauses or resumes a sandbox; answered when that is done.
     Pause {
         sandbox: SandboxRef,
     },
     Resume {
         sandbox: SandboxRef,
     },
-    /// Writes a running sandbox down under a name of its namespace.
+    /// Saves a running sandbox as a snapshot in its namespace.
     Snapshot {
         sandbox: SandboxRef,
         name: Name,
     },
-    /// Makes an image of what a running sandbox has become.
+    /// Creates an image from a running sandbox.
     Commit {
         sandbox: SandboxRef,
-        /// What it is called.
+        /// The name of the image.
         image: String,
     },
     Snapshots {},
-    /// Brings back what a sandbox has changed in its workspace.
+    /// Copies workspace changes of a sandbox back to the host.
     Sync {
         sandbox: SandboxRef,
     },
     RemoveSnapshot {
         snapshot: SandboxRef,
     },
-    /// Removes what a run has left.
+    /// Removes an artifact of a run.
     RemoveArtifact {
         id: String,
     },
-    /// Starts an app in a sandbox, ends one, or asks about those that there are.
+    /// Starts, stops or lists apps, or reads the log of one.
     App(AppOrder),
-    /// Asks what is kept ready.
+    /// Asks for the state of the pool.
     Pool {},
-    /// Asks what a namespace and a key have, and what they may have.
+    /// Asks for the usage and the caps of a namespace and a key.
     Caps {
         namespace: Name,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// Turns this connection into a session of MCP: behind the answer, both ends say lines of it.
+    /// Turns this connection into an MCP session: after the answer, both ends send lines of MCP.
     Mcp(Preset),
 }
 
-/// What somebody is about to do over an agent's own socket, where the bridge does not see it.
+/// What a client is about to do over an agent's own socket, which the bridge does not see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Purpose {
-    /// The word of the command line.
+    /// The verb of the command line.
     pub verb: String,
-    /// The program that is started, and what it is given.
+    /// The program that is started, and its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -112,10 +112,10 @@ pub struct Purpose {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct List {
-    /// Those of all namespaces when absent.
+    /// All namespaces if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Name>,
-    /// The stopped ones too.
+    /// Includes stopped sandboxes.
     #[serde(default)]
     pub all: bool,
     /// All of these must match.
@@ -123,7 +123,7 @@ pub struct List {
     pub labels: Vec<Selector>,
 }
 
-/// One line of the bridge's.
+/// One line from the bridge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -140,7 +140,7 @@ impl From<Result<Reply, Refusal>> for Answer {
     }
 }
 
-/// What the bridge answers.
+/// An answer of the bridge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -149,7 +149,7 @@ pub enum Reply {
     Sandboxes(Vec<Record>),
     Dialled(Dialled),
     Pool(Vec<ShelfStatus>),
-    Caps(Vec<Capped>),
+    Caps(Vec<CapUsage>),
     Committed { digest: Digest },
     Snapshot(Box<Snapshot>),
     Snapshots(Vec<Snapshot>),
@@ -193,31 +193,31 @@ pub struct Version {
     pub pid: u32,
 }
 
-/// What a namespace or a key has, and what it may have of that.
+/// The usage and the caps of a namespace or a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capped {
+pub struct CapUsage {
     #[serde(flatten)]
     pub scope: Scope,
-    pub caps: Vec<CappedRow>,
+    pub caps: Vec<CapUsageRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CappedRow {
+pub struct CapUsageRow {
     pub cap: String,
     pub used: u64,
-    /// Absent where there is no bound.
+    /// Absent if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<u64>,
 }
 
-/// Where a sandbox's agent is reached.
+/// The address of a sandbox's agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialled {
     pub address: Address,
-    /// Who its programs run as that name nobody.
+    /// The default user of its programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where they begin that name no directory.
+    /// The default working directory of its programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
     #[serde(flatten)]
@@ -229,7 +229,7 @@ pub struct Dialled {
 #[error("{message}")]
 pub struct Refusal {
     pub code: Code,
-    /// One sentence that names what was asked for and why it was refused.
+    /// One sentence that names the request and why it was refused.
     pub message: String,
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -244,11 +244,11 @@ pub enum Code {
     Invalid,
     NameTaken,
     NotFound,
-    /// It has to be stopped first.
+    /// It must be stopped first.
     StillRunning,
     /// It has stopped.
     NotRunning,
-    /// The machine did not come up.
+    /// The machine did not start.
     StartFailed,
     /// A named limit is reached.
     Limit,
@@ -260,20 +260,20 @@ pub enum Code {
     Stopping,
     /// This bridge cannot do that here.
     Unsupported,
-    /// It stands still; it has to be resumed first.
+    /// It is paused and must be resumed first.
     Paused,
-    /// The machine does not die.
+    /// The machine could not be killed.
     Stuck,
     /// It would exceed a cap of its namespace.
     CapExceeded,
     /// There is no such secret for that namespace.
     UnknownSecret,
-    /// A secret's provider did not give it.
+    /// A secret's provider failed.
     SecretFailed,
-    /// No registry gave the image.
+    /// No registry delivered the image.
     PullFailed,
     /// There is no such workspace for that namespace.
     UnknownWorkspace,
-    /// A workspace cannot be used, or its changes do not come back.
+    /// A workspace cannot be used, or its changes cannot be copied back.
     WorkspaceFailed,
 }

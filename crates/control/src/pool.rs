@@ -1,4 +1,4 @@
-//! From what the operator has set to what the pool keeps ready.
+//! Converts the pool settings into the options of the pool.
 
 use protocol::ContextName;
 
@@ -8,7 +8,7 @@ use sandbox::pool::{Entry, Options};
 use sandbox::root_of;
 use settings::{PoolEntry, Settings};
 
-/// Why there is no such pool.
+/// Why the pool settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     #[error("pool.entries: {entry:?}: {source}")]
@@ -19,10 +19,10 @@ pub enum PoolError {
     )]
     Image { entry: String, image: String },
     #[error(
-        "pool.entries: {entry:?}: {image:?} is an image of the store, and no machines are kept ready of those"
+        "pool.entries: {entry:?}: {image:?} is a stored image, which the pool does not support"
     )]
     Stored { entry: String, image: String },
-    #[error("pool.entries: {entry:?}: {language:?} cannot be the name of a language")]
+    #[error("pool.entries: {entry:?}: {language:?} is not a language")]
     Language { entry: String, language: String },
 }
 

@@ -1,4 +1,4 @@
-//! From a sandbox's errors to what is said of them on the control socket.
+//! Converts the errors of sandboxes into refusals on the control socket.
 
 use super::message::{Code, Refusal};
 use host::instant;
@@ -18,7 +18,7 @@ impl Refusal {
 
 impl From<ArtifactError> for Refusal {
     fn from(error: ArtifactError) -> Self {
-        let hint = "`host-bridge artifact ls` lists the artifacts that there are";
+        let hint = "`host-bridge artifact ls` lists the artifacts";
         match &error {
             ArtifactError::NotFound { .. } => {
                 Self::new(Code::NotFound, error.to_string(), Some(hint))
@@ -40,7 +40,7 @@ impl From<SandboxError> for Refusal {
                 (Code::NameTaken, Some(hint))
             }
             SandboxError::NotFound { .. } => {
-                let hint = "`host-bridge ps --all` lists the sandboxes that there are";
+                let hint = "`host-bridge ps --all` lists the sandboxes";
                 (Code::NotFound, Some(hint.to_owned()))
             }
             SandboxError::StillRunning { which, .. } => {
@@ -51,17 +51,17 @@ impl From<SandboxError> for Refusal {
                 (Code::NotRunning, None)
             }
             SandboxError::NotRunning { which, .. } => {
-                let hint = format!("`host-bridge logs {which}` shows what it said");
+                let hint = format!("`host-bridge logs {which}` shows its output");
                 (Code::NotRunning, Some(hint))
             }
             SandboxError::WillNotDie { .. } => (Code::Stuck, None),
             SandboxError::Egress(_) => (Code::StartFailed, None),
             SandboxError::Paused { which } => {
-                (Code::Paused, Some(format!("`host-bridge resume {which}` lets it go on")))
+                (Code::Paused, Some(format!("`host-bridge resume {which}` continues it")))
             }
             SandboxError::Busy { .. } => (Code::Busy, Some("try again".to_owned())),
             SandboxError::NoSnapshot { .. } => {
-                let hint = "`host-bridge snapshot ls` lists the snapshots that there are";
+                let hint = "`host-bridge snapshot ls` lists the snapshots";
                 (Code::NotFound, Some(hint.to_owned()))
             }
             SandboxError::SnapshotTaken { snapshot } => {
@@ -73,7 +73,7 @@ impl From<SandboxError> for Refusal {
             | SandboxError::SnapshotsTooLarge { .. }
             | SandboxError::TooMany => (Code::Limit, None),
             SandboxError::Secret(SecretError::Unknown { .. }) => {
-                let hint = "`host-bridge serve --print-config` shows [secrets] as it is read";
+                let hint = "`host-bridge serve --print-config` shows the configured [secrets]";
                 (Code::UnknownSecret, Some(hint.to_owned()))
             }
             SandboxError::Secret(SecretError::Provider { .. }) => {
@@ -83,7 +83,7 @@ impl From<SandboxError> for Refusal {
                 (Code::Invalid, Some(format!("add `--egress {host}`")))
             }
             SandboxError::Workspace(WorkspaceError::Unknown { .. }) => {
-                let hint = "`host-bridge serve --print-config` shows [workspaces] as it is read";
+                let hint = "`host-bridge serve --print-config` shows the configured [workspaces]";
                 (Code::UnknownWorkspace, Some(hint.to_owned()))
             }
             SandboxError::Workspace(WorkspaceError::None)
@@ -101,10 +101,13 @@ impl From<SandboxError> for Refusal {
             SandboxError::Unsupported { hint, .. } => (Code::Unsupported, Some((*hint).to_owned())),
             SandboxError::DaySpent { .. } => {
                 let until = instant::format(instant::day_end_ms(instant::now_ms()));
-                (Code::CapExceeded, Some(format!("the day of UTC ends at {until}")))
+                (
+                    Code::CapExceeded,
+                    Some(format!("the limit resets at the end of the day (UTC), at {until}")),
+                )
             }
             SandboxError::CapExceeded { .. } => {
-                let hint = "stop or remove a box, or ask for less";
+                let hint = "stop or remove a sandbox, or ask for less";
                 (Code::CapExceeded, Some(hint.to_owned()))
             }
             SandboxError::HoldsSecrets { .. } => (Code::Unsupported, None),
@@ -138,7 +141,7 @@ fn code_of_image(error: &ImageError) -> Code {
 }
 
 fn hint_of_image(error: &ImageError) -> Option<String> {
-    let hint = "`host-bridge image ls` lists the images that there are";
+    let hint = "`host-bridge image ls` lists the images";
     matches!(error, ImageError::NotFound { .. }).then(|| hint.to_owned())
 }
 
@@ -159,30 +162,34 @@ impl From<AppError> for Refusal {
         match error {
             AppError::Sandbox(error) => error.into(),
             AppError::NotFound { .. } => {
-                with(Code::NotFound, Some("`host-bridge app ls` lists those that there are"))
+                with(Code::NotFound, Some("`host-bridge app ls` lists the apps"))
             }
             AppError::NameTaken { .. } => {
-                let hint = "choose another --name, or end that one with `host-bridge app stop`";
+                let hint =
+                    "choose another --name, or stop the other app with `host-bridge app stop`";
                 with(Code::NameTaken, Some(hint))
             }
             AppError::TooManyOfSandbox { .. } | AppError::TooMany { .. } => {
-                with(Code::Limit, Some("end one that is not needed, or has ended"))
+                with(Code::Limit, Some("stop an app that is not needed"))
             }
             AppError::NoPort { .. } => with(Code::Limit, None),
             AppError::CodeTooLong { .. }
             | AppError::ReadyPath { .. }
             | AppError::ReadyTimeout { .. } => with(Code::Invalid, None),
-            AppError::PortTaken { .. } => with(Code::Invalid, Some("leave --port out")),
+            AppError::PortTaken { .. } => with(Code::Invalid, Some("omit --port")),
             AppError::Failed { ref log, .. } | AppError::NotReady { ref log, .. } => {
                 let said = log.trim();
-                let message =
-                    if said.is_empty() { message } else { format!("{message}; it said: {said}") };
+                let message = if said.is_empty() {
+                    message
+                } else {
+                    format!("{message}; its output: {said}")
+                };
                 Self::new(Code::StartFailed, message, None)
             }
             AppError::Missing { .. }
             | AppError::NoInterpreter { .. }
             | AppError::Interpreter { .. } => {
-                with(Code::StartFailed, Some("use an image that has it"))
+                with(Code::StartFailed, Some("use an image that contains it"))
             }
             // It had begun.
             AppError::Abandoned => with(Code::StartFailed, None),

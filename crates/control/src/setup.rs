@@ -1,5 +1,5 @@
-//! What follows from the settings for every process that starts sandboxes: the daemon, and the verbs
-//! that do without it.
+//! Derives from the settings what every process that starts sandboxes needs: the daemon, and verbs
+//! that work without it.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use host::paths::find_agent;
 use machine::vmm::Kit;
 use settings::Settings;
 
-/// Files that command the bridge or its sandboxes, beside its directories: no sandbox may have them mounted.
+/// Files that control the bridge or its sandboxes, besides its directories. No sandbox may mount them.
 pub fn own_files(settings: &Settings) -> Vec<PathBuf> {
     let programs = [std::env::current_exe().ok(), find_agent().ok()];
     let kit = Kit::find().ok().map(|kit| kit.directory().to_owned());
     programs.into_iter().chain([kit]).flatten().chain(settings.own_files()).collect()
 }
 
-/// What the operator has set for egress, as it is used.
+/// Converts the egress settings.
 pub fn egress_settings(set: &settings::Egress) -> egress::Settings {
     let limit = |bytes: u64| (bytes > 0).then_some(bytes);
     egress::Settings {

@@ -1,11 +1,11 @@
-//! Orders about apps, as the control socket has them, carried out.
+//! Carries out the app requests of the control socket.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use api::Api;
 use control::message::{Code, Refusal, Reply};
-use control::{AppOrder, AppRow, StartApp, What};
+use control::{AppOrder, AppProgram, AppRow, StartApp};
 use services::app::limits::LOG_KEPT_BYTES;
 use services::app::{AppName, AppSpec, Kind, Program};
 
@@ -54,14 +54,14 @@ fn invalid(error: &impl ToString) -> Refusal {
 
 fn spec(asked: StartApp) -> Result<AppSpec, Refusal> {
     let program = match asked.what {
-        What::Argv(argv) if argv.is_empty() => {
+        AppProgram::Argv(argv) if argv.is_empty() => {
             return Err(invalid(&"the command names no program"));
         }
-        What::Argv(argv) => Program::Argv(argv),
-        What::Code { kind, code } => {
+        AppProgram::Argv(argv) => Program::Argv(argv),
+        AppProgram::Code { kind, code } => {
             let known = [Kind::Flask, Kind::Fastapi, Kind::Streamlit, Kind::Command];
             let found = known.into_iter().find(|known| known.name() == kind);
-            let unknown = || invalid(&format!("{kind:?} is no type of apps"));
+            let unknown = || invalid(&format!("{kind:?} is not a type of app"));
             Program::Code { kind: found.ok_or_else(unknown)?, code }
         }
     };

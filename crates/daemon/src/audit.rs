@@ -1,5 +1,4 @@
-//! What the bridge does by itself, and what is asked on the control socket, as entries of the audit
-//! log.
+//! Converts events of the bridge and requests on the control socket into entries of the audit log.
 
 use access::audit::{Audit, Door, Entry, Outcome, Verdict, Who};
 use control::message::{Code, Refusal, Reply, Request};
@@ -10,10 +9,10 @@ use sandbox::{
 };
 use workspace::Report;
 
-/// What grants something, of which the record says what.
+/// Operations that grant something; their records say what.
 const CREATION: &str = "create_sandbox";
 
-/// Tells of events, and records those that change something.
+/// Logs events, and records those that change something.
 pub(super) fn recording(events: EventSink, audit: Audit) -> EventSink {
     std::sync::Arc::new(move |event| {
         if let Some(entry) = of_event(event) {
@@ -73,7 +72,7 @@ fn of_subject(entry: Entry, of: &Subject) -> Entry {
     }
 }
 
-/// A decision on what a sandbox may reach, or the end of what was allowed.
+/// An egress decision for a sandbox, or the end of an allowed connection.
 fn of_egress(event: &EgressEvent) -> Entry {
     let operation = match (event.what, &event.verdict) {
         (What::Name, _) => "egress.name",
@@ -114,7 +113,7 @@ fn of_egress(event: &EgressEvent) -> Entry {
     }
 }
 
-/// What has come back of a workspace: how much, and the first of what did not.
+/// The result of copying a workspace back: how much, and the first path that failed.
 fn of_workspace(event: &WorkspaceEvent) -> Entry {
     let Report { written, deleted, conflicts, refused, untold } = &event.report;
     let entry = Entry::of_bridge("workspace.sync")
@@ -218,7 +217,7 @@ fn described(entry: Entry, record: Record) -> Entry {
     }
 }
 
-/// The same when it has been.
+/// The same after it was carried out.
 pub(super) fn ended(entry: Entry, reply: Result<&Reply, &Refusal>, began_ms: u64) -> Entry {
     let duration_us = Some(instant::now_ms().saturating_sub(began_ms).saturating_mul(1000));
     let entry = Entry { duration_us, ..entry };

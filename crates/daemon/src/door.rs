@@ -1,4 +1,4 @@
-//! The door for programs, while it is open: from the settings to servers that listen.
+//! Starts the API servers from the settings, and stops them.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -18,10 +18,10 @@ use services::artifact::Artifacts;
 use services::notebook::Notebooks;
 use settings::{Listen, Settings};
 
-/// Why the door is not open.
+/// Why the API server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
-    #[error("could not listen on {on}: {source}; choose another address with --listen, or `off`")]
+    #[error("cannot listen on {on}: {source}; choose another address with --listen, or `off`")]
     Listen { on: Listen, source: io::Error },
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -70,17 +70,17 @@ impl Door {
         Ok(Self { api, addresses, ending, servers, grace: server.shutdown_grace })
     }
 
-    /// What answers at it.
+    /// The handlers of the server.
     pub(super) fn api(&self) -> &Api {
         &self.api
     }
 
-    /// Where it is reached.
+    /// The addresses it listens on.
     pub(super) fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    /// Takes no new calls, grants those under way their grace, and cuts them off then.
+    /// Accepts no new calls, waits for running ones for the grace period, and then cuts them off.
     pub(super) async fn close(mut self) {
         self.api.end();
         self.ending.send_replace(true);

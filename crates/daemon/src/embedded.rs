@@ -1,7 +1,7 @@
-//! A bridge for one client, in its own process: for when none serves.
+//! A bridge for one client in its own process, used when no daemon runs.
 //!
-//! Its sandboxes are that process's alone, and end with it however it ends. Several of them go on
-//! beside each other, and beside a bridge that serves, because each has directories of its own.
+//! Its sandboxes belong to that process and end with it, however it ends. Several of them can run
+//! side by side and next to a daemon, because each has its own directories.
 
 use std::fs;
 use std::io;
@@ -21,9 +21,9 @@ use services::artifact::{self, ArtifactError, Artifacts};
 use services::notebook::Notebooks;
 use services::store::{Store, StoreError};
 
-/// How its directory begins.
+/// The prefix of its directory's name.
 const PREFIX: &str = "mcp-";
-/// A directory younger than this may be of one that has not yet locked it.
+/// A directory younger than this may belong to a bridge that has not locked it yet.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// See the module's description.
@@ -35,7 +35,7 @@ pub struct Embedded {
     _locks: Locks,
 }
 
-/// Why there is none.
+/// Why it could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
     #[error(transparent)]
@@ -85,7 +85,7 @@ impl Embedded {
         &self.api
     }
 
-    /// Ends all its sandboxes, and leaves nothing.
+    /// Ends all its sandboxes and removes its directories.
     pub async fn close(self) {
         self.notebooks.end().await;
         let registry = self.api.registry();
@@ -103,7 +103,7 @@ impl Embedded {
     }
 }
 
-/// Removes what others have left who were killed.
+/// Removes the directories of embedded bridges that were killed.
 fn sweep(runtime: &Path) {
     let Ok(entries) = fs::read_dir(runtime) else { return };
     for entry in entries.flatten() {

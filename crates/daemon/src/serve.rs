@@ -18,7 +18,7 @@ use super::audit as audit_log;
 use super::door::{Door, DoorError};
 use super::server::Server;
 use access::audit::{Audit, AuditError};
-use control::{Sound, Unsound, egress_settings, own_files, sound};
+use control::{CheckedSettings, InvalidSettings, check_settings, egress_settings, own_files};
 use host::lock::{LockError, Locks};
 use host::notify::Notifier;
 use host::paths::{Paths, PathsError};
@@ -33,16 +33,16 @@ use services::store::{Store, StoreError};
 use settings::{BoxesAtEnd, Settings};
 use workspace::Workspaces;
 
-/// How a bridge shall serve.
+/// The options of a serving bridge.
 pub struct ServeOptions {
     pub paths: Paths,
-    /// What the operator has set.
+    /// The settings.
     pub settings: Settings,
-    /// Told of everything that happens; this prints nothing itself.
+    /// Receives every event; the daemon itself prints nothing.
     pub events: EventSink,
 }
 
-/// Why the bridge does not serve.
+/// Why the daemon ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
@@ -54,28 +54,28 @@ pub enum ServeError {
     #[error(transparent)]
     Images(#[from] ImageError),
     #[error(transparent)]
-    Unsound(#[from] Unsound),
+    InvalidSettings(#[from] InvalidSettings),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Artifacts(#[from] ArtifactError),
-    #[error("could not listen on {socket:?}: {source}")]
+    #[error("cannot listen on {socket:?}: {source}")]
     Listen { socket: PathBuf, source: io::Error },
     #[error(transparent)]
     Audit(#[from] AuditError),
     #[error(transparent)]
     Door(#[from] DoorError),
-    #[error("could not listen for signals: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
-    /// A second signal came before all was done.
-    #[error("ended in haste: sandboxes may still be stopping; the next bridge finds them")]
+    /// A second signal came before shutdown was complete.
+    #[error("ended at once: some sandboxes may still be stopping; the next bridge takes them over")]
     Hurried,
 }
 
 /// Serves until a signal ends it: SIGTERM, SIGINT, or SIGHUP when its terminal is closed.
 pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let ServeOptions { paths, settings, events } = options;
-    let Sound { pool, image_policy, sources, tls, .. } = sound(&settings)?;
+    let CheckedSettings { pool, image_policy, sources, tls, .. } = check_settings(&settings)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(ServeError::Signals)?;
     allow_descriptors();
     secret::guard_process();
@@ -159,7 +159,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// What those may reach of which nobody says it, as the operator has set it.
+/// The default egress rules of each namespace, from the settings.
 fn egress_defaults(set: &Settings) -> egress::Defaults {
     let own = |(name, namespace): (&String, &settings::Namespace)| {
         namespace.egress.clone().map(|rules| (name.clone(), rules))

@@ -1,4 +1,4 @@
-//! The bridge's side of the control socket.
+//! The server side of the control socket.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::apps;
 use super::audit as audit_log;
 use super::shown;
-use access::audit::{Audit, Entry, Unwritable, Who};
+use access::audit::{Audit, AuditUnwritable, Entry, Who};
 use api::{Api, mcp};
 use control::AppOrder;
 use control::limits::{
@@ -36,7 +36,7 @@ use services::app::AppError;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
 use services::store::artifacts::Which;
 
-/// The pause after the kernel refused a connection, for want of descriptors as a rule.
+/// The pause after the kernel refused a connection, usually because descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound control socket. Dropping it removes the socket.
@@ -91,12 +91,13 @@ impl Drop for Server {
 }
 
 async fn turn_away(mut stream: UnixStream) {
-    let message = format!("{CONTROL_CONNECTIONS_MAX} connections are open, which is the limit");
+    let message =
+        format!("{CONTROL_CONNECTIONS_MAX} connections are open already, which is the limit");
     let refusal = Refusal::new(Code::Busy, message, Some("try again"));
     let _ = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut stream, &Answer::Error(refusal))).await;
 }
 
-/// Answers one connection until its end. What is wrong with one costs that one alone.
+/// Answers one connection until its end. An error ends only this connection.
 async fn attend(stream: UnixStream, api: &Api) {
     let (registry, audit) = (api.registry(), api.audit());
     // The directory and the socket keep others out already; this holds when their modes do not.
@@ -116,7 +117,8 @@ async fn attend(stream: UnixStream, api: &Api) {
         };
         let (began_ms, entry) = (instant::now_ms(), entry_of(&line, &who, registry, audit));
         if entry.is_some() && audit.admit().is_err() {
-            let refusal = Refusal::new(Code::Io, Unwritable.to_string(), Some("make room for it"));
+            let refusal =
+                Refusal::new(Code::Io, AuditUnwritable.to_string(), Some("free some space for it"));
             let answer = Answer::Error(refusal);
             let written = timeout(CONTROL_WRITE_DEADLINE, write_line(&mut writer, &answer)).await;
             if matches!(written, Ok(Ok(()))) {
@@ -192,7 +194,7 @@ fn invalid(error: &LineError) -> Answer {
     Answer::Error(Refusal::new(Code::Invalid, error.to_string(), None))
 }
 
-/// What a request is in the audit log, if it is recorded.
+/// The audit entry of a request, if it is recorded.
 fn entry_of(
     line: &Result<Option<Request>, LineError>,
     who: &Who,

@@ -1,20 +1,20 @@
-//! What is told of caps on the control socket.
+//! Formats caps for the control socket.
 
-use control::message::{Capped, CappedRow};
+use control::message::{CapUsage, CapUsageRow};
 use sandbox::caps::{Caps, Row};
 use sandbox::{Name, Registry, SandboxError};
 
-/// What a namespace and a key have.
+/// The caps and usage of a namespace and a key.
 pub(super) fn caps(
     registry: &Registry,
     namespace: &Name,
     key: Option<&str>,
-) -> Result<Vec<Capped>, SandboxError> {
-    let row = |Row { cap, used, allowed }| CappedRow { cap: cap.to_owned(), used, allowed };
+) -> Result<Vec<CapUsage>, SandboxError> {
+    let row = |Row { cap, used, allowed }| CapUsageRow { cap: cap.to_owned(), used, allowed };
     let scopes = Caps::scopes(namespace.as_str(), key).into_iter().map(|scope| {
         let (used, cap) = registry.caps(&scope)?;
         let caps = used.rows(&cap).into_iter().map(row).collect();
-        Ok(Capped { scope, caps })
+        Ok(CapUsage { scope, caps })
     });
     scopes.collect()
 }

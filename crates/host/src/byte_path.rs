@@ -1,4 +1,4 @@
-//! Paths of archives and trees as bytes: relative, their components divided by slashes, the root empty.
+//! Paths of archives and trees as bytes: relative, components separated by slashes, the root empty.
 //! Pure.
 
 /// A path as its directory and its last component.
@@ -26,7 +26,7 @@ pub fn components(path: &[u8]) -> Vec<Vec<u8>> {
     components
 }
 
-/// Whether a path goes back further than it has come.
+/// Whether a path leaves its root through `..`.
 pub fn climbs(path: &[u8]) -> bool {
     let mut depth = 0_i64;
     path.split(|byte| *byte == b'/').any(|component| {

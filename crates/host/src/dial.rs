@@ -1,5 +1,5 @@
-//! Reaching servers of others: names, sockets, TLS with the host's own idea of whom to trust. What is
-//! spoken over a connection is for those who ask for one.
+//! Connects to other servers: names, sockets, and TLS with the certificates that the host trusts.
+//! The caller chooses the protocol that is spoken over a connection.
 
 use std::fmt;
 use std::io;
@@ -17,15 +17,15 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::trust::{self, TrustError};
 
-/// How bytes travel.
+/// The scheme of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// Readable on the way.
+    /// Unencrypted.
     Http,
     Https,
 }
 
-/// Who answers: what credentials are bound to.
+/// The origin of a server, to which credentials are bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub scheme: Scheme,
@@ -34,12 +34,12 @@ pub struct Origin {
     pub port: u16,
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     #[error("{at} cannot be reached: {source}")]
     Unreachable { at: String, source: io::Error },
-    #[error("{at} took longer than {limit:?} for a connection")]
+    #[error("connecting to {at} took longer than {limit:?}")]
     Slow { at: String, limit: Duration },
     #[error("{at} is not trusted: {source}")]
     Tls { at: String, source: io::Error },
@@ -64,14 +64,14 @@ impl Scheme {
 }
 
 impl Origin {
-    /// As a `Host` header has it.
+    /// The value of a `Host` header.
     pub fn authority(&self) -> String {
         let name =
             if self.name.contains(':') { format!("[{}]", self.name) } else { self.name.clone() };
         if self.port == self.scheme.port() { name } else { format!("{name}:{}", self.port) }
     }
 
-    /// Whether what is sent there stays on this machine.
+    /// Whether the server is on this machine.
     pub fn is_loopback(&self) -> bool {
         let address = self.name.parse::<IpAddr>();
         self.name == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
@@ -138,7 +138,7 @@ impl Dialler {
     }
 }
 
-/// The first address that answers.
+/// Connects to the first address that answers.
 async fn connect(origin: &Origin) -> io::Result<TcpStream> {
     let mut trouble = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in lookup_host((origin.name.as_str(), origin.port)).await? {

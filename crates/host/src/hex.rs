@@ -1,4 +1,4 @@
-//! Bytes as their hexadecimal digits, small letters. Pure.
+//! Bytes as lower-case hexadecimal digits. Pure.
 
 /// Two digits for each byte.
 pub fn digits(bytes: &[u8]) -> String {

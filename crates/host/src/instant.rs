@@ -1,5 +1,5 @@
-//! Points in time as text, for all who read or write one: RFC 3339 in, UTC out. The calendar is the
-//! Gregorian one, computed from day numbers, so that no time zone data is needed. Pure, but for the clock.
+//! Points in time as text: parses RFC 3339, prints UTC. The calendar is the Gregorian one, computed
+//! from day numbers, so no time zone data is needed. Pure, except for reading the clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

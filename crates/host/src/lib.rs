@@ -1,8 +1,8 @@
-//! What every part of the bridge needs to know of its host: where things are kept and the locks on
-//! them, secrets by name, whom TLS trusts, how to dial out, points in time, and small formats.
+//! What every part of the bridge needs from its host: paths and their locks, secrets, trusted
+//! certificates, outgoing connections, points in time, and small formats.
 //!
-//! All parts above call this. It knows no sandbox, no machine and no protocol, and imports none of
-//! the other crates.
+//! All crates above call this one. It knows no sandbox, no machine and no protocol, and imports
+//! none of the other crates.
 
 #![forbid(unsafe_code)]
 

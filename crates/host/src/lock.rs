@@ -1,7 +1,7 @@
-//! One bridge per directory: the locks that say so.
+//! Locks that allow only one bridge per directory.
 //!
-//! The kernel drops a lock with its holder, so a bridge that was killed leaves none. Runtime and
-//! state directory have one each, because either could be shared with a bridge that has another.
+//! The kernel drops a lock with its holder, so a killed bridge leaves none. The runtime and the
+//! state directory have one lock each, because either one could be shared with another bridge.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -23,12 +23,12 @@ pub struct Locks {
     _state: Flock<File>,
 }
 
-/// Why this bridge may not serve here.
+/// Why the lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("another bridge{} serves {directory:?} already; stop it, or give this one directories of its own with BURROW_RUNTIME_DIR and BURROW_STATE_DIR", of_process(pid.as_deref()))]
+    #[error("another bridge{} already serves {directory:?}; stop it, or set other directories with BURROW_RUNTIME_DIR and BURROW_STATE_DIR", of_process(pid.as_deref()))]
     Served { directory: PathBuf, pid: Option<String> },
-    #[error("could not lock {path:?}: {source}")]
+    #[error("cannot lock {path:?}: {source}")]
     Files { path: PathBuf, source: io::Error },
 }
 

@@ -1,15 +1,15 @@
-//! What some bytes are, by how they begin, and by the name of their file where that does not tell.
+//! Detects the type of a file from its first bytes, and from its name where they are not enough.
 //! Pure; tools and artifacts use it.
 
-/// What is said of bytes that nothing is known of.
+/// The type of unknown bytes.
 pub const OCTETS: &str = "application/octet-stream";
-/// The same of text.
+/// The type of unknown text.
 pub const TEXT: &str = "text/plain";
 
-/// Pictures that models look at.
+/// Image types that models accept.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// How files begin.
+/// The first bytes of file types.
 const BEGINNINGS: [(&[u8], &str); 17] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -38,7 +38,7 @@ const CONTAINERS: [(usize, &[u8], &str); 4] = [
     (4, b"ftyp", "video/mp4"),
 ];
 
-/// Forms that are archives to whoever does not look for more, and by their names are more.
+/// Types that are archives by their bytes and something else by their names.
 const ZIPPED: [(&str, &str); 6] = [
     ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
     ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
@@ -48,7 +48,7 @@ const ZIPPED: [(&str, &str); 6] = [
     ("npz", "application/x-npz"),
 ];
 
-/// What names end in.
+/// File extensions.
 const ENDINGS: [(&str, &str); 45] = [
     ("txt", TEXT),
     ("log", TEXT),
@@ -97,7 +97,7 @@ const ENDINGS: [(&str, &str); 45] = [
     ("xz", "application/x-xz"),
 ];
 
-/// What files are called that have no name of their own.
+/// Names of files without an extension.
 const EXTENSIONS: [(&str, &str); 17] = [
     ("image/png", "png"),
     ("image/jpeg", "jpg"),
@@ -118,15 +118,15 @@ const EXTENSIONS: [(&str, &str); 17] = [
     ("text/csv", "csv"),
 ];
 
-/// How many bytes tell.
+/// How many bytes are examined.
 pub const HEAD_BYTES: usize = 16;
 
-/// Whether models look at it.
+/// Whether models accept the image type.
 pub fn is_picture(mime: &str) -> bool {
     PICTURES.contains(&mime)
 }
 
-/// What a file is that begins so. `is_text` says whether that is text.
+/// The type of a file by its first bytes. `is_text` says whether they are text.
 pub fn of(path: &str, head: &[u8], is_text: bool) -> &'static str {
     let begins = BEGINNINGS.iter().find(|(beginning, _)| head.starts_with(beginning));
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -153,12 +153,12 @@ pub fn of(path: &str, head: &[u8], is_text: bool) -> &'static str {
     }
 }
 
-/// What the name of a file of this kind ends in.
+/// The extension for a type.
 pub fn extension(mime: &str) -> Option<&'static str> {
     EXTENSIONS.iter().find(|(known, _)| *known == mime).map(|(_, extension)| *extension)
 }
 
-/// The text that bytes are, unless they are none. The last character may be cut.
+/// The bytes as text, if they are text. The last character may be cut.
 pub fn text(bytes: &[u8]) -> Option<&str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

@@ -1,8 +1,8 @@
-//! Tells the service manager how the bridge is doing: the protocol of `sd_notify`, by hand, which
-//! is one datagram of text per word.
+//! Reports the state of the bridge to the service manager with the `sd_notify` protocol: one
+//! datagram of text per message.
 //!
-//! `control` says when it is ready and when it ends. Without a manager, and whatever goes wrong with
-//! one, nothing happens: a server does not fail because nobody listens to how it is.
+//! The daemon reports when it is ready and when it ends. Without a manager, or if sending fails,
+//! nothing happens.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,18 +11,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Where words go: a path, or a name in the abstract namespace behind an `@`.
+/// The manager's socket: a path, or an abstract name after an `@`.
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
-/// How often the manager wants to hear that we live, in microseconds.
+/// The interval of the watchdog, in microseconds.
 const WATCHDOG_VARIABLE: &str = "WATCHDOG_USEC";
-/// Whom it wants to hear it from.
+/// The process that the watchdog expects messages from.
 const WATCHDOG_PID_VARIABLE: &str = "WATCHDOG_PID";
 /// The longest status; the manager shows one line.
 const STATUS_BYTES_MAX: usize = 512;
-/// The shortest pause between two signs of life: a manager that asks for more has a fault.
+/// The shortest watchdog interval that is used.
 const WATCHDOG_PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// The way to the service manager, if there is one.
+/// The connection to the service manager, if there is one.
 #[derive(Debug, Default)]
 pub struct Notifier {
     socket: Option<UnixDatagram>,
@@ -30,7 +30,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// The manager that has started us.
+    /// The manager that started this process.
     pub fn from_environment() -> Self {
         Self::resolve(&|name| std::env::var_os(name), std::process::id())
     }
@@ -45,17 +45,17 @@ impl Notifier {
         Self { socket: Some(socket), watchdog: interval.map(Duration::from_micros) }
     }
 
-    /// Requests are answered from now on.
+    /// Reports that requests are answered from now on.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// One line on how things are.
+    /// Reports a status line.
     pub fn status(&self, status: &str) {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// The orderly end has begun.
+    /// Reports that shutdown has begun.
     pub fn stopping(&self, status: &str) {
         self.send(&format!("STOPPING=1\nSTATUS={}", one_line(status)));
     }
@@ -92,7 +92,7 @@ fn connect(name: &OsString) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Text that cannot be mistaken for another word.
+/// The text as one line, which cannot contain another message.
 fn one_line(text: &str) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut end = line.len().min(STATUS_BYTES_MAX);

@@ -1,8 +1,8 @@
-//! Where the bridge keeps its things and where it finds the agent.
+//! The directories of the bridge, and the search for the agent.
 //!
-//! Everything here is decided from the environment, the user id and the place of the running
-//! program; nothing is made before [`Paths::prepare`]. The two directories hold sockets that
-//! command sandboxes and logs of what ran in them, so they are for their owner alone.
+//! Everything here is derived from the environment, the user id and the path of the running
+//! program; nothing is created before [`Paths::prepare`]. The two directories hold sockets that
+//! control sandboxes and logs of what ran in them, so only their owner can open them.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub const PRIVATE_DIRECTORY: u32 = 0o700;
 /// The mode of every file that the bridge makes for itself.
 pub const PRIVATE_FILE: u32 = 0o600;
 
-/// What a file is called that is to become one.
+/// The prefix of a temporary file's name.
 const NEW_SUFFIX: &str = ".new";
 
 /// The longest name below the runtime directory that a socket is bound to.
@@ -34,25 +34,25 @@ pub struct Paths {
     pub state: PathBuf,
 }
 
-/// Why the bridge has no place for its things.
+/// Why the bridge's directories cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PathsError {
     #[error(
-        "neither {variable} nor HOME is set, so there is no place to keep sandboxes; set {variable} to a directory of yours"
+        "neither {variable} nor HOME is set, so there is no directory for sandboxes; set {variable} to a directory of yours"
     )]
     NoPlace { variable: &'static str },
     #[error("{variable} is {path:?}, which is not an absolute path")]
     Relative { variable: &'static str, path: PathBuf },
-    #[error("{path:?} cannot be used: {source}; set {variable} to a directory of yours")]
+    #[error("cannot use {path:?}: {source}; set {variable} to a directory of yours")]
     Unusable { variable: &'static str, path: PathBuf, source: io::Error },
     #[error(
-        "{path:?} belongs to user {owner}, not to you (user {me}); remove it or set {variable} to a directory of yours"
+        "{path:?} belongs to user {owner}, not to you (user {me}); remove it, or set {variable} to a directory of yours"
     )]
     NotYours { variable: &'static str, path: PathBuf, owner: u32, me: u32 },
-    #[error("{path:?} is not a directory; remove it or set {variable} to a directory of yours")]
+    #[error("{path:?} is not a directory; remove it, or set {variable} to a directory of yours")]
     NotADirectory { variable: &'static str, path: PathBuf },
     #[error(
-        "the path {path:?} has {bytes} bytes, but sockets below it need one of at most {bytes_max}; set {variable} to a shorter one"
+        "the path {path:?} is {bytes} bytes long, but sockets in it allow at most {bytes_max}; set {variable} to a shorter one"
     )]
     TooLong { variable: &'static str, path: PathBuf, bytes: usize, bytes_max: usize },
 }
@@ -63,41 +63,41 @@ const STATE_VARIABLE: &str = "BURROW_STATE_DIR";
 const IMAGES_VARIABLE: &str = "BURROW_IMAGES";
 const AGENT_VARIABLE: &str = "BURROW_AGENT";
 
-/// A variable that says where something is, for those who write of them.
+/// An environment variable that sets a path, for documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
     pub name: &'static str,
     pub about: &'static str,
-    /// What holds without it: for root, and for others.
+    /// The defaults for root and for other users.
     pub usual: [&'static str; 2],
 }
 
-/// All of them, but for the configuration's own, which `settings` finds.
+/// All of them except the one for the configuration, which `settings` handles.
 pub const VARIABLES: [Variable; 4] = [
     Variable {
         name: STATE_VARIABLE,
-        about: "what is kept: records and logs of sandboxes, images, keys, the audit log (`audit/`)",
-        usual: ["/var/lib/burrow", "$XDG_STATE_HOME/burrow, else ~/.local/state/burrow"],
+        about: "the state directory: records and logs of sandboxes, images, keys, the audit log (`audit/`)",
+        usual: ["/var/lib/burrow", "$XDG_STATE_HOME/burrow, otherwise ~/.local/state/burrow"],
     },
     Variable {
         name: RUNTIME_VARIABLE,
-        about: "what a reboot may take: sockets (`control.sock`) and locks",
-        usual: ["/run/burrow", "$XDG_RUNTIME_DIR/burrow, else /tmp/burrow-UID"],
+        about: "the runtime directory, which may be empty after a reboot: sockets (`control.sock`) and locks",
+        usual: ["/run/burrow", "$XDG_RUNTIME_DIR/burrow, otherwise /tmp/burrow-UID"],
     },
     Variable {
         name: AGENT_VARIABLE,
-        about: "the program that goes into sandboxes, guest-agent",
-        usual: ["beside host-bridge, else where a build leaves it"; 2],
+        about: "the guest-agent program that runs in sandboxes",
+        usual: ["beside host-bridge, or in the build directory"; 2],
     },
     Variable {
         name: IMAGES_VARIABLE,
-        about: "the kit of virtual machines: kernel, initramfs and images",
-        usual: ["beside host-bridge, where a build leaves it, or where packages put it"; 2],
+        about: "the kit for virtual machines: kernel, initramfs and images",
+        usual: ["beside host-bridge, in the build directory, or where packages install it"; 2],
     },
 ];
 
 impl Paths {
-    /// Decides on the directories; makes nothing.
+    /// Derives the directories; creates nothing.
     pub fn from_environment() -> Result<Self, PathsError> {
         Self::resolve(&|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
     }
@@ -137,7 +137,7 @@ impl Paths {
         prepare_private(STATE_VARIABLE, &self.state)
     }
 
-    /// The socket on which `serve` is spoken to.
+    /// The control socket of `serve`.
     pub fn control_socket(&self) -> PathBuf {
         self.runtime.join("control.sock")
     }
@@ -162,12 +162,12 @@ impl Paths {
         self.state.join("snapshots")
     }
 
-    /// Who did what: the files of the audit log.
+    /// The files of the audit log.
     pub fn audit(&self) -> PathBuf {
         self.state.join("audit")
     }
 
-    /// What namespaces and keys have used of the day.
+    /// The usage of namespaces and keys on the current day.
     pub fn usage(&self) -> PathBuf {
         self.state.join("usage.json")
     }
@@ -203,7 +203,7 @@ fn absolute(variable: &'static str, path: PathBuf) -> Result<PathBuf, PathsError
     if path.is_absolute() { Ok(path) } else { Err(PathsError::Relative { variable, path }) }
 }
 
-/// Makes one private directory with those above it.
+/// Creates one private directory and its parents.
 pub fn make_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path)
 }
@@ -246,11 +246,11 @@ fn prepare_private(variable: &'static str, path: &Path) -> Result<(), PathsError
     Ok(())
 }
 
-/// No agent was found; says where it was looked for.
+/// No agent was found; lists where it was searched.
 #[derive(Debug, thiserror::Error)]
 #[error("the guest-agent was not found.{}\nBuild it with `just build`, or set {AGENT_VARIABLE} to its path.", self.looked_for())]
 pub struct AgentMissing {
-    /// Each place with what is wrong with it.
+    /// Each path, with the reason why it was not used.
     pub places: Vec<(PathBuf, String)>,
 }
 

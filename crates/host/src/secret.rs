@@ -24,7 +24,7 @@ pub use value::{Secret, Wiped, wipe, wipe_text};
 
 use limits::{NAME_CHARS_MAX, SECRETS_PER_SANDBOX_MAX};
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A variable of the bridge's own environment.
@@ -37,7 +37,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// What kind it is, for those who may not know more.
+    /// The kind of source, for messages that must not say more.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Environment(_) => "environment",
@@ -68,12 +68,12 @@ impl Reach {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub source: Source,
-    /// The variable that programs find it in.
+    /// The environment variable that holds it in the sandbox.
     pub variable: String,
     pub reach: Reach,
-    /// Hosts whose requests it is put into, instead of being given to the sandbox.
+    /// Hosts into whose requests it is inserted, instead of giving it to the sandbox.
     pub hosts: Vec<String>,
-    /// The fields of heads that it is put into, in lower case.
+    /// The header fields that it is inserted into, in lower case.
     pub fields: Vec<String>,
 }
 
@@ -100,11 +100,11 @@ pub struct Resolved {
     pub fields: Vec<String>,
 }
 
-/// All secrets of one bridge. Clones are the same.
+/// All secrets of one bridge. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets(Arc<BTreeMap<String, Entry>>);
 
-/// What a sandbox gets: a variable of the environment with its value.
+/// An environment variable for a sandbox, with its value.
 pub type Variable = (String, Secret);
 
 impl Secrets {
@@ -129,7 +129,7 @@ impl Secrets {
         Ok(variables)
     }
 
-    /// The values, in the order of their names. The first that cannot be had is the answer.
+    /// The values, in the order of their names, or the error of the first that failed.
     pub async fn resolve(
         &self,
         namespace: &str,
@@ -154,7 +154,7 @@ impl Secrets {
         Ok(values)
     }
 
-    /// A value that this bridge itself needs, whichever sandboxes may ask for it.
+    /// A value that the bridge itself needs, whichever sandboxes may use it.
     pub async fn own(&self, name: &str) -> Result<Secret, SecretError> {
         let unknown = || SecretError::Unset { name: name.chars().take(NAME_CHARS_MAX).collect() };
         let entry = self.0.get(name).ok_or_else(unknown)?;
@@ -165,12 +165,12 @@ impl Secrets {
         })
     }
 
-    /// The hosts that a secret is kept for on this side; none if the sandbox is to have it itself.
+    /// The hosts of a secret that the bridge inserts; empty if the sandbox gets the value.
     pub fn hosts(&self, namespace: &str, name: &str) -> Result<&[String], SecretError> {
         Ok(&self.entry(namespace, name)?.hosts)
     }
 
-    /// The fields of heads that it is put into.
+    /// The header fields that it is inserted into.
     pub fn fields(&self, namespace: &str, name: &str) -> Result<&[String], SecretError> {
         Ok(&self.entry(namespace, name)?.fields)
     }
@@ -185,7 +185,7 @@ impl Secrets {
         })
     }
 
-    /// Variables of our environment that are secrets, and not for the programs that give others.
+    /// Environment variables that are secrets, which provider programs must not inherit.
     fn hidden(&self) -> Vec<String> {
         let sources = self.0.values().map(|entry| &entry.source);
         let hidden = sources.filter_map(|source| match source {
@@ -209,7 +209,7 @@ pub fn guard_process() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Whether a secret may be called that: a letter, then letters, digits, `_`, `-` and `.`.
+/// Whether a text is a secret's name: a letter, then letters, digits, `_`, `-` and `.`.
 pub fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.len() <= NAME_CHARS_MAX
@@ -217,7 +217,7 @@ pub fn is_name(text: &str) -> bool {
         && text.chars().all(good)
 }
 
-/// Whether a variable of an environment may be called that.
+/// Whether a text is the name of an environment variable.
 pub fn is_variable(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.len() <= NAME_CHARS_MAX
@@ -225,7 +225,7 @@ pub fn is_variable(text: &str) -> bool {
         && text.chars().all(good)
 }
 
-/// The variable of a secret that names none: its own name in capitals.
+/// The default variable of a secret: its name in capitals.
 pub fn usual_variable(name: &str) -> String {
     name.to_ascii_uppercase().replace(['-', '.'], "_")
 }

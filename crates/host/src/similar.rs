@@ -1,4 +1,4 @@
-//! What a mistyped word may have been meant as. Pure.
+//! Suggests the word that a mistyped one may have meant. Pure.
 
 /// Edits between two words: letters changed, added or left out. Words are short by rule.
 pub fn distance(a: &str, b: &str) -> usize {
@@ -16,7 +16,7 @@ pub fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The one of `known` that `wanted` was probably meant as; none when all are far away.
+/// The word of `known` that `wanted` probably means; none if all are too different.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // What is longer than any word is no slip, and must cost nothing.
     if wanted.len() > WORD_BYTES_MAX {
@@ -32,7 +32,7 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
 
 /// The longest word that is compared.
 const WORD_BYTES_MAX: usize = 128;
-/// A shorter piece is part of too many words to mean any.
+/// A shorter piece is part of too many words.
 const PART_BYTES_MIN: usize = 3;
 
 #[cfg(test)]

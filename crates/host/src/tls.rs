@@ -1,5 +1,5 @@
-//! TLS from files, which are read again when they change: a certificate is renewed without a
-//! restart.
+//! TLS certificates from files, which are read again when they change, so a certificate is renewed
+//! without a restart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,18 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Why there is no TLS.
+/// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("{path:?} is not read: {source}")]
+    #[error("cannot read {path:?}: {source}")]
     Pem { path: PathBuf, source: pem::Error },
-    #[error("{path:?} holds no certificate")]
+    #[error("{path:?} contains no certificate")]
     Empty { path: PathBuf },
-    #[error("the certificate in {certificate:?} and the key in {key:?} are of no use: {source}")]
+    #[error("cannot use the certificate in {certificate:?} with the key in {key:?}: {source}")]
     Refused { certificate: PathBuf, key: PathBuf, source: tokio_rustls::rustls::Error },
 }
 
-/// What gives new connections their TLS.
+/// The TLS acceptor for new connections.
 pub struct Tls {
     files: TlsFiles,
     state: Mutex<State>,

@@ -1,4 +1,5 @@
-//! Whom this host trusts when it speaks TLS to others: its own list, and what an operator adds.
+//! The certificates that this host trusts for outgoing TLS: its own list, and what the operator
+//! adds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +10,12 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Why nobody is trusted.
+/// Why the certificates cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    #[error("{path:?} has no authorities that can be used: {why}")]
+    #[error("{path:?} contains no usable certificates: {why}")]
     Refused { path: PathBuf, why: String },
-    #[error("this host has no authorities that it trusts: {why}")]
+    #[error("this host has no trusted certificates: {why}")]
     Nobody { why: String },
 }
 
@@ -47,7 +48,7 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TrustError> {
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
         let certificates: Vec<_> = read.map_err(|error| refused(error.to_string()))?;
         if roots.add_parsable_certificates(certificates).0 == 0 {
-            return Err(refused("there is none in it".to_owned()));
+            return Err(refused("it contains none".to_owned()));
         }
     }
     if roots.is_empty() {

@@ -1,18 +1,18 @@
-//! The keys of `[workspaces.NAME]` that are about a bucket. Pure.
+//! The keys of `[workspaces.NAME]` for an S3 bucket. Pure.
 
 use std::path::PathBuf;
 
 use super::secrets::read_path;
 use super::shown::quote;
-use super::value::{Given, Wrong};
+use super::value::{InvalidValue, RawValue};
 use host::dial::Origin;
 use workspace::parse_prefix;
 use workspace::s3::{Bucket, KeyNames, REGION_USUAL, is_bucket, is_region, parse_endpoint};
 
-/// What has been said of one.
+/// The keys of a bucket that were read so far.
 #[derive(Default)]
-pub struct Reading {
-    /// The first key that makes no sense without a bucket.
+pub struct BucketKeys {
+    /// The first key that needs a bucket.
     first: Option<String>,
     name: Option<String>,
     endpoint: Option<Origin>,
@@ -25,29 +25,29 @@ pub struct Reading {
     ca: Option<PathBuf>,
 }
 
-impl Reading {
+impl BucketKeys {
     /// Takes a key, if it is one of a bucket's.
-    pub fn take(&mut self, key: &str, value: &Given) -> Option<Result<(), Wrong>> {
+    pub fn take(&mut self, key: &str, value: &RawValue) -> Option<Result<(), InvalidValue>> {
         let text = || value.text().map(str::to_owned);
         let taken = match key {
             "bucket" => text().and_then(|text| {
                 let good = is_bucket(&text).then(|| text.clone());
-                self.name = Some(good.ok_or(Wrong::BucketName(text))?);
+                self.name = Some(good.ok_or(InvalidValue::BucketName(text))?);
                 Ok(())
             }),
             "endpoint" => text().and_then(|text| {
-                self.endpoint = Some(parse_endpoint(&text).ok_or(Wrong::Endpoint(text))?);
+                self.endpoint = Some(parse_endpoint(&text).ok_or(InvalidValue::Endpoint(text))?);
                 Ok(())
             }),
             "region" => text().and_then(|text| {
                 let good = is_region(&text).then(|| text.clone());
-                self.region = Some(good.ok_or(Wrong::Region(text))?);
+                self.region = Some(good.ok_or(InvalidValue::Region(text))?);
                 Ok(())
             }),
             "prefix" => text().and_then(|text| {
                 self.prefix = match text.as_str() {
                     "" => text,
-                    _ => parse_prefix(&text).ok_or(Wrong::Prefix(text))? + "/",
+                    _ => parse_prefix(&text).ok_or(InvalidValue::Prefix(text))? + "/",
                 };
                 Ok(())
             }),
@@ -62,14 +62,14 @@ impl Reading {
         Some(taken)
     }
 
-    /// The bucket; none if nothing was said of one.
-    pub fn bucket(self) -> Result<Option<Bucket>, Wrong> {
+    /// The bucket; none if no key of a bucket was set.
+    pub fn bucket(self) -> Result<Option<Bucket>, InvalidValue> {
         let Some(first) = self.first else { return Ok(None) };
-        let name = self.name.ok_or(Wrong::NoBucket { key: first })?;
+        let name = self.name.ok_or(InvalidValue::NoBucket { key: first })?;
         let keys = match (self.access, self.secret, self.session) {
             (Some(access), Some(secret), session) => Some(KeyNames { access, secret, session }),
             (None, None, None) => None,
-            _ => return Err(Wrong::HalfKeys),
+            _ => return Err(InvalidValue::HalfKeys),
         };
         // Whoever runs a server of their own seldom has a name of the host for each bucket.
         // And AWS's certificates are for names without further dots.

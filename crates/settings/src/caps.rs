@@ -1,4 +1,4 @@
-//! `[caps]`: how much namespaces and keys may have. Pure.
+//! `[caps]`: limits of namespaces and keys. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use sandbox::caps::{Cap, Caps};
 
 use super::limits::{ENTRIES_MAX, MEMORY_MIB_MAX};
 use super::shown::{quote, show_cpus};
-use super::value::{Given, Wrong, show_duration, show_size};
+use super::value::{InvalidValue, RawValue, show_duration, show_size};
 use host::similar::nearest;
 
 const TABLES: [&str; 4] = ["per_namespace", "per_key", "namespace", "key"];
@@ -16,7 +16,7 @@ const KEYS: [&str; 7] =
 const SANDBOXES_MAX: u64 = 1_000_000;
 
 /// Sets `caps.<key>`.
-pub fn set(caps: &mut Caps, key: &str, given: &Given) -> Result<(), Wrong> {
+pub fn set(caps: &mut Caps, key: &str, given: &RawValue) -> Result<(), InvalidValue> {
     match key {
         "per_namespace" => caps.per_namespace = read(given)?,
         "per_key" => caps.per_key = read(given)?,
@@ -24,7 +24,7 @@ pub fn set(caps: &mut Caps, key: &str, given: &Given) -> Result<(), Wrong> {
         "key" => caps.keys = read_all(given)?,
         _ => {
             let meant = nearest(key, TABLES);
-            return Err(Wrong::Key { key: key.to_owned(), known: &TABLES, meant });
+            return Err(InvalidValue::Key { key: key.to_owned(), known: &TABLES, meant });
         }
     }
     Ok(())
@@ -65,22 +65,23 @@ fn lines(cap: &Cap) -> Vec<String> {
     lines.into_iter().flatten().collect()
 }
 
-fn read_all(given: &Given) -> Result<BTreeMap<String, Cap>, Wrong> {
+fn read_all(given: &RawValue) -> Result<BTreeMap<String, Cap>, InvalidValue> {
     let table = given.table()?;
     if table.len() > ENTRIES_MAX {
-        return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+        return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
     }
-    let inside = |name: &String, wrong| Wrong::Inside { key: name.clone(), wrong: Box::new(wrong) };
-    let entry = |(name, given): &(String, Given)| {
+    let inside =
+        |name: &String, wrong| InvalidValue::Inside { key: name.clone(), wrong: Box::new(wrong) };
+    let entry = |(name, given): &(String, RawValue)| {
         read(given).map(|cap| (name.clone(), cap)).map_err(|wrong| inside(name, wrong))
     };
     table.iter().map(entry).collect()
 }
 
-fn read(given: &Given) -> Result<Cap, Wrong> {
+fn read(given: &RawValue) -> Result<Cap, InvalidValue> {
     let mut cap = Cap::default();
     for (key, value) in given.table()? {
-        let inside = |wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) };
+        let inside = |wrong| InvalidValue::Inside { key: key.clone(), wrong: Box::new(wrong) };
         match key.as_str() {
             "sandboxes" => cap.sandboxes = Some(value.whole(0, SANDBOXES_MAX).map_err(inside)?),
             "memory_mib" => {
@@ -101,7 +102,7 @@ fn read(given: &Given) -> Result<Cap, Wrong> {
             }
             _ => {
                 let meant = nearest(key, KEYS);
-                return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
+                return Err(InvalidValue::Key { key: key.clone(), known: &KEYS, meant });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What holds where nobody says otherwise.
+//! The default settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::{
     Pool, Server, Settings,
 };
 
-/// The names that the published clients send, until there are images of their own.
+/// The image names that the published clients send.
 const IMAGES_DEFAULT: [&str; 6] = [
     "microsandbox/node",
     "microsandbox/python",

@@ -1,31 +1,31 @@
-//! From the text of a configuration file to values with their places. Pure.
+//! Parses a configuration file into values with their positions. Pure.
 
 use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{Place, SettingsError};
+use super::error::{FilePosition, SettingsError};
 use super::registries::{self, REGISTRIES};
 use super::table::{NAMED, SECTIONS, Section};
-use super::value::Given;
+use super::value::RawValue;
 use host::similar::nearest;
 
-/// A value that stands in the file.
+/// A value in the file.
 pub struct Entry {
     pub section: &'static str,
     pub key: String,
-    pub given: Given,
-    /// Where the value stands.
-    pub place: Place,
+    pub given: RawValue,
+    /// The position of the value.
+    pub place: FilePosition,
 }
 
-/// All values of a file, in the order in which they stand; or the first thing that is wrong.
+/// All values of a file in order, or the first error.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
     let root = DeTable::parse(text).map_err(|error| syntax(file, text, &error))?;
     let mut found: Vec<(usize, Result<Entry, SettingsError>)> = Vec::new();
     for (name, value) in root.get_ref() {
-        let at = Walk { file, text, offset: name.span().start };
+        let at = Cursor { file, text, offset: name.span().start };
         let Some(section) = known_section(name.get_ref()) else {
             found.push((at.offset, Err(at.unknown_section(name.get_ref()))));
             continue;
@@ -36,7 +36,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
             continue;
         };
         for (key, value) in table {
-            let at = Walk { file, text, offset: key.span().start };
+            let at = Cursor { file, text, offset: key.span().start };
             match value.get_ref() {
                 DeValue::Table(inner) if section == REGISTRIES => {
                     found.extend(at.registry(key.get_ref(), inner));
@@ -49,16 +49,16 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Entry>, SettingsError> {
     found.into_iter().map(|(_, entry)| entry).collect()
 }
 
-/// A place on the way through a file.
-struct Walk<'a> {
+/// A position while walking through a file.
+struct Cursor<'a> {
     file: &'a Path,
     text: &'a str,
     offset: usize,
 }
 
-impl Walk<'_> {
-    fn place(&self) -> Place {
-        Place::of(self.file, self.text, self.offset)
+impl Cursor<'_> {
+    fn place(&self) -> FilePosition {
+        FilePosition::of(self.file, self.text, self.offset)
     }
 
     fn entry(
@@ -72,7 +72,7 @@ impl Walk<'_> {
         {
             return Err(self.unknown_key(section, key));
         }
-        let place = Place::of(self.file, self.text, value.span().start);
+        let place = FilePosition::of(self.file, self.text, value.span().start);
         Ok(Entry { section, key: key.to_owned(), given: given(value.get_ref()), place })
     }
 
@@ -85,7 +85,7 @@ impl Walk<'_> {
         let entry = |(offset, key, value): (usize, &str, &Spanned<DeValue<'_>>)| {
             let name = format!("{host}.{key}");
             if registries::split_name(&name).is_none() {
-                let place = Place::of(self.file, self.text, offset);
+                let place = FilePosition::of(self.file, self.text, offset);
                 return (offset, Err(registries::unknown_key(place, key)));
             }
             (offset, self.entry(REGISTRIES, &name, value))
@@ -124,7 +124,7 @@ fn known_section(name: &str) -> Option<&'static str> {
 }
 
 /// None for the sections that have names of the user's choice.
-fn options_of(name: &str) -> Option<&'static [super::table::Choice]> {
+fn options_of(name: &str) -> Option<&'static [super::table::ConfigOption]> {
     SECTIONS.iter().find(|section| section.name == name).map(|section| section.options)
 }
 
@@ -134,20 +134,20 @@ fn section_with(key: &str) -> Option<&'static str> {
     SECTIONS.iter().find(has).map(|section| section.name)
 }
 
-fn given(value: &DeValue<'_>) -> Given {
+fn given(value: &DeValue<'_>) -> RawValue {
     match value {
-        DeValue::String(text) => Given::Text(text.to_string()),
+        DeValue::String(text) => RawValue::Text(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => Given::Whole(number),
-            Err(_) => Given::Other("so large a number"),
+            Ok(number) => RawValue::Whole(number),
+            Err(_) => RawValue::Other("so large a number"),
         },
         DeValue::Float(number) => {
-            number.as_str().parse().map_or(Given::Other("such a number"), Given::Real)
+            number.as_str().parse().map_or(RawValue::Other("such a number"), RawValue::Real)
         }
-        DeValue::Boolean(truth) => Given::Truth(*truth),
-        DeValue::Datetime(_) => Given::Other("a date"),
+        DeValue::Boolean(truth) => RawValue::Truth(*truth),
+        DeValue::Datetime(_) => RawValue::Other("a date"),
         DeValue::Array(list) => {
-            Given::List(list.iter().map(|entry| given(entry.get_ref())).collect())
+            RawValue::List(list.iter().map(|entry| given(entry.get_ref())).collect())
         }
         DeValue::Table(table) => {
             let entries = table.iter().map(|(key, value)| (key.span().start, key, value));
@@ -156,16 +156,16 @@ fn given(value: &DeValue<'_>) -> Given {
             let entry = |(_, key, value): (usize, &Spanned<_>, &Spanned<_>)| {
                 (ToString::to_string(key.get_ref()), given(value.get_ref()))
             };
-            Given::Table(entries.into_iter().map(entry).collect())
+            RawValue::Table(entries.into_iter().map(entry).collect())
         }
     }
 }
 
 fn syntax(file: &Path, text: &str, error: &toml::de::Error) -> SettingsError {
-    /// Of a line that may be anything.
+    /// Limits the part of a line in a message.
     const CHARS_SHOWN_MAX: usize = 80;
     let offset = error.span().map_or(0, |span| span.start);
-    let place = Place::of(file, text, offset);
+    let place = FilePosition::of(file, text, offset);
     let line = text.lines().nth(place.line - 1).unwrap_or_default().trim();
     SettingsError::Syntax {
         line: line.chars().take(CHARS_SHOWN_MAX).collect(),

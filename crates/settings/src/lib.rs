@@ -44,17 +44,17 @@ use image::Pull;
 use image::registry::RegistrySettings;
 use sandbox::caps::Caps;
 
-pub use error::{Place, SettingsError};
+pub use error::{FilePosition, SettingsError};
 pub use limits::RUN_DEADLINE_DEFAULT;
 pub use listen::Listen;
 pub use load::Overrides;
 pub use namespaces::Namespace;
 pub use page::{example, reference};
-pub use pool::{Asked, Pool, PoolEntry};
-pub use value::Wrong;
-pub use variables::Unread;
+pub use pool::{Pool, PoolEntry, PoolLimit};
+pub use value::InvalidValue;
+pub use variables::UnusedVariable;
 
-/// Everything that can be set, as it holds.
+/// The effective settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub server: Server,
@@ -68,13 +68,13 @@ pub struct Settings {
     pub image_policy: ImagePolicy,
     /// Names that clients may give for an image, and the directory that each means.
     pub images: BTreeMap<String, PathBuf>,
-    /// What sandboxes may ask for by name.
+    /// The secrets that sandboxes may ask for by name.
     pub secrets: BTreeMap<String, secret::Entry>,
-    /// The directories that they may work on.
+    /// The workspaces of sandboxes.
     pub workspaces: BTreeMap<String, workspace::Entry>,
-    /// What differs for those of one namespace.
+    /// Settings for single namespaces.
     pub namespaces: BTreeMap<String, Namespace>,
-    /// What is particular about registries, by host and port.
+    /// Settings for single registries, by host and port.
     pub registries: BTreeMap<String, RegistrySettings>,
     /// The file that was read.
     pub file: Option<PathBuf>,
@@ -84,23 +84,23 @@ pub struct Settings {
 /// Where each value comes from that is not a default; by `section.key`.
 type Origins = BTreeMap<String, Origin>;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     Default,
-    File(Place),
+    File(FilePosition),
     Environment { variable: String },
     Flag { flag: String },
 }
 
-/// `[server]`: the door for programs.
+/// `[server]`: the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Empty for none.
     pub listen: Vec<Listen>,
     pub dev: bool,
     pub tls_certificate: Option<PathBuf>,
-    /// There is one where there is a certificate.
+    /// Set if `tls_certificate` is.
     pub tls_key: Option<PathBuf>,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
@@ -125,15 +125,15 @@ impl Server {
     }
 }
 
-/// What becomes of running sandboxes when the bridge ends.
+/// What happens to running sandboxes when the bridge ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxesAtEnd {
-    /// They run on, and the next bridge takes them over.
+    /// They keep running, and the next bridge takes them over.
     Keep,
     Stop,
 }
 
-/// `[log]`: what the bridge says on stderr.
+/// `[log]`: the log on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
     pub format: LogFormat,
@@ -165,14 +165,14 @@ impl LogLevel {
     }
 }
 
-/// `[egress]`: the bounds of what sandboxes may reach.
+/// `[egress]`: limits for connections of sandboxes to other hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
-    /// The name server that is asked; the host's own resolver when absent.
+    /// The name server; the host's own resolver if absent.
     pub dns: Option<SocketAddr>,
     /// Ranges of addresses.
     pub allow_private: Vec<String>,
-    /// A file of certificates that are believed besides the host's own.
+    /// A file of certificates that are trusted besides the host's own.
     pub authorities: Option<PathBuf>,
     pub connections_max: usize,
     pub connections_per_second: u32,
@@ -182,7 +182,7 @@ pub struct Egress {
     pub idle: Duration,
 }
 
-/// `[audit]`: who did what.
+/// `[audit]`: the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Audit {
@@ -190,15 +190,15 @@ pub struct Audit {
     pub reads: bool,
     pub arguments: bool,
     pub chain: bool,
-    /// Whether what cannot be recorded is refused.
+    /// Whether operations that cannot be recorded are refused.
     pub refuse_on_failure: bool,
     pub file_bytes_max: u64,
     pub files_max: usize,
-    /// None for as long as there is room.
+    /// No limit if absent.
     pub age_max: Option<Duration>,
 }
 
-/// `[metrics]`: what the figures show beside what they always do.
+/// `[metrics]`: additional labels of the series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
     /// Keys of labels.
@@ -206,7 +206,7 @@ pub struct Metrics {
     pub label_values_max: usize,
 }
 
-/// `[defaults]`: what a sandbox has that names nothing else.
+/// `[defaults]`: the values of a sandbox whose creator does not set them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// A kind of machine by its name; the list of options has those that there are.
@@ -216,21 +216,21 @@ pub struct Defaults {
     pub cpu_millis: u32,
     pub ttl: Option<Duration>,
     pub idle_ttl: Option<Duration>,
-    /// None for ever.
+    /// Kept until removed if absent.
     pub keep_stopped: Option<Duration>,
-    /// What it may reach, as rules.
+    /// The default egress rules.
     pub egress: Vec<String>,
 }
 
-/// `[image_policy]`: which images of the store sandboxes may have.
+/// `[image_policy]`: the stored images that sandboxes may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImagePolicy {
     /// Names with stars, and digests. Empty for all.
     pub allow: Vec<String>,
     pub require_digest: bool,
-    /// Names with a tag and a digest: what the tag has to mean.
+    /// Names with a tag and the digest that the tag must have.
     pub pins: Vec<String>,
-    /// When one is fetched that a sandbox is to have.
+    /// When a missing image is pulled.
     pub pull: Pull,
 }
 
@@ -240,26 +240,26 @@ impl Settings {
         self.origins.get(name).cloned().unwrap_or(Origin::Default)
     }
 
-    /// What is allowed and yet probably not meant, a sentence each.
+    /// Warnings about settings that are allowed but probably not intended, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let open: Vec<_> = self.server.listen.iter().filter(|at| !at.is_local()).collect();
         if let (Some(address), None) = (open.first(), self.server.tls()) {
             warnings.push(format!(
-                "keys and data travel unencrypted to {address}; give server.tls_certificate and \
-                 server.tls_key, or let a proxy on this host do it"
+                "keys and data are sent unencrypted to {address}; set server.tls_certificate and \
+                 server.tls_key, or use a proxy on this host"
             ));
         }
         if self.server.run_deadline >= limits::CLIENT_PATIENCE {
             warnings.push(
                 "server.run_deadline is longer than the published clients wait (300 s): they give \
-                 up before they hear of the deadline"
+                 up before the deadline is reported"
                     .to_owned(),
             );
         }
         for (host, _) in self.registries.iter().filter(|(_, registry)| registry.insecure) {
             warnings.push(format!(
-                "images and credentials of {host} travel unencrypted: registries.{host}.insecure is \
+                "images and credentials of {host} are sent unencrypted: registries.{host}.insecure is \
                  true"
             ));
         }

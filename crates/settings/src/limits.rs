@@ -1,4 +1,4 @@
-//! The bounds of what can be set, and the defaults whose numbers need a reason.
+//! The limits of settings, and the defaults whose numbers need a reason.
 
 use std::time::Duration;
 

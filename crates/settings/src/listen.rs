@@ -13,15 +13,15 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// A text that is no address to listen on.
+/// Text that is not an address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an address and port as in 127.0.0.1:5555, nor unix:/path")]
-pub struct NotListenable;
+pub struct InvalidListenAddress;
 
 const UNIX: &str = "unix:";
 
 impl Listen {
-    /// Whether nobody but this host's programs can reach it.
+    /// Whether only programs of this host can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -31,18 +31,22 @@ impl Listen {
 }
 
 impl FromStr for Listen {
-    type Err = NotListenable;
+    type Err = InvalidListenAddress;
 
-    fn from_str(text: &str) -> Result<Self, NotListenable> {
+    fn from_str(text: &str) -> Result<Self, InvalidListenAddress> {
         if let Some(path) = text.strip_prefix(UNIX) {
             let path = PathBuf::from(path);
-            return if path.is_absolute() { Ok(Self::Unix(path)) } else { Err(NotListenable) };
+            return if path.is_absolute() {
+                Ok(Self::Unix(path))
+            } else {
+                Err(InvalidListenAddress)
+            };
         }
         if let Some(port) = text.strip_prefix("localhost:") {
-            let port = port.parse().map_err(|_| NotListenable)?;
+            let port = port.parse().map_err(|_| InvalidListenAddress)?;
             return Ok(Self::Tcp((Ipv4Addr::LOCALHOST, port).into()));
         }
-        text.parse().map(Self::Tcp).map_err(|_| NotListenable)
+        text.parse().map(Self::Tcp).map_err(|_| InvalidListenAddress)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Puts file, environment and flags together.
+//! Combines file, environment and flags into [`Settings`].
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::error::SettingsError;
 use super::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
 use super::registries::{self, REGISTRIES};
-use super::table::{CAPS, Choice, IMAGES, NAMESPACES, SECRETS, SECTIONS, WORKSPACES};
-use super::value::{Given, Wrong};
+use super::table::{CAPS, ConfigOption, IMAGES, NAMESPACES, SECRETS, SECTIONS, WORKSPACES};
+use super::value::{InvalidValue, RawValue};
 use super::{Origin, Settings, file, namespaces, secrets, workspaces};
 use host::secret;
 use host::similar::nearest;
@@ -21,7 +21,7 @@ const SET: &str = "--set";
 /// The longest name of an image: registries allow as much.
 const IMAGE_NAME_CHARS_MAX: usize = 255;
 
-/// What flags say. The later of two that say the same holds.
+/// The options set by flags. The later of two for one option wins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     given: Vec<Override>,
@@ -31,23 +31,23 @@ pub struct Overrides {
 struct Override {
     flag: String,
     name: String,
-    given: Given,
+    given: RawValue,
 }
 
 impl Overrides {
-    /// A flag's text for the option `section.key`.
+    /// Sets the option `section.key` from a flag.
     pub fn text(&mut self, flag: &str, name: &str, text: impl Into<String>) {
-        self.push(flag, name, Given::Bare(text.into()));
+        self.push(flag, name, RawValue::Bare(text.into()));
     }
 
-    /// The texts of a flag that may be repeated; nothing when it was not given at all.
+    /// Sets a list option from a repeatable flag; does nothing if the flag was not given.
     pub fn list(&mut self, flag: &str, name: &str, texts: &[String]) {
         match texts {
             [] => {}
             [one] => self.text(flag, name, one),
             several => {
-                let several = several.iter().map(|text| Given::Text(text.clone()));
-                self.push(flag, name, Given::List(several.collect()));
+                let several = several.iter().map(|text| RawValue::Text(text.clone()));
+                self.push(flag, name, RawValue::List(several.collect()));
             }
         }
     }
@@ -57,16 +57,16 @@ impl Overrides {
         let (name, value) = assignment.split_once('=').ok_or_else(|| {
             SettingsError::NotAnAssignment { flag: SET, text: assignment.to_owned() }
         })?;
-        self.push(&format!("{SET} {name}"), name.trim(), Given::Bare(value.trim().to_owned()));
+        self.push(&format!("{SET} {name}"), name.trim(), RawValue::Bare(value.trim().to_owned()));
         Ok(())
     }
 
-    fn push(&mut self, flag: &str, name: &str, given: Given) {
+    fn push(&mut self, flag: &str, name: &str, given: RawValue) {
         self.given.push(Override { flag: flag.to_owned(), name: name.to_owned(), given });
     }
 }
 
-/// Looks a variable of the environment up.
+/// Looks up an environment variable.
 type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Settings {
@@ -84,7 +84,7 @@ impl Settings {
         uid: u32,
     ) -> Result<Self, SettingsError> {
         let content = match find(explicit, variable, uid) {
-            Some(Found { path, must_exist }) => {
+            Some(ConfigFile { path, must_exist }) => {
                 read(&path, must_exist)?.map(|content| (path, content))
             }
             None => None,
@@ -93,7 +93,7 @@ impl Settings {
         Self::resolve(file, variable, overrides)
     }
 
-    /// Files that the configuration names for the bridge alone, and its own.
+    /// The configuration file, and files that it names for the bridge only.
     pub fn own_files(&self) -> Vec<PathBuf> {
         let secrets = self.secrets.values().filter_map(|entry| match &entry.source {
             secret::Source::File(path) => Some(path),
@@ -105,7 +105,7 @@ impl Settings {
         named.chain(secrets).chain(authorities).cloned().collect()
     }
 
-    /// What a file's content, an environment and flags come to.
+    /// Combines a file's content, an environment and flags.
     pub fn resolve(
         file: Option<(&Path, &str)>,
         variable: Variables<'_>,
@@ -126,7 +126,11 @@ impl Settings {
                 let text =
                     text.map_err(|_| SettingsError::NotText { variable: variable_name.clone() })?;
                 let origin = Origin::Environment { variable: variable_name };
-                settings.set(&format!("{section}.{}", option.key), &Given::Bare(text), origin)?;
+                settings.set(
+                    &format!("{section}.{}", option.key),
+                    &RawValue::Bare(text),
+                    origin,
+                )?;
             }
         }
         for Override { flag, name, given } in &overrides.given {
@@ -136,7 +140,7 @@ impl Settings {
         Ok(settings)
     }
 
-    fn set(&mut self, name: &str, given: &Given, origin: Origin) -> Result<(), SettingsError> {
+    fn set(&mut self, name: &str, given: &RawValue, origin: Origin) -> Result<(), SettingsError> {
         let option = options().find(|(section, key)| is_named(name, section, key.key));
         let registry = name.strip_prefix(REGISTRIES).and_then(|name| name.strip_prefix('.'));
         let registry = registry.and_then(registries::split_name);
@@ -161,15 +165,17 @@ impl Settings {
         Ok(())
     }
 
-    fn set_image(&mut self, image: &str, given: &Given) -> Result<(), Wrong> {
+    fn set_image(&mut self, image: &str, given: &RawValue) -> Result<(), InvalidValue> {
         let bad = |c: char| c.is_control() || c.is_whitespace();
         let count = image.chars().count();
         if image.chars().any(bad) || !(1..=IMAGE_NAME_CHARS_MAX).contains(&count) {
-            return Err(Wrong::ImageName(image.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+            return Err(InvalidValue::ImageName(
+                image.chars().take(IMAGE_NAME_CHARS_MAX).collect(),
+            ));
         }
         match given.place_or_off()? {
             Some(_) if self.images.len() >= ENTRIES_MAX => {
-                return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+                return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
             }
             Some(directory) => self.images.insert(image.to_owned(), directory),
             None => self.images.remove(image),
@@ -177,37 +183,41 @@ impl Settings {
         Ok(())
     }
 
-    fn set_secret(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+    fn set_secret(&mut self, name: &str, given: &RawValue) -> Result<(), InvalidValue> {
         if !secret::is_name(name) {
-            return Err(Wrong::SecretName(name.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+            return Err(InvalidValue::SecretName(
+                name.chars().take(IMAGE_NAME_CHARS_MAX).collect(),
+            ));
         }
         if self.secrets.len() >= ENTRIES_MAX {
-            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+            return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
         }
         self.secrets.insert(name.to_owned(), secrets::read(name, given)?);
         Ok(())
     }
 
-    fn set_namespace(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+    fn set_namespace(&mut self, name: &str, given: &RawValue) -> Result<(), InvalidValue> {
         if self.namespaces.len() >= ENTRIES_MAX {
-            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+            return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
         }
         self.namespaces.insert(name.to_owned(), namespaces::read(name, given)?);
         Ok(())
     }
 
-    fn set_workspace(&mut self, name: &str, given: &Given) -> Result<(), Wrong> {
+    fn set_workspace(&mut self, name: &str, given: &RawValue) -> Result<(), InvalidValue> {
         if !workspace::is_name(name) {
-            return Err(Wrong::WorkspaceName(name.chars().take(IMAGE_NAME_CHARS_MAX).collect()));
+            return Err(InvalidValue::WorkspaceName(
+                name.chars().take(IMAGE_NAME_CHARS_MAX).collect(),
+            ));
         }
         if self.workspaces.len() >= ENTRIES_MAX {
-            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+            return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
         }
         self.workspaces.insert(name.to_owned(), workspaces::read(given)?);
         Ok(())
     }
 
-    /// What no option can see alone.
+    /// Checks that involve several options.
     fn check(&self) -> Result<(), SettingsError> {
         let (certificate, key) = ("server.tls_certificate", "server.tls_key");
         let half = |has, lacks| SettingsError::Half { origin: self.origin(has), has, lacks };
@@ -220,7 +230,7 @@ impl Settings {
             let keys = entry.bucket.iter().filter_map(|bucket| bucket.keys.as_ref());
             let mut names = keys.flat_map(workspace::s3::KeyNames::all);
             if let Some(secret) = names.find(|secret| !self.secrets.contains_key(*secret)) {
-                let wrong = Box::new(Wrong::NoSecret(secret.to_owned()));
+                let wrong = Box::new(InvalidValue::NoSecret(secret.to_owned()));
                 let name = format!("{WORKSPACES}.{name}");
                 return Err(SettingsError::Value { origin: self.origin(&name), name, wrong });
             }
@@ -240,7 +250,7 @@ static NAMES: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(|| {
     options().map(|(section, option)| format!("{section}.{}", option.key)).collect()
 });
 
-pub(super) fn options() -> impl Iterator<Item = (&'static str, &'static Choice)> {
+pub(super) fn options() -> impl Iterator<Item = (&'static str, &'static ConfigOption)> {
     SECTIONS.iter().flat_map(|section| section.options.iter().map(|option| (section.name, option)))
 }
 
@@ -253,18 +263,18 @@ pub fn variable_of(section: &str, key: &str) -> String {
     format!("BURROW_{section}_{key}").to_ascii_uppercase()
 }
 
-/// A file that shall be read.
-struct Found {
+/// A configuration file to read.
+struct ConfigFile {
     path: PathBuf,
-    /// Somebody has named it.
+    /// Whether it was named explicitly.
     must_exist: bool,
 }
 
-/// Where the file is: where the flag or `BURROW_CONFIG` says, or where it is looked for.
-fn find(explicit: Option<&Path>, variable: Variables<'_>, uid: u32) -> Option<Found> {
+/// Finds the file: as named by the flag or `BURROW_CONFIG`, or in the usual places.
+fn find(explicit: Option<&Path>, variable: Variables<'_>, uid: u32) -> Option<ConfigFile> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = explicit.map(Path::to_owned).or_else(|| set(FILE_VARIABLE)) {
-        return Some(Found { path, must_exist: true });
+        return Some(ConfigFile { path, must_exist: true });
     }
     let path = if uid == 0 {
         PathBuf::from("/etc/burrow/burrow.toml")
@@ -272,10 +282,10 @@ fn find(explicit: Option<&Path>, variable: Variables<'_>, uid: u32) -> Option<Fo
         let directory = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
         directory.join("burrow/burrow.toml")
     };
-    Some(Found { path, must_exist: false })
+    Some(ConfigFile { path, must_exist: false })
 }
 
-/// None when there is no such file and need not be one.
+/// `None` if there is no such file and it is optional.
 fn read(path: &Path, must_exist: bool) -> Result<Option<String>, SettingsError> {
     let unreadable = |source| SettingsError::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {

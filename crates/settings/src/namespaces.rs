@@ -1,8 +1,8 @@
-//! `[namespaces.NAME]`: what differs for the sandboxes of one namespace. Pure.
+//! `[namespaces.NAME]`: settings for the sandboxes of one namespace. Pure.
 
 use super::secrets::read_namespace;
 use super::shown::quote_all;
-use super::value::{Given, Wrong};
+use super::value::{InvalidValue, RawValue};
 use egress::Rules;
 use host::similar::nearest;
 
@@ -10,7 +10,7 @@ use host::similar::nearest;
 /// `[defaults]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
-    /// What they may reach.
+    /// The default egress rules of the namespace.
     pub egress: Option<Vec<String>>,
 }
 
@@ -19,15 +19,15 @@ const KEYS: [&str; 1] = [EGRESS];
 const EGRESS: &str = "egress";
 
 /// Reads the table of one namespace.
-pub fn read(name: &str, given: &Given) -> Result<Namespace, Wrong> {
+pub fn read(name: &str, given: &RawValue) -> Result<Namespace, InvalidValue> {
     read_namespace(name)?;
     let mut namespace = Namespace::default();
     for (key, value) in given.table()? {
         if key != EGRESS {
             let meant = nearest(key, KEYS);
-            return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
+            return Err(InvalidValue::Key { key: key.clone(), known: &KEYS, meant });
         }
-        let inside = |wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) };
+        let inside = |wrong| InvalidValue::Inside { key: key.clone(), wrong: Box::new(wrong) };
         namespace.egress = Some(read_egress(value).map_err(inside)?);
     }
     Ok(namespace)
@@ -40,7 +40,7 @@ pub fn show(namespace: &Namespace) -> Vec<String> {
 }
 
 /// Rules for what may be reached. `none` is written as what it means.
-pub fn read_egress(given: &Given) -> Result<Vec<String>, Wrong> {
+pub fn read_egress(given: &RawValue) -> Result<Vec<String>, InvalidValue> {
     let rules: Vec<_> = given.texts()?.into_iter().map(str::to_owned).collect();
     let is_empty = Rules::parse(&rules)?.is_empty();
     Ok(if is_empty { Vec::new() } else { rules })

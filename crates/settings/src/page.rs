@@ -1,4 +1,5 @@
-//! The options as people read them: what holds, as TOML; the example; the page of the manual. Pure.
+//! Generates text from the options: the effective configuration as TOML, the example file, and the
+//! reference page. Pure.
 
 use std::fmt::Write as _;
 
@@ -16,14 +17,14 @@ use host::paths::{self, Variable};
 const COMMENT_CHARS_MAX: usize = 90;
 
 impl Settings {
-    /// All that holds, as a file that says the same, with the origin of each value.
+    /// The effective configuration as a file, with the origin of each value.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         comment(
             &mut text,
             &match &self.file {
-                Some(file) => format!("What holds, with {}.", file.display()),
-                None => "What holds, without a configuration file.".to_owned(),
+                Some(file) => format!("The effective configuration, with {}.", file.display()),
+                None => "The effective configuration, without a configuration file.".to_owned(),
             },
         );
         self.write_sections(&mut text, |text, line, origin| {
@@ -98,14 +99,14 @@ impl Settings {
     }
 }
 
-/// A file that changes nothing: every option with its default, commented out.
+/// The example file: every option with its default, commented out.
 pub fn example() -> String {
     let mut text = String::new();
     comment(
         &mut text,
-        "The configuration of `host-bridge serve`. Every option stands here with its default; take \
-         the # away to change one. `host-bridge serve --check-config` says what is wrong with a \
-         file, `--print-config` what holds. Read at the start alone: restart to apply.",
+        "The configuration of `host-bridge serve`. Every option is listed with its default; remove \
+         the # to change one. `host-bridge serve --check-config` checks a file, `--print-config` \
+         prints the effective values. The file is read at the start: restart to apply changes.",
     );
     Settings::default().write_sections(&mut text, |text, line, _| {
         push(text, format_args!("#{line}"));
@@ -113,7 +114,7 @@ pub fn example() -> String {
     text
 }
 
-/// The page of the manual.
+/// The reference page.
 pub fn reference() -> String {
     let mut text = String::from(INTRODUCTION);
     push(&mut text, format_args!("{PLACES}"));
@@ -162,37 +163,37 @@ pub fn reference() -> String {
 const INTRODUCTION: &str = "\
 # Configuration
 
-`host-bridge serve` takes each of its options from a flag, else from a variable of the environment,
-else from a TOML file, else from its default. The file is the one that `--config` names, else the one
-that `BURROW_CONFIG` names, else `/etc/burrow/burrow.toml` for root and
-`$XDG_CONFIG_HOME/burrow/burrow.toml` (`~/.config/burrow/burrow.toml`) for others, where there is one.
-It is read at the start; a restart applies a change and leaves the sandboxes running. Keys, their
-revocation and rotation need no restart: see `host-bridge keys --help`.
+`host-bridge serve` takes each option from the first of these that sets it: a flag, an environment
+variable, a TOML file, the default. The file is the one given by `--config`, otherwise by
+`BURROW_CONFIG`, otherwise `/etc/burrow/burrow.toml` for root and
+`$XDG_CONFIG_HOME/burrow/burrow.toml` (`~/.config/burrow/burrow.toml`) for other users, if it exists.
+It is read at the start. A restart applies changes and leaves the sandboxes running. Creating, revoking
+and rotating keys needs no restart: see `host-bridge keys --help`.
 
 ```
-host-bridge serve --check-config                 says what is wrong, with file, line, column and key
-host-bridge serve --print-config                 what holds, and where each value comes from
-host-bridge serve --set server.runs_max=16       any option, for this time
+host-bridge serve --check-config                 show errors with file, line, column and key
+host-bridge serve --print-config                 print all values and where each comes from
+host-bridge serve --set server.runs_max=16       set any option for this run
 ```
 
-Durations are whole seconds or strings as `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"7d\"`; sizes are bytes or
-strings as `\"64MiB\"`. `\"off\"` is none. In a variable, commas divide the entries of a list. A complete
-file with all defaults is [dist/burrow.toml](../../dist/burrow.toml).
+Durations are whole seconds or strings like `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"7d\"`; sizes are bytes or
+strings like `\"64MiB\"`. `\"off\"` means none. In a variable, commas separate the entries of a list. A
+complete file with all defaults is [dist/burrow.toml](../../dist/burrow.toml).
 
-This page is written by the program's own table of options (`just configuration`), and a test holds
-them together.
+This page is generated from the program's table of options (`just configuration`), and a test compares
+the two.
 ";
 
 const PLACES: &str = "
 ## Places
 
-Where things are is said by variables, to every verb of `host-bridge`: a verb finds the sandboxes of a
-daemon that has the same two directories. Both are made for their owner alone. A variable that begins with
-`BURROW_` and that nothing reads is named by `serve` and `--check-config`.
+Environment variables set the paths for every verb of `host-bridge`: a verb finds the sandboxes of a daemon
+that uses the same two directories. Only their owner can open them. `serve` and `--check-config` warn about
+a variable that begins with `BURROW_` and that nothing reads.
 
-| variable | what is there | for root | for others |
+| variable | what is there | for root | for other users |
 |---|---|---|---|
-| `BURROW_CONFIG` | the configuration, where no `--config` names one | /etc/burrow/burrow.toml | $XDG_CONFIG_HOME/burrow/burrow.toml, else ~/.config/burrow/burrow.toml |";
+| `BURROW_CONFIG` | the configuration, unless `--config` names one | /etc/burrow/burrow.toml | $XDG_CONFIG_HOME/burrow/burrow.toml, otherwise ~/.config/burrow/burrow.toml |";
 
 /// Adds a line. Writing to a String cannot fail.
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {

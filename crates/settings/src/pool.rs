@@ -1,4 +1,4 @@
-//! `[pool]`: what is kept ready. Pure.
+//! `[pool]`: the machines to prepare. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::limits::{MEMORY_MIB_MAX, POOL_COUNT_MAX};
 use super::shown::show_cpus;
-use super::value::{Given, OFF, Wrong, show_size};
+use super::value::{InvalidValue, OFF, RawValue, show_size};
 
 /// See the table of options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,25 +24,25 @@ pub struct PoolEntry {
     /// A name of `[images]` or of the kit, or a directory or file.
     pub image: String,
     pub count: usize,
-    /// The kind of machine, by its name; the usual one when absent.
+    /// The kind of machine by name; the default one if absent.
     pub machine: Option<String>,
-    pub memory_mib: Asked<u64>,
-    pub cpu_millis: Asked<u32>,
+    pub memory_mib: PoolLimit<u64>,
+    pub cpu_millis: PoolLimit<u32>,
     pub scratch_bytes: Option<u64>,
-    /// Languages whose interpreters are started ahead.
+    /// Languages whose interpreters are started in advance.
     pub contexts: Vec<String>,
 }
 
-/// A bound that may be the default's, none, or one of its own.
+/// A limit of an entry: the default, none, or its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asked<T> {
+pub enum PoolLimit<T> {
     #[default]
     Default,
     Off,
     Own(T),
 }
 
-impl<T> Asked<T> {
+impl<T> PoolLimit<T> {
     pub fn or(self, default: T) -> Option<T> {
         match self {
             Self::Default => Some(default),
@@ -52,14 +52,14 @@ impl<T> Asked<T> {
     }
 }
 
-/// What divides several languages.
+/// The separator between languages.
 const AND: char = '+';
 
 impl FromStr for PoolEntry {
-    type Err = Wrong;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Wrong> {
-        let wrong = || Wrong::PoolEntry(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let wrong = || InvalidValue::PoolEntry(text.to_owned());
         let mut words = text.split_whitespace();
         // A name of an image may have the sign in it; a number has not.
         let (image, count) =
@@ -71,8 +71,8 @@ impl FromStr for PoolEntry {
             image: image.to_owned(),
             count: bare(count).whole(1, POOL_COUNT_MAX as u64)? as usize,
             machine: None,
-            memory_mib: Asked::Default,
-            cpu_millis: Asked::Default,
+            memory_mib: PoolLimit::Default,
+            cpu_millis: PoolLimit::Default,
             scratch_bytes: None,
             contexts: Vec::new(),
         };
@@ -83,7 +83,7 @@ impl FromStr for PoolEntry {
                 "memory_mib" => {
                     entry.memory_mib = asked(value, |given| given.whole(1, MEMORY_MIB_MAX))?;
                 }
-                "cpus" => entry.cpu_millis = asked(value, Given::cpu_millis)?,
+                "cpus" => entry.cpu_millis = asked(value, RawValue::cpu_millis)?,
                 "scratch" => entry.scratch_bytes = Some(bare(value).bytes(1, u64::MAX)?),
                 "contexts" => {
                     entry.contexts = value.split(AND).map(str::to_owned).collect();
@@ -98,12 +98,15 @@ impl FromStr for PoolEntry {
     }
 }
 
-fn bare(text: &str) -> Given {
-    Given::Bare(text.to_owned())
+fn bare(text: &str) -> RawValue {
+    RawValue::Bare(text.to_owned())
 }
 
-fn asked<T>(text: &str, read: impl FnOnce(&Given) -> Result<T, Wrong>) -> Result<Asked<T>, Wrong> {
-    if text == OFF { Ok(Asked::Off) } else { read(&bare(text)).map(Asked::Own) }
+fn asked<T>(
+    text: &str,
+    read: impl FnOnce(&RawValue) -> Result<T, InvalidValue>,
+) -> Result<PoolLimit<T>, InvalidValue> {
+    if text == OFF { Ok(PoolLimit::Off) } else { read(&bare(text)).map(PoolLimit::Own) }
 }
 
 impl fmt::Display for PoolEntry {
@@ -113,14 +116,14 @@ impl fmt::Display for PoolEntry {
             write!(f, " machine={machine}")?;
         }
         match self.memory_mib {
-            Asked::Default => {}
-            Asked::Off => write!(f, " memory_mib={OFF}")?,
-            Asked::Own(mib) => write!(f, " memory_mib={mib}")?,
+            PoolLimit::Default => {}
+            PoolLimit::Off => write!(f, " memory_mib={OFF}")?,
+            PoolLimit::Own(mib) => write!(f, " memory_mib={mib}")?,
         }
         match self.cpu_millis {
-            Asked::Default => {}
-            Asked::Off => write!(f, " cpus={OFF}")?,
-            Asked::Own(millis) => write!(f, " cpus={}", show_cpus(millis))?,
+            PoolLimit::Default => {}
+            PoolLimit::Off => write!(f, " cpus={OFF}")?,
+            PoolLimit::Own(millis) => write!(f, " cpus={}", show_cpus(millis))?,
         }
         if let Some(bytes) = self.scratch_bytes {
             write!(f, " scratch={}", show_size(bytes))?;

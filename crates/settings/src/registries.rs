@@ -1,17 +1,18 @@
-//! `[registries."HOST"]`: what is particular about a registry. Pure.
+//! `[registries."HOST"]`: settings for one registry. Pure.
 
 use image::registry::RegistrySettings;
 
 use super::limits::{ENTRIES_MAX, MIRRORS_MAX};
 use super::shown::{quote, quote_all};
-use super::value::{Given, Wrong};
+use super::value::{InvalidValue, RawValue};
 use super::{Settings, SettingsError};
 
-/// The section that has a section of its own for each registry.
+/// The section with one subsection per registry.
 pub const REGISTRIES: &str = "registries";
-pub const REGISTRIES_ABOUT: &str = "Where images are pulled from, for registries that need a word: a \
-    section each, as in `[registries.\"docker.io\"]`, with these keys. A registry without one is spoken \
-    to by TLS that this host trusts, or without TLS where it is on this host (a port 443 aside).";
+pub const REGISTRIES_ABOUT: &str = "Settings for the registries that images are pulled from: one \
+    section each, as in `[registries.\"docker.io\"]`, with these keys. Without a section, a registry is \
+    reached over TLS with the host's certificates, or without TLS if it is on this host and its port is \
+    not 443.";
 
 /// A key of such a section.
 pub struct Field {
@@ -24,21 +25,23 @@ pub struct Field {
 pub const KEYS: [Field; 3] = [
     Field {
         key: "mirror",
-        values: "a list of `\"HOST[:PORT][/PREFIX]\"`, with `https://` or `http://` in front or without",
-        about: "Places that are asked first, in this order, by whoever wants an image of this registry. \
-                They are trusted with what its tags mean.",
+        values: "a list of `\"HOST[:PORT][/PREFIX]\"`, optionally with `https://` or `http://`",
+        about: "Mirrors that are tried first, in this order. They decide which content the \
+                registry's tags have, so they must be trusted.",
         example: "[\"mirror.example.org\", \"harbor.example.org/hub\"]",
     },
     Field {
         key: "insecure",
         values: "`true` or `false`",
-        about: "Speak to it without TLS: whoever is on the way reads credentials and chooses images.",
+        about: "Connect without TLS: anybody on the network path can read credentials and \
+                replace images.",
         example: "false",
     },
     Field {
         key: "ca",
         values: "an absolute path, or `\"off\"`",
-        about: "A file of certificates (PEM) to trust for this registry besides those of the host.",
+        about: "A file of certificates (PEM) to trust for this registry besides those of the \
+                host.",
         example: "\"/etc/burrow/registry-ca.pem\"",
     },
 ];
@@ -65,13 +68,13 @@ impl Settings {
         &mut self,
         host: &str,
         key: &str,
-        given: &Given,
-    ) -> Result<(), Wrong> {
+        given: &RawValue,
+    ) -> Result<(), InvalidValue> {
         if !is_registry(host) {
-            return Err(Wrong::Registry(host.to_owned()));
+            return Err(InvalidValue::Registry(host.to_owned()));
         }
         if self.registries.len() >= ENTRIES_MAX && !self.registries.contains_key(host) {
-            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+            return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
         }
         let mut registry = self.registries.get(host).cloned().unwrap_or_default();
         match key {
@@ -84,10 +87,10 @@ impl Settings {
     }
 }
 
-fn mirrors(given: &Given) -> Result<Vec<String>, Wrong> {
+fn mirrors(given: &RawValue) -> Result<Vec<String>, InvalidValue> {
     let mirrors = given.texts()?;
     if mirrors.len() > MIRRORS_MAX {
-        return Err(Wrong::TooMany { entries_max: MIRRORS_MAX });
+        return Err(InvalidValue::TooMany { entries_max: MIRRORS_MAX });
     }
     let check = |mirror: &str| {
         let rest = mirror.strip_prefix("https://").or_else(|| mirror.strip_prefix("http://"));
@@ -99,7 +102,7 @@ fn mirrors(given: &Given) -> Result<Vec<String>, Wrong> {
         if is_registry(host) && prefix.bytes().all(letter) {
             Ok(mirror.to_owned())
         } else {
-            Err(Wrong::Mirror(mirror.to_owned()))
+            Err(InvalidValue::Mirror(mirror.to_owned()))
         }
     };
     mirrors.into_iter().map(check).collect()
@@ -115,8 +118,8 @@ fn is_registry(text: &str) -> bool {
     is_whole && (1..=BYTES_MAX).contains(&text.len()) && text.bytes().all(letter)
 }
 
-/// What no registry has.
-pub(super) fn unknown_key(place: super::Place, key: &str) -> SettingsError {
+/// The error for an unknown key of a registry.
+pub(super) fn unknown_key(place: super::FilePosition, key: &str) -> SettingsError {
     let meant = host::similar::nearest(key, KEYS.iter().map(|known| known.key));
     let (key, meant) = (key.to_owned(), meant.map(str::to_owned));
     SettingsError::UnknownKey { place, section: REGISTRIES, key, meant }

@@ -1,4 +1,4 @@
-//! Values as TOML. Pure.
+//! Formats values as TOML. Pure.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

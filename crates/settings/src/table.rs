@@ -1,5 +1,4 @@
-//! All options: the only list of them. What is documented, what may be set by which name, and how
-//! each value is shown, comes from here.
+//! The table of all options. Documentation, names and formatting of values are derived from it.
 
 mod audit;
 mod defaults;
@@ -14,73 +13,72 @@ use std::time::Duration;
 
 use super::Settings;
 use super::registries::REGISTRIES;
-use super::value::{Given, Wrong};
+use super::value::{InvalidValue, RawValue};
 
 /// A group of options.
 pub struct Section {
     pub name: &'static str,
     pub about: &'static str,
-    pub options: &'static [Choice],
+    pub options: &'static [ConfigOption],
 }
 
 /// One option.
-pub struct Choice {
+pub struct ConfigOption {
     pub key: &'static str,
-    /// What it may be, for people.
+    /// The allowed values, for people.
     pub values: &'static str,
     pub about: &'static str,
-    pub set: fn(&mut Settings, &Given) -> Result<(), Wrong>,
+    pub set: fn(&mut Settings, &RawValue) -> Result<(), InvalidValue>,
     /// The value as TOML.
     pub show: fn(&Settings) -> String,
 }
 
-/// The section that has names of the user's choice instead of options.
+/// The section with names chosen by the user instead of options.
 pub const IMAGES: &str = "images";
-pub const IMAGES_ABOUT: &str = "Names that clients give for an image, and the directory that is \
-    the root of such a sandbox: `\"python:3.12\" = \"/srv/images/python312\"`; or the image of this \
-    host's store that is meant, by its name or digest: `\"microsandbox/python\" = \"python:3.12-slim\"`. \
-    What is written here \
-    is added to the names that there are; `\"off\"` takes one away. On the process machine `/` is \
-    the host's own root, read-only below a layer of the sandbox's own.";
+pub const IMAGES_ABOUT: &str = "Names that clients give for an image, and what each means: the \
+    directory that is the root of the sandbox, as in `\"python:3.12\" = \"/srv/images/python312\"`, or a \
+    stored image by its name or digest, as in `\"microsandbox/python\" = \"python:3.12-slim\"`. \
+    Entries are added to the default names; `\"off\"` removes one. On the process machine `/` is \
+    the host's own root, read-only below a writable layer of the sandbox.";
 
 /// The section of secrets, each with a table of its own.
 pub const SECRETS: &str = "secrets";
-pub const SECRETS_ABOUT: &str = "What sandboxes may ask for by name, in the file alone: a table \
-    `[secrets.NAME]` each, with `namespaces` (a list of those that may use it, or `\"*\"`), one of \
+pub const SECRETS_ABOUT: &str = "Values that sandboxes may ask for by name. Only the file can set them: one table \
+    `[secrets.NAME]` each, with `namespaces` (a list of those that may use it, or `\"*\"`); one of \
     `env = \"VARIABLE\"`, `file = \"/path\"`, `credential = \"name\"` (of systemd) and \
-    `command = [\"/program\", \"argument\"]`, and `as = \"VARIABLE\"` for the variable that \
-    programs find it in, which is the name in capitals otherwise. Values are read for each sandbox \
-    and kept nowhere. With `hosts = [\"api.example.org\"]` no sandbox has the value: it is put into \
-    the heads of requests that go to these hosts, at port 443, in the `fields` that say who somebody \
-    is: `authorization`, `x-api-key` and the like where none are named.";
+    `command = [\"/program\", \"argument\"]`; and `as = \"VARIABLE\"`, the environment variable that \
+    holds the value in the sandbox (default: the name in capitals). Values are read for each sandbox \
+    and never stored. With `hosts = [\"api.example.org\"]` no sandbox gets the value: the bridge inserts \
+    it into requests to these hosts at port 443, in the header `fields` (default: `authorization`, \
+    `x-api-key` and similar ones).";
 
 /// The section of caps, whose tables are of namespaces and keys.
 pub const CAPS: &str = "caps";
-pub const CAPS_ABOUT: &str = "How much the living sandboxes of one namespace or of one key may have \
-    together, in the file alone: tables `[caps.per_namespace]` and `[caps.per_key]`, and \
-    `[caps.namespace.NAME]` and `[caps.key.ID]` where one differs, with any of `sandboxes`, \
-    `memory_mib`, `cpus`, `disk` (of their writable layers, logs and snapshots), `ttl` (of each \
-    one), `run_time_per_day` and `output_per_day`. What exceeds one is refused with 429.";
+pub const CAPS_ABOUT: &str = "Limits for all sandboxes of one namespace or of one key together. \
+    Only the file can set them: tables `[caps.per_namespace]` and `[caps.per_key]`, and \
+    `[caps.namespace.NAME]` and `[caps.key.ID]` for exceptions, with any of `sandboxes`, \
+    `memory_mib`, `cpus`, `disk` (writable layers, logs and snapshots), `ttl` (of each \
+    sandbox), `run_time_per_day` and `output_per_day`. Requests that exceed a cap are refused with 429.";
 
 /// The section of workspaces, likewise.
 pub const WORKSPACES: &str = "workspaces";
-pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may work on, in the file \
-    alone: a table `[workspaces.NAME]` each, with `path = \"/srv/project\"` and `namespaces` (a list \
-    of those that may use it, or `\"*\"`), and, where wanted, `read_only = true`, \
-    `write = [\"outputs/\"]` for the paths whose changes come back (all of them otherwise), \
+pub const WORKSPACES_ABOUT: &str = "Directories of the host that sandboxes may work on. Only the file \
+    can set them: one table `[workspaces.NAME]` each, with `path = \"/srv/project\"` and `namespaces` (a \
+    list of those that may use it, or `\"*\"`). Optional keys: `read_only = true`, \
+    `write = [\"outputs/\"]` for the paths whose changes are copied back (default: all), \
     `file_bytes_max` (`\"256MiB\"`), `total_bytes_max` (`\"1GiB\"`) and `entries_max` (`50000`). With \
-    `mount = true` it is no copy but the directory itself, on process and qemu machines. \
-    A bucket of S3's instead of a directory: `bucket = \"name\"` for `path`, with `endpoint` \
-    (`\"http://127.0.0.1:9000\"`; AWS's of the region otherwise), `region`, `prefix`, `path_style`, `ca`, \
-    and `access_key`, `secret_key` and `session_token`, each the name of one of the secrets.";
+    `mount = true` the directory is mounted instead of copied, on process and qemu machines. \
+    For an S3 bucket, set `bucket = \"name\"` instead of `path`, with `endpoint` \
+    (`\"http://127.0.0.1:9000\"`; default: AWS in the region), `region`, `prefix`, `path_style`, `ca`, \
+    and `access_key`, `secret_key` and `session_token`, each the name of a secret.";
 
 /// The section of namespaces, likewise.
 pub const NAMESPACES: &str = "namespaces";
-pub const NAMESPACES_ABOUT: &str = "What differs for the sandboxes of one namespace, in the file alone: \
-    a table `[namespaces.NAME]` each. With `egress = [\"pypi.org\"]` those reach that of which nobody \
-    says what they may reach, instead of what `[defaults]` says, and nothing with `[]`.";
+pub const NAMESPACES_ABOUT: &str = "Settings for the sandboxes of one namespace. Only the file can set \
+    them: one table `[namespaces.NAME]` each. `egress = [\"pypi.org\"]` replaces the list of `[defaults]` \
+    for sandboxes that are created without one; `[]` allows nothing.";
 
-/// The sections that have names of the user's choice.
+/// The sections with names chosen by the user.
 pub const NAMED: [&str; 6] = [IMAGES, SECRETS, WORKSPACES, NAMESPACES, CAPS, REGISTRIES];
 
 const DURATION: &str = "a duration";
@@ -101,31 +99,31 @@ pub const SECTIONS: &[Section] = &[
     image_policy::SECTION,
 ];
 
-fn put<T>(place: &mut T, value: Result<T, Wrong>) -> Result<(), Wrong> {
+fn put<T>(place: &mut T, value: Result<T, InvalidValue>) -> Result<(), InvalidValue> {
     *place = value?;
     Ok(())
 }
 
-fn put_usize(place: &mut usize, value: Result<u64, Wrong>) -> Result<(), Wrong> {
+fn put_usize(place: &mut usize, value: Result<u64, InvalidValue>) -> Result<(), InvalidValue> {
     put(place, value.map(|value| value as usize))
 }
 
-fn put_u32(place: &mut u32, value: Result<u64, Wrong>) -> Result<(), Wrong> {
+fn put_u32(place: &mut u32, value: Result<u64, InvalidValue>) -> Result<(), InvalidValue> {
     put(place, value.map(|value| value as u32))
 }
 
 fn checked(
-    given: &Given,
+    given: &RawValue,
     is_good: fn(&str) -> bool,
-    wrong: fn(String) -> Wrong,
-) -> Result<Vec<String>, Wrong> {
+    wrong: fn(String) -> InvalidValue,
+) -> Result<Vec<String>, InvalidValue> {
     let check = |text: &str| {
         if is_good(text) { Ok(text.to_ascii_lowercase()) } else { Err(wrong(text.to_owned())) }
     };
     given.texts()?.into_iter().map(check).collect()
 }
 
-/// A name or an address; a port would be compared with nothing.
+/// A name or an address, without a port.
 fn is_host(text: &str) -> bool {
     let is_address = text.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);

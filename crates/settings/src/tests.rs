@@ -129,8 +129,8 @@ fn a_word_that_nobody_knows_is_guessed_at() {
     let cases = [
         ("[server]\nlisen = 1", ":2:1: [server] has no key \"lisen\"; did you mean \"listen\"?"),
         ("[sever]\nlisten = 1", ":1:2: there is no section [sever]; did you mean \"server\"?"),
-        ("runs_max = 1", ":1:1: \"runs_max\" belongs into the section [server]"),
-        ("[server]\nlevel = \"info\"", ":2:1: \"level\" belongs into the section [log]"),
+        ("runs_max = 1", ":1:1: \"runs_max\" belongs in the section [server]"),
+        ("[server]\nlevel = \"info\"", ":2:1: \"level\" belongs in the section [log]"),
         ("server = 1", ":1:1: \"server\" is a section"),
         ("[[server]]", "\"server\" is a section"),
         ("[server]\nqqqqqqqq = 1", "[server] has no key \"qqqqqqqq\""),
@@ -222,10 +222,7 @@ fn lists_come_from_repeated_flags_and_from_commas() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     let half = refused("[server]\ntls_key = \"/k\"");
-    assert_eq!(
-        half,
-        "/etc/burrow.toml:2:11: server.tls_key needs server.tls_certificate beside it"
-    );
+    assert_eq!(half, "/etc/burrow.toml:2:11: server.tls_key needs server.tls_certificate");
     let open = refused("[server]\nlisten = \"0.0.0.0:5555\"\ndev = true\n");
     assert!(open.starts_with("/etc/burrow.toml:3:7: server.dev"), "{open}");
     for local in ["127.0.0.2:1", "[::1]:1", "unix:/x", "[::ffff:127.0.0.1]:1"] {
@@ -373,7 +370,7 @@ fn labels_of_figures_are_keys_that_stay_apart() {
     assert_eq!(settings.metrics.labels, ["team", "a.b/c"]);
     assert_eq!(parsed(&settings.to_toml()).unwrap().metrics, settings.metrics);
     for (text, expected) in [
-        ("labels = [\"-a\"]", "is not a key of a label"),
+        ("labels = [\"-a\"]", "is not a label key"),
         ("labels = [\"a-b\", \"a.b\"]", "becomes the same name"),
         ("label_values_max = 0", "out of range"),
     ] {

@@ -1,4 +1,4 @@
-//! Values as they were written, and what an option makes of them. Pure.
+//! Raw values, and their conversion to the types of the options. Pure.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,32 +7,32 @@ use super::limits::{CPUS_MAX, DURATION_MAX, ENTRIES_MAX};
 use egress::RuleError;
 use host::similar::nearest;
 
-/// What is written to have none.
+/// The word for "none".
 pub const OFF: &str = "off";
 
-/// A value, before anybody knows what it is for.
+/// A value before it is converted to an option's type.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum RawValue {
     /// A string of TOML.
     Text(String),
     Whole(i64),
     Real(f64),
     Truth(bool),
-    List(Vec<Given>),
+    List(Vec<RawValue>),
     /// Keys with their values, in the order of the file; for sections with names of the user's choice.
-    Table(Vec<(String, Given)>),
-    /// What no option is: a date. The word says which.
+    Table(Vec<(String, RawValue)>),
+    /// A type that no option has, such as a date. The word names it.
     Other(&'static str),
-    /// From a flag or a variable, where all is text.
+    /// From a flag or a variable, where everything is text.
     Bare(String),
 }
 
-/// Why a value is not one that the option may have.
+/// Why a value is invalid for an option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum InvalidValue {
     #[error("{found} is not {wanted}")]
     Kind { wanted: &'static str, found: String },
-    #[error("{found:?} is none of {}{}", choices.join(", "), did_you_mean(*meant))]
+    #[error("{found:?} is not one of {}{}", choices.join(", "), did_you_mean(*meant))]
     Choice { found: String, choices: &'static [&'static str], meant: Option<&'static str> },
     #[error("{value} is out of range: {min} to {max}")]
     Range { value: String, min: String, max: String },
@@ -56,56 +56,58 @@ pub enum Wrong {
     Host(String),
     #[error("{0:?} is not an origin as a browser sends it, as in \"https://app.example.org\"")]
     WebOrigin(String),
-    #[error("{0:?} is not a name of an image: 1 to 255 characters without spaces")]
+    #[error("{0:?} is not a name of an image: write 1 to 255 characters without spaces")]
     ImageName(String),
     #[error(
-        "{0:?} is not an entry of the pool: write IMAGE=COUNT, and behind it, divided by spaces, \
+        "{0:?} is not an entry of the pool: write IMAGE=COUNT, then, separated by spaces, any of \
          machine=KIND, memory_mib=N, cpus=N, scratch=SIZE, contexts=LANGUAGE+LANGUAGE"
     )]
     PoolEntry(String),
-    #[error("there is no key {key:?}{}; there are {}", did_you_mean(*meant), known.join(", "))]
+    #[error("there is no key {key:?}{}; the keys are {}", did_you_mean(*meant), known.join(", "))]
     Key { key: String, known: &'static [&'static str], meant: Option<&'static str> },
     #[error(
         "{0:?} is not a name of a secret: write a letter, then letters, digits, '_', '-' and '.'"
     )]
     SecretName(String),
-    #[error("say where the value is with one of env, file, credential and command")]
+    #[error("the source of the value is missing: write one of env, file, credential and command")]
     SecretSource,
-    #[error("{first} and {second} both say where the value is: leave one of them")]
+    #[error("{first} and {second} both set the source of the value: keep one of them")]
     SecretSources { first: String, second: String },
-    #[error("say with namespaces who may use it, as in [\"team\"], or \"*\" for all")]
-    Namespaces,
-    #[error("{0:?} is not a name of a field of requests, such as x-api-key")]
-    Field(String),
-    #[error("{0:?} is not the whole name of a host, such as api.example.org")]
-    SecretHost(String),
-    #[error("write 1 to {max} names of hosts, such as [\"api.example.org\"]")]
-    SecretHosts { max: usize },
-    #[error("say with path which directory of the host it is, or with bucket which bucket")]
-    WorkspacePath,
     #[error(
-        "nothing holds a mounted directory to {key}: leave it out, or leave out mount for a copy"
+        "namespaces is missing: list those that may use it, as in [\"team\"], or \"*\" for all"
     )]
+    Namespaces,
+    #[error("{0:?} is not a header name, such as x-api-key")]
+    Field(String),
+    #[error("{0:?} is not a full host name, such as api.example.org")]
+    SecretHost(String),
+    #[error("write 1 to {max} host names, such as [\"api.example.org\"]")]
+    SecretHosts { max: usize },
+    #[error(
+        "the source is missing: set path to a directory of the host, or bucket to an S3 bucket"
+    )]
+    WorkspacePath,
+    #[error("{key} has no effect on a mounted directory: remove it, or remove mount to use a copy")]
     MountLimit { key: String },
-    #[error("it is a directory of the host or a bucket: write path or bucket, and not both")]
+    #[error("path and bucket are both set: keep one of them")]
     WorkspaceTwice,
-    #[error("{key} is about a bucket: say with bucket which one it is")]
+    #[error("{key} needs a bucket: set bucket to its name")]
     NoBucket { key: String },
-    #[error("access_key and secret_key belong together, and session_token to both of them")]
+    #[error("access_key and secret_key must be set together, and session_token needs both")]
     HalfKeys,
-    #[error("there is no [secrets.{0}]: the keys of a bucket are said by the names of secrets")]
+    #[error("there is no [secrets.{0}]: give the keys of a bucket as names of secrets")]
     NoSecret(String),
     #[error(
-        "{0:?} is not the name of a bucket: 3 to 63 lower-case letters, digits, '-' and '.' between them"
+        "{0:?} is not the name of a bucket: write 3 to 63 lower-case letters, digits, '-' and '.'"
     )]
     BucketName(String),
     #[error(
-        "{0:?} is not an endpoint, as in \"http://127.0.0.1:9000\": a scheme, a host and a port"
+        "{0:?} is not an endpoint: write a scheme, a host and a port, as in \"http://127.0.0.1:9000\""
     )]
     Endpoint(String),
     #[error("{0:?} is not the name of a region, such as \"eu-west-1\"")]
     Region(String),
-    #[error("a bucket cannot be mounted by the bridge: leave mount out for a copy")]
+    #[error("a bucket cannot be mounted: remove mount to use a copy")]
     MountBucket,
     #[error("{0:?} is not a path in a workspace, as in \"outputs/\"")]
     Prefix(String),
@@ -119,37 +121,43 @@ pub enum Wrong {
     Namespace(String),
     #[error("{0:?} is not a name of a credential: write one without '/'")]
     Credential(String),
-    #[error("a command is a list of its program and its arguments, the program an absolute path")]
+    #[error(
+        "a command must be a list of a program and its arguments, with an absolute path for the program"
+    )]
     Command,
     #[error("{key}: {wrong}")]
-    Inside { key: String, wrong: Box<Wrong> },
-    #[error("{0:?} is not a registry: a host name or address, and a port behind a colon")]
+    Inside { key: String, wrong: Box<InvalidValue> },
+    #[error(
+        "{0:?} is not a registry: write a host name or address, optionally with a colon and a port"
+    )]
     Registry(String),
     #[error(
-        "{0:?} is not a mirror: write HOST, HOST:PORT or HOST/PREFIX, with https:// or http:// in \
-         front or without"
+        "{0:?} is not a mirror: write HOST, HOST:PORT or HOST/PREFIX, optionally with https:// or \
+         http://"
     )]
     Mirror(String),
     #[error(
-        "{0:?} is not a key of a label: write letters, digits, '.', '_', '/' and '-', beginning with a \
+        "{0:?} is not a label key: write letters, digits, '.', '_', '/' and '-', beginning with a \
          letter or digit"
     )]
     LabelKey(String),
-    #[error("{0:?} becomes the same name as another one, with '_' for '.', '/' and '-'")]
+    #[error(
+        "{0:?} becomes the same name as another key when '.', '/' and '-' are replaced with '_'"
+    )]
     SameLabel(String),
     #[error("more than {entries_max} entries")]
     TooMany { entries_max: usize },
 }
 
-/// The end of a message about a word that nobody knows.
+/// The suggestion at the end of a message about an unknown word.
 pub fn did_you_mean(meant: Option<&str>) -> String {
     meant.map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
 }
 
-impl Given {
+impl RawValue {
     /// The value for a message.
     fn shown(&self) -> String {
-        /// Of a text that may be anything.
+        /// Limits the text in a message.
         const CHARS_SHOWN_MAX: usize = 80;
         match self {
             Self::Text(text) | Self::Bare(text) => {
@@ -164,11 +172,11 @@ impl Given {
         }
     }
 
-    pub fn kind(&self, wanted: &'static str) -> Wrong {
-        Wrong::Kind { wanted, found: self.shown() }
+    pub fn kind(&self, wanted: &'static str) -> InvalidValue {
+        InvalidValue::Kind { wanted, found: self.shown() }
     }
 
-    pub fn text(&self) -> Result<&str, Wrong> {
+    pub fn text(&self) -> Result<&str, InvalidValue> {
         match self {
             Self::Text(text) | Self::Bare(text) => Ok(text),
             _ => Err(self.kind("a string")),
@@ -176,14 +184,14 @@ impl Given {
     }
 
     /// The keys of a table of the file.
-    pub fn table(&self) -> Result<&[(String, Given)], Wrong> {
+    pub fn table(&self) -> Result<&[(String, RawValue)], InvalidValue> {
         match self {
             Self::Table(table) => Ok(table),
             _ => Err(self.kind("a table of the configuration file")),
         }
     }
 
-    pub fn truth(&self) -> Result<bool, Wrong> {
+    pub fn truth(&self) -> Result<bool, InvalidValue> {
         match self {
             Self::Truth(truth) => Ok(*truth),
             Self::Bare(text) if text == "true" || text == "1" => Ok(true),
@@ -192,7 +200,7 @@ impl Given {
         }
     }
 
-    pub fn whole(&self, min: u64, max: u64) -> Result<u64, Wrong> {
+    pub fn whole(&self, min: u64, max: u64) -> Result<u64, InvalidValue> {
         let number = match self {
             Self::Whole(number) => Some(i128::from(*number)),
             Self::Bare(text) => text.parse().ok(),
@@ -204,10 +212,10 @@ impl Given {
     }
 
     /// A size in bytes, with a unit or without.
-    pub fn bytes(&self, min: u64, max: u64) -> Result<u64, Wrong> {
+    pub fn bytes(&self, min: u64, max: u64) -> Result<u64, InvalidValue> {
         let bytes = match self {
             Self::Text(text) | Self::Bare(text) => {
-                parse_size(text).ok_or_else(|| Wrong::Size(text.clone()))?
+                parse_size(text).ok_or_else(|| InvalidValue::Size(text.clone()))?
             }
             _ => return self.whole(min, max),
         };
@@ -215,25 +223,25 @@ impl Given {
         (min..=max).contains(&bytes).then_some(bytes).ok_or_else(out_of_range)
     }
 
-    pub fn duration(&self, min: Duration) -> Result<Duration, Wrong> {
+    pub fn duration(&self, min: Duration) -> Result<Duration, InvalidValue> {
         let duration = match self {
             Self::Whole(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
             Self::Text(text) | Self::Bare(text) => parse_duration(text),
             _ => return Err(self.kind("a duration, as in \"30s\"")),
         };
-        let duration = duration.ok_or_else(|| Wrong::Duration(self.shown_bare()))?;
+        let duration = duration.ok_or_else(|| InvalidValue::Duration(self.shown_bare()))?;
         let out_of_range =
             || range(&show_duration(duration), &show_duration(min), &show_duration(DURATION_MAX));
         (min..=DURATION_MAX).contains(&duration).then_some(duration).ok_or_else(out_of_range)
     }
 
     /// A duration, or `"off"` for none.
-    pub fn duration_or_off(&self, min: Duration) -> Result<Option<Duration>, Wrong> {
+    pub fn duration_or_off(&self, min: Duration) -> Result<Option<Duration>, InvalidValue> {
         if self.is_off() { Ok(None) } else { self.duration(min).map(Some) }
     }
 
     /// CPUs with a fraction, in thousandths.
-    pub fn cpu_millis(&self) -> Result<u32, Wrong> {
+    pub fn cpu_millis(&self) -> Result<u32, InvalidValue> {
         let cpus = match self {
             Self::Whole(cpus) => Some(*cpus as f64),
             Self::Real(cpus) => Some(*cpus),
@@ -249,16 +257,16 @@ impl Given {
     }
 
     /// An absolute path, or `"off"` for none.
-    pub fn path_or_off(&self) -> Result<Option<PathBuf>, Wrong> {
+    pub fn path_or_off(&self) -> Result<Option<PathBuf>, InvalidValue> {
         if self.is_off() {
             return Ok(None);
         }
         let path = PathBuf::from(self.text()?);
-        if path.is_absolute() { Ok(Some(path)) } else { Err(Wrong::Path(self.shown_bare())) }
+        if path.is_absolute() { Ok(Some(path)) } else { Err(InvalidValue::Path(self.shown_bare())) }
     }
 
     /// The same, or a name of something that is no file; whoever uses it says what is wrong with it.
-    pub fn place_or_off(&self) -> Result<Option<PathBuf>, Wrong> {
+    pub fn place_or_off(&self) -> Result<Option<PathBuf>, InvalidValue> {
         let is_name = |text: &str| text.starts_with(|first: char| first.is_ascii_alphanumeric());
         match self.text() {
             Ok(text) if !self.is_off() && is_name(text) => Ok(Some(PathBuf::from(text))),
@@ -266,18 +274,20 @@ impl Given {
         }
     }
 
-    pub fn choice(&self, choices: &'static [&'static str]) -> Result<&'static str, Wrong> {
+    pub fn choice(&self, choices: &'static [&'static str]) -> Result<&'static str, InvalidValue> {
         let text = self.text()?;
-        choices.iter().find(|choice| **choice == text).copied().ok_or_else(|| Wrong::Choice {
-            found: text.to_owned(),
-            choices,
-            meant: nearest(text, choices.iter().copied()),
+        choices.iter().find(|choice| **choice == text).copied().ok_or_else(|| {
+            InvalidValue::Choice {
+                found: text.to_owned(),
+                choices,
+                meant: nearest(text, choices.iter().copied()),
+            }
         })
     }
 
     /// A list of texts; one text is a list of one, and commas divide that of a variable. `"off"` is
     /// the empty list.
-    pub fn texts(&self) -> Result<Vec<&str>, Wrong> {
+    pub fn texts(&self) -> Result<Vec<&str>, InvalidValue> {
         let texts = match self {
             _ if self.is_off() => Vec::new(),
             Self::Text(text) => vec![text.as_str()],
@@ -286,7 +296,7 @@ impl Given {
             _ => return Err(self.kind("a list of strings")),
         };
         if texts.len() > ENTRIES_MAX {
-            return Err(Wrong::TooMany { entries_max: ENTRIES_MAX });
+            return Err(InvalidValue::TooMany { entries_max: ENTRIES_MAX });
         }
         Ok(texts)
     }
@@ -301,8 +311,8 @@ impl Given {
     }
 }
 
-fn range(value: &impl ToString, min: &impl ToString, max: &impl ToString) -> Wrong {
-    Wrong::Range { value: value.to_string(), min: min.to_string(), max: max.to_string() }
+fn range(value: &impl ToString, min: &impl ToString, max: &impl ToString) -> InvalidValue {
+    InvalidValue::Range { value: value.to_string(), min: min.to_string(), max: max.to_string() }
 }
 
 /// The units of durations in milliseconds, the largest first.
@@ -403,12 +413,16 @@ mod tests {
 
     #[test]
     fn cpus_are_counted_in_thousandths() {
-        let millis = |given: Given| given.cpu_millis();
-        assert_eq!(millis(Given::Whole(2)), Ok(2000));
-        assert_eq!(millis(Given::Real(0.5)), Ok(500));
-        assert_eq!(millis(Given::Bare("1.25".to_owned())), Ok(1250));
-        for given in [Given::Real(f64::NAN), Given::Real(-1.0), Given::Whole(0), Given::Real(1e300)]
-        {
+        let millis = |given: RawValue| given.cpu_millis();
+        assert_eq!(millis(RawValue::Whole(2)), Ok(2000));
+        assert_eq!(millis(RawValue::Real(0.5)), Ok(500));
+        assert_eq!(millis(RawValue::Bare("1.25".to_owned())), Ok(1250));
+        for given in [
+            RawValue::Real(f64::NAN),
+            RawValue::Real(-1.0),
+            RawValue::Whole(0),
+            RawValue::Real(1e300),
+        ] {
             assert!(millis(given).is_err());
         }
     }

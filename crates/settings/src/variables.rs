@@ -1,5 +1,5 @@
-//! Variables of the environment that nobody reads: a mistyped one changes nothing, which is the last thing
-//! that whoever set it expects. Pure, and values are never looked at.
+//! Finds environment variables that begin with `BURROW_` and that nothing reads: a mistyped
+//! variable would otherwise be ignored silently. Pure; values are never read.
 
 use super::Settings;
 use super::load::{FILE_VARIABLE, options, variable_of};
@@ -7,11 +7,11 @@ use host::paths as config;
 use host::secret::Source;
 use host::similar::nearest;
 
-/// What all variables of ours begin with.
+/// The prefix of our variables.
 const OURS: &str = "BURROW_";
-/// What is the tests' own.
+/// The prefix of variables for tests.
 const OF_TESTS: &str = "BURROW_TEST_";
-/// What is read besides options: by machines, by what runs in sandboxes, by clients.
+/// Variables that are read besides options: by machines, by programs in sandboxes, by clients.
 const OTHERS: [&str; 12] = [
     "BURROW_NAMESPACE",
     "BURROW_QEMU_BOARD",
@@ -26,27 +26,27 @@ const OTHERS: [&str; 12] = [
     "BURROW_API_KEY_FILE",
     "BURROW_CA_FILE",
 ];
-/// So many are told of; whoever has more has another problem.
+/// The maximum number of warnings.
 const TOLD_MAX: usize = 32;
 
-/// A variable that looks like ours.
+/// A variable that looks like one of ours but is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnusedVariable {
     pub name: String,
-    /// What it was probably meant as.
+    /// The variable that was probably meant.
     pub meant: Option<String>,
 }
 
-impl std::fmt::Display for Unread {
+impl std::fmt::Display for UnusedVariable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the variable {} is set, and nothing reads it", self.name)?;
+        write!(f, "the variable {} is set, but nothing reads it", self.name)?;
         self.meant.as_ref().map_or(Ok(()), |meant| write!(f, "; did you mean {meant}?"))
     }
 }
 
 impl Settings {
-    /// Those of `names` that look like ours and are read by nobody.
-    pub fn unread(&self, names: impl IntoIterator<Item = String>) -> Vec<Unread> {
+    /// The variables of `names` that look like ours and that nothing reads.
+    pub fn unread(&self, names: impl IntoIterator<Item = String>) -> Vec<UnusedVariable> {
         let known = known();
         // A secret may be in a variable that is called as its operator likes.
         let of_secrets = |name: &str| {
@@ -64,7 +64,7 @@ impl Settings {
         unread.truncate(TOLD_MAX);
         let told = unread.into_iter().map(|name| {
             let meant = nearest(&name, known.iter().map(String::as_str)).map(str::to_owned);
-            Unread { name, meant }
+            UnusedVariable { name, meant }
         });
         told.collect()
     }

@@ -1,9 +1,10 @@
-//! `[workspaces.NAME]`: a directory or a bucket that sandboxes may work on, and what of it comes back. Pure.
+//! `[workspaces.NAME]`: a directory or bucket that sandboxes may work on, and which changes are
+//! copied back. Pure.
 
 use super::buckets;
 use super::secrets::{read_path, read_reach, show_reach};
 use super::shown::{quote, quote_all};
-use super::value::{Given, Wrong, show_size};
+use super::value::{InvalidValue, RawValue, show_size};
 use host::similar::nearest;
 use workspace::limits::{BYTES_MAX, ENTRIES_MAX, WRITE_PREFIXES_MAX};
 use workspace::{Entry, Policy, parse_prefix};
@@ -29,16 +30,19 @@ const KEYS: [&str; 17] = [
     "ca",
 ];
 
-/// Those that nothing holds a directory to that is mounted.
+/// Limits that have no effect on a mounted directory.
 const LIMITS: [&str; 3] = ["file_bytes_max", "total_bytes_max", "entries_max"];
 
 /// Reads the table of one workspace.
-pub fn read(given: &Given) -> Result<Entry, Wrong> {
+pub fn read(given: &RawValue) -> Result<Entry, InvalidValue> {
     let (mut path, mut reach, mut policy) = (None, None, Policy::default());
-    let mut bucket = buckets::Reading::default();
+    let mut bucket = buckets::BucketKeys::default();
     for (key, value) in given.table()? {
         if let Some(taken) = bucket.take(key, value) {
-            taken.map_err(|wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) })?;
+            taken.map_err(|wrong| InvalidValue::Inside {
+                key: key.clone(),
+                wrong: Box::new(wrong),
+            })?;
             continue;
         }
         let read = match key.as_str() {
@@ -54,22 +58,22 @@ pub fn read(given: &Given) -> Result<Entry, Wrong> {
             "entries_max" => value.whole(1, ENTRIES_MAX).map(|read| policy.entries_max = read),
             _ => {
                 let meant = nearest(key, KEYS);
-                return Err(Wrong::Key { key: key.clone(), known: &KEYS, meant });
+                return Err(InvalidValue::Key { key: key.clone(), known: &KEYS, meant });
             }
         };
-        read.map_err(|wrong| Wrong::Inside { key: key.clone(), wrong: Box::new(wrong) })?;
+        read.map_err(|wrong| InvalidValue::Inside { key: key.clone(), wrong: Box::new(wrong) })?;
     }
-    let is_limit = |(key, _): &&(String, Given)| LIMITS.contains(&key.as_str());
+    let is_limit = |(key, _): &&(String, RawValue)| LIMITS.contains(&key.as_str());
     if let Some((key, _)) = given.table()?.iter().find(is_limit).filter(|_| policy.mount) {
-        return Err(Wrong::MountLimit { key: key.clone() });
+        return Err(InvalidValue::MountLimit { key: key.clone() });
     }
     let (path, bucket) = match (path, bucket.bucket()?) {
-        (Some(_), Some(_)) => return Err(Wrong::WorkspaceTwice),
-        (None, None) => return Err(Wrong::WorkspacePath),
-        (None, Some(_)) if policy.mount => return Err(Wrong::MountBucket),
+        (Some(_), Some(_)) => return Err(InvalidValue::WorkspaceTwice),
+        (None, None) => return Err(InvalidValue::WorkspacePath),
+        (None, Some(_)) if policy.mount => return Err(InvalidValue::MountBucket),
         (path, bucket) => (path.unwrap_or_default(), bucket),
     };
-    let reach = reach.ok_or(Wrong::Namespaces)?;
+    let reach = reach.ok_or(InvalidValue::Namespaces)?;
     Ok(Entry { path, bucket, reach, policy })
 }
 
@@ -96,11 +100,11 @@ pub fn show(entry: &Entry) -> Vec<String> {
     lines
 }
 
-fn read_prefixes(value: &Given) -> Result<Vec<String>, Wrong> {
+fn read_prefixes(value: &RawValue) -> Result<Vec<String>, InvalidValue> {
     let texts = value.texts()?;
     if texts.len() > WRITE_PREFIXES_MAX {
-        return Err(Wrong::TooMany { entries_max: WRITE_PREFIXES_MAX });
+        return Err(InvalidValue::TooMany { entries_max: WRITE_PREFIXES_MAX });
     }
-    let read = |text: &str| parse_prefix(text).ok_or_else(|| Wrong::Prefix(text.to_owned()));
+    let read = |text: &str| parse_prefix(text).ok_or_else(|| InvalidValue::Prefix(text.to_owned()));
     texts.into_iter().map(read).collect()
 }

@@ -108,8 +108,8 @@ fn what_cannot_be_done_is_told_and_is_a_failure() {
     for (line, told) in [
         ("keys revoke 000000000000", "there is no key 000000000000; `host-bridge keys ls`"),
         ("keys revoke msb_abc.def.ghi", "is not the id of a key"),
-        ("keygen --scope write", "is not a scope: read, run or admin"),
-        ("keygen --expire 0", "cannot expire before it is made"),
+        ("keygen --scope write", "is not a scope: write read, run or admin"),
+        ("keygen --expire 0", "cannot expire before it is created"),
         ("keygen --namespace a/b", "is not a name"),
     ] {
         let output = place.run(line);

@@ -346,7 +346,7 @@ fn when_the_time_of_a_day_is_over_what_runs_is_ended_and_nothing_begins_over_res
     assert_eq!(exceeded(answer)["cap"], "run_ms_per_day");
     let by_hand = server.run(&["start", "--name", "small/d", "--memory", "16", "--cpus", "0.1"]);
     let by_hand = String::from_utf8(by_hand.stderr).unwrap();
-    assert!(by_hand.contains("the day of UTC ends at"), "{by_hand}");
+    assert!(by_hand.contains("the limit resets at the end of the day (UTC), at"), "{by_hand}");
     let before = used(&client, "small", "namespace", "run_ms_per_day").0;
     assert!(before >= 2000, "{before}");
     server.end_and_serve_again();

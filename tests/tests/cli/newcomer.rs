@@ -134,7 +134,7 @@ fn without_user_namespaces_an_ordinary_user_is_told_what_to_change() {
             assert_eq!(output.status.code(), Some(1));
             let told = text(&output.stdout);
             assert!(told.contains("FAIL  user namespaces"), "{told}");
-            assert!(told.contains("cannot run boxes"), "{told}");
+            assert!(told.contains("cannot run sandboxes"), "{told}");
         }
     }
 }
@@ -228,7 +228,7 @@ fn without_a_daemon_every_verb_that_needs_it_says_how_to_start_it() {
     ] {
         assert_told(&burrow.run(arguments), &["no bridge serves", "host-bridge serve"]);
     }
-    assert_told(&burrow.run(&["logs", "work"]), &["there is no box work"]);
+    assert_told(&burrow.run(&["logs", "work"]), &["there is no sandbox work"]);
     assert!(burrow.ok(&["version"]).contains("no daemon"));
     assert_eq!(burrow.ok(&["run", "--", "echo", "hello"]), "hello\n", "this one needs none");
 }
@@ -347,7 +347,7 @@ fn a_disk_that_fills_stops_no_program_and_the_log_names_what_is_missing() {
         .sum();
     assert_eq!(counted, whole.stdout.len() as u64, "recorded or named as missing");
     let plain = burrow.run(&["logs", "work"]);
-    assert!(text(&plain.stderr).contains("never recorded"), "{}", text(&plain.stderr));
+    assert!(text(&plain.stderr).contains("were not recorded"), "{}", text(&plain.stderr));
     burrow.ok(&["rm", "-f", "work"]);
     burrow.end_daemon();
 }
@@ -364,7 +364,7 @@ fn a_closed_stdout_is_no_failure_and_a_missing_terminal_is_told() {
         assert_eq!(output.status.code(), Some(0), "{arguments}: {}", text(&output.stderr));
         assert_eq!(text(&output.stderr), "", "{arguments}");
     }
-    assert_told(&burrow.run(&["run", "-it", "--", "sh"]), &["terminal", "leave -t out"]);
+    assert_told(&burrow.run(&["run", "-it", "--", "sh"]), &["terminal", "omit -t"]);
     assert_told(&burrow.run(&["attach", "work"]), &["a shell needs a terminal", "exec -i"]);
 }
 
@@ -415,8 +415,8 @@ fn what_is_written_wrongly_is_told_with_what_would_be_right() {
         (&["run", "-e", "=x", "--", "true"], &["is not a variable", "NAME=VALUE"]),
         (&["logs", "--since", "whenever", "work"], &["is not a point in time", "10m"]),
         (&["kill", "-s", "NOPE", "work"], &["is not a signal", "TERM"]),
-        (&["port-forward", "work", "http"], &["is not a forwarding", "8080:80"]),
-        (&["cp", "here", "there"], &["neither end", "BOX:/path"]),
+        (&["port-forward", "work", "http"], &["is not a port forwarding", "8080:80"]),
+        (&["cp", "here", "there"], &["neither end", "SANDBOX:/path"]),
         (&["run"], &["COMMAND"]),
         (&["frobnicate"], &["unrecognized subcommand", "--help"]),
         (&["run", "--env-file", "/no/such", "--", "true"], &["/no/such"]),
@@ -457,7 +457,7 @@ fn json_is_json_whatever_is_asked() {
     let bounded = parse(&burrow.ok(&bounded));
     if !has_groups && bounded["warnings"].as_array().is_none_or(Vec::is_empty) {
         let said = check("control groups")["fix"].as_str().expect("what to do");
-        assert!(said.contains("whole boxes are held to their memory and cpu"), "{said}");
+        assert!(said.contains("limits on memory and cpu apply to whole sandboxes"), "{said}");
     }
     eventually("the output is recorded", || {
         burrow.ok(&["logs", "--json", "work"]).lines().any(|line| {

@@ -83,10 +83,10 @@ fn the_state_is_shared_and_outlives_the_prompt() {
     stage.says("x", "\n42\n");
     assert_eq!(stage.beside("print(x + 1); y = 'from ' + 'beside'"), "43\n");
     stage.says("y", "\n'from beside'\n");
-    stage.tmux.wait_for("another client has run code here");
+    stage.tmux.wait_for("another client ran code here");
     stage.tmux.keys(&["C-d"]);
     stage.leaves_with(0);
-    stage.tmux.wait_for("come back with: host-bridge attach --repl python work");
+    stage.tmux.wait_for("return with: host-bridge attach --repl python work");
     assert_eq!(stage.beside("print(x)"), "42\n");
 }
 
@@ -184,7 +184,7 @@ fn a_tab_never_waits_for_a_busy_interpreter() {
     stage.tmux.keys(&["C-c"]);
     stage.is_asked();
     stage.tmux.line("x + 1");
-    stage.tmux.wait_for("of another client is on");
+    stage.tmux.wait_for("waiting for run ");
     other.wait().expect("it was ours");
     stage.tmux.wait_for("\n2\n");
 }
@@ -306,11 +306,11 @@ fn a_lost_interpreter_is_told_and_replaced() {
     stage.says(kill, "start()\n");
     eventually("it is told", || {
         stage.tmux.keys(&["Enter"]);
-        stage.tmux.screen().replace('\n', " ").contains("the interpreter was lost")
+        stage.tmux.screen().replace('\n', " ").contains("the interpreter and its state were lost")
     });
     stage.says("'anew ' + '!'", "\n'anew !'\n");
     let screen = stage.tmux.screen().replace('\n', " ");
-    assert_eq!(screen.matches("the interpreter was lost").count(), 1, "{screen}");
+    assert_eq!(screen.matches("the interpreter and its state were lost").count(), 1, "{screen}");
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn the_end_of_the_sandbox_ends_the_prompt_with_a_word() {
     stage.tmux.wait_for(">>> half a line");
     stage.burrow.ok(&["rm", "--force", "work"]);
     stage.leaves_with(125);
-    stage.tmux.wait_for("the conversation with work broke off");
+    stage.tmux.wait_for("lost the connection to work");
     let history = std::fs::read_to_string(stage.history()).expect("read");
     assert!(history.contains("'typed '"), "{history}");
 }

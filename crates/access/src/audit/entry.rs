@@ -1,4 +1,4 @@
-//! One record: what those who record say, and what is written.
+//! An entry as it is recorded, and a record as it is written.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::limits::{ARGUMENTS_MAX, FACTS_MAX, LIST_MAX, TEXT_CHARS_MAX};
 use host::instant;
 
-/// Who has done it.
+/// Who carried out the operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Who {
@@ -24,16 +24,16 @@ pub enum Who {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// Whoever reaches a server that asks for no keys.
+    /// Anybody who reaches a server that requires no keys.
     Local,
-    /// Somebody without a key that is good.
+    /// Somebody without a valid key.
     Anybody,
     /// The bridge itself.
     Bridge,
 }
 
 impl Who {
-    /// Whether somebody who is looked for by this word is meant.
+    /// Whether this word, as given to a query, matches.
     pub fn is(&self, word: &str) -> bool {
         match self {
             Self::Key { id, name } => id == word || name.as_deref() == Some(word) || word == "key",
@@ -47,7 +47,7 @@ impl Who {
     }
 }
 
-/// Through which door.
+/// The interface that was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Door {
@@ -59,7 +59,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// The word in the log.
+    /// The name in the log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rest => "rest",
@@ -71,19 +71,19 @@ impl Door {
     }
 }
 
-/// What came of it.
+/// The outcome of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Ok,
-    /// It was not begun, because somebody may not, or asked wrongly.
+    /// It was not started, because it was not allowed or the request was invalid.
     Refused,
-    /// It was begun and did not succeed.
+    /// It was started and failed.
     Failed,
 }
 
 impl Outcome {
-    /// The word in the log.
+    /// The name in the log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -94,24 +94,24 @@ impl Outcome {
 }
 
 impl std::str::FromStr for Outcome {
-    type Err = NotAnOutcome;
+    type Err = InvalidOutcome;
 
-    fn from_str(text: &str) -> Result<Self, NotAnOutcome> {
+    fn from_str(text: &str) -> Result<Self, InvalidOutcome> {
         match text {
             "ok" => Ok(Self::Ok),
             "refused" => Ok(Self::Refused),
             "failed" => Ok(Self::Failed),
-            _ => Err(NotAnOutcome(text.chars().take(32).collect())),
+            _ => Err(InvalidOutcome(text.chars().take(32).collect())),
         }
     }
 }
 
-/// A word that is no outcome.
+/// Text that is not an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an outcome: ok, refused or failed")]
-pub struct NotAnOutcome(pub String);
+#[error("{0:?} is not an outcome: write ok, refused or failed")]
+pub struct InvalidOutcome(pub String);
 
-/// Which policy has decided.
+/// The policy that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -124,7 +124,7 @@ pub enum Verdict {
     Egress,
 }
 
-/// What is to be recorded. Texts are cut when it is written, and nothing else of it is changed.
+/// An entry to record. Long texts are cut when it is written; nothing else is changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Milliseconds since 1970; written as a time.
@@ -154,22 +154,22 @@ pub struct Entry {
     pub image: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Names alone.
+    /// Names only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The program that was started, and what it was given where that is wanted.
+    /// The program that was started, and its arguments if they are recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Where it came from.
+    /// The peer's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
-    /// What only this kind of entry has: where something was sent, why something ended.
+    /// Facts of this kind of entry, such as a destination or a reason.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
 }
@@ -201,7 +201,7 @@ impl Entry {
         }
     }
 
-    /// Something that the bridge has done by itself.
+    /// An entry for something that the bridge did by itself.
     pub fn of_bridge(operation: &str) -> Self {
         Self::new(Who::Bridge, Door::Bridge, operation)
     }
@@ -212,20 +212,20 @@ impl Entry {
         self
     }
 
-    /// Several of them; a later one replaces one of its name.
+    /// Adds several facts; a later one replaces an earlier one of the same name.
     #[must_use]
     pub fn facts(mut self, all: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
         self.facts.extend(all.into_iter().map(|(name, value)| (name.to_owned(), value)));
         self
     }
 
-    /// That records found no place.
+    /// An entry for records that were lost.
     pub(super) fn lost(count: u64) -> Self {
         let entry = Self::of_bridge("audit.lost").fact("records", count);
         Self { outcome: Outcome::Failed, ..entry }
     }
 
-    /// Bounds what others have chosen.
+    /// Limits the length of texts that others have chosen.
     pub(super) fn cut(mut self) -> Self {
         let texts = [&mut self.program, &mut self.image, &mut self.request, &mut self.code];
         texts.into_iter().flatten().for_each(cut_text);

@@ -1,5 +1,5 @@
-//! Those who read: queries, followers, and the check of the chain. They take no lock: lines are only
-//! ever added, and a torn end is not a line yet.
+//! Reads the log: queries, followers, and the check of the chain. Readers take no lock: lines are
+//! only ever appended, and an incomplete last line is ignored.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::entry::{Outcome, Record};
 use super::segment::{Segment, digest_of, lines, parse};
 use host::instant;
 
-/// Which records are wanted. What is absent holds for all.
+/// The records that are wanted. An absent field matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub since_ms: Option<u64>,
@@ -51,7 +51,7 @@ fn relevant(directory: &Path, after: Option<u64>) -> io::Result<Vec<Segment>> {
     Ok(segments[begin.min(segments.len())..].to_vec())
 }
 
-/// What a file has; nothing of one that was removed meanwhile.
+/// The content of a file; empty if the file was removed meanwhile.
 fn content(segment: &Segment) -> io::Result<Vec<u8>> {
     match segment.read() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -89,7 +89,7 @@ pub fn read(
     Ok(found)
 }
 
-/// What has come since the last look, which `filter.after` remembers.
+/// The records since the last call, which `filter.after` remembers.
 pub fn follow(directory: &Path, filter: &mut Filter) -> io::Result<Vec<Record>> {
     let everything = Filter { after: filter.after, ..Filter::default() };
     let mut new = read(directory, &everything, usize::MAX, false)?;
@@ -99,15 +99,15 @@ pub fn follow(directory: &Path, filter: &mut Filter) -> io::Result<Vec<Record>> 
     Ok(new)
 }
 
-/// What a whole log is.
+/// The result of verifying a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     pub records: u64,
-    /// Of them, those that say what was before them.
+    /// The records among them with a digest of the one before.
     pub chained: u64,
     pub first: Option<u64>,
     pub last: Option<u64>,
-    /// The digest of the last line: kept elsewhere, it holds all of the log.
+    /// The digest of the last line. Stored elsewhere, it proves the whole log.
     pub digest: Option<String>,
     pub fault: Option<Fault>,
 }
@@ -117,15 +117,15 @@ pub struct Verified {
 pub enum Fault {
     #[error("{file}, line {line} is not a record")]
     NotARecord { file: String, line: usize },
-    #[error("{file}, line {line} has the number {found}, and {expected} is to come")]
+    #[error("{file}, line {line} has the number {found}, but {expected} was expected")]
     Number { file: String, line: usize, found: u64, expected: u64 },
-    #[error("{file}, line {line} was written behind another line than the one that is before it")]
+    #[error("{file}, line {line} does not match the digest of the line before it")]
     Chain { file: String, line: usize },
-    #[error("{file}, line {line} does not say what was before it, and those before it do")]
+    #[error("{file}, line {line} has no digest of the line before it, but earlier lines do")]
     Unchained { file: String, line: usize },
 }
 
-/// Holds every record against the one before it, until one does not fit.
+/// Compares every record with the one before it, until one does not match.
 pub fn verify(directory: &Path) -> io::Result<Verified> {
     let mut seen = Verified::default();
     let mut is_chained = false;

@@ -1,4 +1,4 @@
-//! The files of the log: which there are, and what their lines are.
+//! The files of the log and their lines.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -24,7 +24,7 @@ impl Segment {
         Self { first, path: directory.join(format!("{PREFIX}{first:012}{SUFFIX}")) }
     }
 
-    /// All of a directory, the oldest first. Other files are not looked at.
+    /// All log files of a directory, oldest first. Other files are ignored.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -42,7 +42,7 @@ impl Segment {
         Ok(found)
     }
 
-    /// All of it, which is bounded by what a file may have.
+    /// The whole content, which is limited by the size of a file.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(&self.path)?.read_to_end(&mut bytes)?;
@@ -50,7 +50,7 @@ impl Segment {
     }
 }
 
-/// The whole lines of a file, without what is torn at its end.
+/// The complete lines of a file, without an incomplete one at its end.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     bytes[..whole].split_inclusive(|byte| *byte == b'\n').map(|line| &line[..line.len() - 1])
@@ -60,7 +60,7 @@ pub fn parse(line: &[u8]) -> Option<Record> {
     serde_json::from_slice(line).ok()
 }
 
-/// What the next record says of a line.
+/// The digest of a line, which the next record stores.
 pub fn digest_of(line: &[u8]) -> String {
     hex::digits(digest(&SHA256, line).as_ref())
 }

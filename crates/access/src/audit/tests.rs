@@ -131,7 +131,7 @@ async fn those_who_were_there_before_the_bridge_that_serves_keep_the_log_as_it_s
     assert!(heads.count() > 5, "files are begun at the size that the host says");
     assert!(records[2..].iter().all(|record| record.prev.is_some()), "and all of it is chained");
     host.close().await;
-    let turns = Turns::open(&place).unwrap();
+    let turns = WriteLock::open(&place).unwrap();
     assert_eq!(turns.options(), Some(said), "what stands there is the host's");
 
     // The next one wants it otherwise, and the same guest goes by that.
@@ -153,9 +153,9 @@ async fn a_bridge_that_died_before_it_said_so_has_its_chain_begun_by_the_next_wh
     let guest = Audit::visit(place.clone(), Options { chain: false, ..OPTIONS }, Box::new(drop));
     let guest = guest.unwrap();
     // It had its turn, left how it wants the log, and was killed.
-    let turns = Turns::open(&place).unwrap();
+    let turns = WriteLock::open(&place).unwrap();
     let turn = turns.take().unwrap();
-    turn.leave(&turn::Mark { next_seq: 0, options: Some(OPTIONS) }).unwrap();
+    turn.leave(&write_lock::LogState { next_seq: 0, options: Some(OPTIONS) }).unwrap();
     drop(turn);
     guest.record(entry(1));
     guest.close().await;

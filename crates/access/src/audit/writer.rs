@@ -1,10 +1,10 @@
-//! The one who writes: numbers records, chains them, begins new files and removes the oldest.
+//! The writer of the log: numbers records, chains them, starts new files and removes the oldest.
 //!
-//! A line is in the kernel before the next is made, so a bridge that dies takes nothing with it that
-//! it had begun to write but a torn end, which the next one cuts off and says so. It is on the disk
-//! within [`super::limits::SYNC_PAUSE`]. Other processes write to the same log, each in its
-//! [turn](super::turn), and as the bridge that serves says at the beginning of that turn: it may have
-//! come later than they.
+//! Each line is passed to the kernel before the next one is made, so a bridge that dies loses at
+//! most the line that it was writing; the next one cuts the incomplete line off and records that.
+//! Lines are on the disk within [`super::limits::SYNC_PAUSE`]. Other processes write to the same
+//! log, each while it holds the [lock](super::write_lock), and with the options of the running
+//! bridge at that moment, which may have started after them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,38 +16,38 @@ use super::Options;
 use super::entry::{Entry, Record};
 use super::limits::{LINE_BYTES_MAX, SYNC_PAUSE};
 use super::segment::{Segment, digest_of, lines, parse};
-use super::turn::{Mark, Turn, Turns};
+use super::write_lock::{LogState, WriteGuard, WriteLock};
 use host::instant;
 use host::paths::{PRIVATE_FILE, make_private_directory};
 
 /// See the module's description.
 pub struct Writer {
     directory: PathBuf,
-    place: Place,
+    place: WriterRole,
     options: Options,
-    /// How the bridge that serves keeps the log, or the last that did; none where there was none.
+    /// The options of the running bridge or of the last one, if there was one.
     set: Option<Options>,
-    turns: Turns,
+    turns: WriteLock,
     file: File,
-    /// Whole lines in the file.
+    /// Complete lines in the file.
     bytes: u64,
     next_seq: u64,
-    /// Of the last line, if there is one.
+    /// The digest of the last line, if there is one.
     digest: Option<String>,
-    /// Since when something is not on the disk.
+    /// Since when something has not been synced.
     unsynced: Option<Instant>,
 }
 
-/// Whose log it is.
+/// Who decides the options of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// That of the bridge that serves: it decides how the log is kept.
-    Host,
-    /// Another's.
-    Guest,
+pub enum WriterRole {
+    /// The running bridge: its options apply.
+    Bridge,
+    /// Another process, which follows the bridge's options.
+    Visitor,
 }
 
-/// The end of a log, as it is found.
+/// The end of an existing log.
 struct End {
     file: File,
     bytes: u64,
@@ -58,7 +58,7 @@ struct End {
 }
 
 impl End {
-    /// Looks at the newest file, and cuts off what a crash has torn.
+    /// Reads the newest file, and cuts off an incomplete line.
     fn find(directory: &Path) -> io::Result<Self> {
         let mut segments = Segment::all(directory)?;
         let mut cut_bytes = 0;
@@ -94,9 +94,9 @@ impl End {
 }
 
 impl Writer {
-    pub fn open(directory: &Path, options: Options, place: Place) -> io::Result<Self> {
+    pub fn open(directory: &Path, options: Options, place: WriterRole) -> io::Result<Self> {
         make_private_directory(directory)?;
-        let turns = Turns::open(directory)?;
+        let turns = WriteLock::open(directory)?;
         let turn = turns.take()?;
         let end = End::find(directory)?;
         let (was_chained, cut_bytes) = (end.was_chained, end.cut_bytes);
@@ -104,7 +104,7 @@ impl Writer {
             directory: directory.to_owned(),
             place,
             options,
-            set: (place == Place::Host).then_some(options),
+            set: (place == WriterRole::Bridge).then_some(options),
             turns,
             file: end.file,
             bytes: end.bytes,
@@ -124,16 +124,16 @@ impl Writer {
         self.options
     }
 
-    /// Where else than here somebody may find out how the log is to be kept.
-    pub fn said_in(&self) -> Option<Turns> {
-        (self.place == Place::Guest).then(|| self.turns.clone())
+    /// The lock from which the current options can be read, if they are not ours to decide.
+    pub fn said_in(&self) -> Option<WriteLock> {
+        (self.place == WriterRole::Visitor).then(|| self.turns.clone())
     }
 
     pub fn is_unsynced(&self) -> bool {
         self.unsynced.is_some()
     }
 
-    /// Writes what waits, and leaves what could not be written.
+    /// Writes the waiting entries, and leaves those that could not be written.
     pub fn write(&mut self, waiting: &mut Vec<Entry>) -> io::Result<()> {
         if waiting.is_empty() {
             return Ok(());
@@ -154,17 +154,17 @@ impl Writer {
         outcome
     }
 
-    /// Keeps the log as the bridge that serves says, which may be another one than at our last turn.
-    fn heed(&mut self, mark: &Mark) {
-        if self.place == Place::Guest
+    /// Applies the options of the running bridge, which may have changed since our last write.
+    fn heed(&mut self, mark: &LogState) {
+        if self.place == WriterRole::Visitor
             && let Some(said) = mark.options
         {
             (self.options, self.set) = (said, Some(said));
         }
     }
 
-    /// Goes on where others have ended who have written since our last turn.
-    fn catch_up(&mut self, mark: &Mark) -> io::Result<()> {
+    /// Continues after the records that others have written since our last write.
+    fn catch_up(&mut self, mark: &LogState) -> io::Result<()> {
         let is_ours = mark.next_seq == self.next_seq;
         if is_ours && self.file.metadata()?.len() == self.bytes {
             return Ok(());
@@ -194,16 +194,16 @@ impl Writer {
     }
 
     /// Says that what the file of turns has is not so any more, until [`Writer::end`].
-    fn begin(&self, turn: &Turn) -> io::Result<()> {
-        turn.leave(&Mark { next_seq: 0, options: self.set })
+    fn begin(&self, turn: &WriteGuard) -> io::Result<()> {
+        turn.leave(&LogState { next_seq: 0, options: self.set })
     }
 
-    fn end(&self, turn: &Turn) {
+    fn end(&self, turn: &WriteGuard) {
         // Whoever finds that it was not said looks at the log itself.
-        let _ = turn.leave(&Mark { next_seq: self.next_seq, options: self.set });
+        let _ = turn.leave(&LogState { next_seq: self.next_seq, options: self.set });
     }
 
-    /// Has the disk keep what is written, if that is due.
+    /// Syncs the file, if that is due.
     pub fn sync_if_due(&mut self, now: bool) -> io::Result<()> {
         if self.unsynced.is_some_and(|since| now || since.elapsed() >= SYNC_PAUSE) {
             self.file.sync_data()?;
@@ -284,7 +284,7 @@ impl Writer {
             .fact("chain", self.options.chain)
     }
 
-    /// Removes the oldest files, so that with the one to come there are no more than are wanted.
+    /// Removes the oldest files, so that with the next one the limit is kept.
     fn prune(&self) -> io::Result<()> {
         let segments = Segment::all(&self.directory)?;
         let surplus = (segments.len() + 1).saturating_sub(self.options.files_max);

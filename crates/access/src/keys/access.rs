@@ -1,4 +1,4 @@
-//! What a key allows: scopes, of which the greater hold the smaller, and namespaces.
+//! What a key allows: scopes, each including the smaller ones, and namespaces.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use sandbox::{InvalidName, Name};
 
-/// What a call needs. Each holds those before it.
+/// The scope that a call needs. Each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// To look: lists, logs, metrics, files.
+    /// Read: lists, logs, metrics, files.
     Read,
-    /// To make sandboxes and to run things in them.
+    /// Create sandboxes and run code in them.
     Run,
-    /// All of it, in the bridge itself too.
+    /// Everything, the bridge itself included.
     Admin,
 }
 
-/// A word that is no scope.
+/// Text that is not a scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a scope: read, run or admin")]
-pub struct NotAScope(pub String);
+#[error("{0:?} is not a scope: write read, run or admin")]
+pub struct InvalidScope(pub String);
 
 impl Access {
     pub const ALL: [Self; 3] = [Self::Read, Self::Run, Self::Admin];
@@ -37,11 +37,11 @@ impl Access {
 }
 
 impl FromStr for Access {
-    type Err = NotAScope;
+    type Err = InvalidScope;
 
-    fn from_str(text: &str) -> Result<Self, NotAScope> {
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
         let known = Self::ALL.into_iter().find(|access| access.as_str() == text);
-        known.ok_or_else(|| NotAScope(text.chars().take(32).collect()))
+        known.ok_or_else(|| InvalidScope(text.chars().take(32).collect()))
     }
 }
 
@@ -60,7 +60,7 @@ impl Scopes {
     /// Those of a key that names none, as other makers of keys do: all that a sandbox's user needs.
     pub const UNSAID: Self = Self(Access::Run);
 
-    /// None of no scopes.
+    /// None if there are no scopes.
     pub fn of(scopes: &[Access]) -> Option<Self> {
         scopes.iter().max().map(|greatest| Self(*greatest))
     }
@@ -90,18 +90,18 @@ impl Serialize for Scopes {
 impl<'de> Deserialize<'de> for Scopes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let scopes = Vec::<Access>::deserialize(deserializer)?;
-        Self::of(&scopes).ok_or_else(|| serde::de::Error::custom("no scope at all"))
+        Self::of(&scopes).ok_or_else(|| serde::de::Error::custom("the list of scopes is empty"))
     }
 }
 
-/// Where a key is good. As text it is a name, or `*`.
+/// The namespaces that a key is for. As text it is a name, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Namespaces {
     All,
     One(Name),
 }
 
-/// What stands for all namespaces.
+/// The sign for all namespaces.
 const ALL: &str = "*";
 
 impl Namespaces {

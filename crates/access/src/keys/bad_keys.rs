@@ -1,9 +1,8 @@
 //! Counts the bad keys of each peer.
 //!
-//! It is asked after a key was found bad, never before it is looked at: to verify one costs some
-//! microseconds, and a peer that shares its address with somebody who floods us, as all programs of
-//! this host do, must not be locked out by him. What a flood is spared is the full answer, the line
-//! in the log and the hope.
+//! The count is checked only after a key was found bad. Verifying a key costs some microseconds,
+//! and a peer that shares its address with an attacker, as all programs of this host do, must not
+//! be locked out. An attacker only loses the full answer and the line in the log.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
@@ -13,7 +12,7 @@ use std::time::Instant;
 use super::limits::{BAD_KEY_PEERS_MAX, BAD_KEYS_BURST, BAD_KEYS_PER_SECOND};
 use super::rate::{Rate, RateLimiter, RetryAfter};
 
-/// Whom a bad key is counted for. One customer of a provider has all addresses of an IPv6 /64.
+/// The peer that a bad key is counted for. One customer has all addresses of an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Peer {
     V4(Ipv4Addr),
@@ -32,7 +31,7 @@ impl From<IpAddr> for Peer {
     }
 }
 
-/// The bad keys of all peers. Shared by all connections.
+/// The counts of all peers. Shared by all connections.
 #[derive(Debug)]
 pub struct BadKeys {
     counted: Mutex<RateLimiter<Peer>>,

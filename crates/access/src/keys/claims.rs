@@ -1,4 +1,4 @@
-//! What stands in a key's two JSON objects. Pure.
+//! The two JSON objects of a key. Pure.
 
 use serde::{Deserialize, Serialize};
 

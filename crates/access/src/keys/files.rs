@@ -1,5 +1,5 @@
-//! Private files that are read whole and replaced whole: a reader and a crash find the old or the
-//! new. Blocking.
+//! Private files that are read and replaced as a whole: after a crash, a reader finds either the
+//! old or the new content. Blocking.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -40,13 +40,13 @@ impl Stamp {
     }
 }
 
-/// Wraps an error of the system with what was tried.
+/// Adds to an error what was tried.
 pub fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeysError {
     let path = path.to_owned();
     move |source| KeysError::Files { action, path, source }
 }
 
-/// Reads a file that nobody else may read.
+/// Reads a file that only its owner can read.
 pub fn read(path: &Path, bytes_max: u64) -> Result<(Vec<u8>, Stamp), KeysError> {
     let file = File::open(path).map_err(failed("open", path))?;
     let found = file.metadata().map_err(failed("open", path))?;

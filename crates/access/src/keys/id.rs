@@ -1,4 +1,4 @@
-//! What keys and secrets are called, by those who may not see them.
+//! Ids of keys and secrets, which can be shown without revealing the key.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,9 @@ pub struct KeyId(String);
 
 /// Why a text is not a [`KeyId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not the id of a key: twelve of 0-9 and a-f, as `host-bridge keys ls` shows")]
+#[error(
+    "{0:?} is not the id of a key: write twelve digits of 0-9 and a-f, as `host-bridge keys ls` shows them"
+)]
 pub struct InvalidKeyId(pub String);
 
 impl KeyId {

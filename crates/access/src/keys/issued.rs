@@ -1,11 +1,11 @@
-//! The index of issued keys: all that is known of each, and nothing that would open anything.
+//! The index of issued keys: what is known about each key, without anything that grants access.
 
 use serde::{Deserialize, Serialize};
 
 use super::access::{Namespaces, Scopes};
 use super::id::KeyId;
 
-/// One key that was made here.
+/// One issued key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issued {
     pub id: KeyId,
@@ -23,7 +23,7 @@ pub struct Issued {
     pub secret: KeyId,
 }
 
-/// Whether a key still opens anything.
+/// Whether a key is still valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {

@@ -1,4 +1,4 @@
-//! Verifies keys, and keeps up with what commands change in the files meanwhile.
+//! Verifies keys, and reloads them when commands change the files.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::claims::Claims;
 use super::id::KeyId;
 use super::limits::LOOK_PAUSE;
 use super::secret::Secret;
-use super::store::{Kept, Stamps, Store, now_ms};
+use super::store::{KeyFiles, Stamps, Store, now_ms};
 use super::{Denied, Grant, KeysError, token};
 
 /// The keys that a serving bridge accepts. Shared by all of its connections.
@@ -20,27 +20,27 @@ pub struct Keyring {
     watch: Mutex<Watch>,
 }
 
-/// What was last read, and when it was last looked for more.
+/// The keys that were last read, and when the files were last checked.
 #[derive(Debug)]
 struct Watch {
-    known: Arc<Known>,
+    known: Arc<ValidKeys>,
     stamps: Stamps,
     looked_at: Instant,
-    /// Why the files that are there now could not be taken over.
+    /// Why the current files could not be loaded.
     trouble: Option<String>,
 }
 
-/// All that verifying needs.
+/// What verifying a key needs.
 #[derive(Debug)]
-struct Known {
-    /// The newest first: most keys are signed by it.
+struct ValidKeys {
+    /// Newest first: most keys are signed by it.
     secrets: Vec<Secret>,
     /// Each issued key, with the time of its revocation.
     issued: HashMap<KeyId, Option<u64>>,
 }
 
-impl Known {
-    fn of(kept: &Kept) -> Self {
+impl ValidKeys {
+    fn of(kept: &KeyFiles) -> Self {
         Self {
             secrets: kept.signers.iter().rev().map(|signer| signer.secret.clone()).collect(),
             issued: kept.keys.iter().map(|key| (key.id.clone(), key.revoked_at_ms)).collect(),
@@ -49,12 +49,12 @@ impl Known {
 }
 
 impl Keyring {
-    /// Opens the keys in `directory`, which is made where there is none.
+    /// Opens the keys in `directory`, which is created if it does not exist.
     pub fn open(directory: &Path) -> Result<Self, KeysError> {
         let store = Store::open(directory)?;
         let kept = store.read()?;
         let watch = Watch {
-            known: Arc::new(Known::of(&kept)),
+            known: Arc::new(ValidKeys::of(&kept)),
             stamps: kept.stamps,
             looked_at: Instant::now(),
             trouble: None,
@@ -82,14 +82,14 @@ impl Keyring {
         }
     }
 
-    /// Why what is in the files now is not what counts; none when it is.
+    /// Why the current files are not in use; absent if they are.
     pub fn trouble(&self) -> Option<String> {
         let _ = self.known();
         self.lock().trouble.clone()
     }
 
-    /// What was last read, after a look for news when it is time for one.
-    fn known(&self) -> Arc<Known> {
+    /// The keys, reloaded first if a check is due.
+    fn known(&self) -> Arc<ValidKeys> {
         let mut watch = self.lock();
         if watch.looked_at.elapsed() >= LOOK_PAUSE {
             self.look(&mut watch);
@@ -97,8 +97,8 @@ impl Keyring {
         Arc::clone(&watch.known)
     }
 
-    /// What is in the files at this moment.
-    fn newest(&self) -> Arc<Known> {
+    /// The keys in the files at this moment.
+    fn newest(&self) -> Arc<ValidKeys> {
         let mut watch = self.lock();
         self.look(&mut watch);
         Arc::clone(&watch.known)
@@ -114,7 +114,7 @@ impl Keyring {
         }
         match self.store.read() {
             Ok(kept) => {
-                let known = Known::of(&kept);
+                let known = ValidKeys::of(&kept);
                 let (keys, secrets) = (known.issued.len(), known.secrets.len());
                 tracing::info!(keys, secrets, "the keys have changed");
                 (watch.known, watch.stamps) = (Arc::new(known), kept.stamps);
@@ -123,20 +123,20 @@ impl Keyring {
             Err(error) => {
                 let trouble = error.to_string();
                 if watch.trouble.as_ref() != Some(&trouble) {
-                    tracing::error!(%error, "the keys on disk cannot be used; the last good ones stay");
+                    tracing::error!(%error, "cannot use the keys on disk; keeping the last valid ones");
                 }
                 watch.trouble = Some(trouble);
             }
         }
     }
 
-    /// A panic in another thread cannot have left it half-changed.
+    /// A panic in another thread cannot leave it half-changed.
     fn lock(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn verify(presented: &str, known: &Known, now_ms: u64) -> Result<Grant, Denied> {
+fn verify(presented: &str, known: &ValidKeys, now_ms: u64) -> Result<Grant, Denied> {
     let (claims, fingerprint) = token::decode(presented, &known.secrets)?;
     let Claims { jti, exp, nbf, namespace, scopes, name, .. } = claims;
     let in_ms = |seconds: u64| seconds.saturating_mul(1000);

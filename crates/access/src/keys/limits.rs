@@ -1,4 +1,4 @@
-//! The bounds of keys, each with its reason.
+//! The limits of keys, each with its reason.
 
 use std::time::Duration;
 

@@ -1,17 +1,16 @@
-//! How often something may be done: a bucket of tokens for each who does it. Pure; the time is an
-//! argument.
+//! Rate limits: one token bucket per caller. Pure; the time is an argument.
 //!
-//! A bucket is one instant: the moment at which it will be full again. A token moves it on by the
-//! time that one takes to come back, and there is none left when that would be further away than
-//! the whole bucket takes to fill. An instant in the past is a full bucket, and a full bucket need
-//! not be remembered: so forgetting the idle is exact.
+//! A bucket is stored as one instant: when it will be full again. A token moves the instant by the
+//! time that one token takes to come back. No token is left if the instant would be further away
+//! than the whole bucket takes to fill. An instant in the past is a full bucket, which need not be
+//! stored, so dropping idle buckets loses nothing.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// So often, on average and at once.
+/// A rate: on average, and in a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How long one token takes to come back.
@@ -28,7 +27,7 @@ impl Rate {
     }
 }
 
-/// How long to wait for the next.
+/// How long to wait for the next token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter(pub Duration);
 
@@ -40,7 +39,7 @@ impl RetryAfter {
     }
 }
 
-/// The buckets of all who do it, as many as are not full.
+/// The buckets of all callers whose bucket is not full.
 #[derive(Debug)]
 pub struct RateLimiter<K> {
     rate: Rate,
@@ -57,7 +56,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
         Self { rate, who_max, full_at: HashMap::new(), others_full_at: None, swept_at: None }
     }
 
-    /// Takes a token, or says when there is one.
+    /// Takes a token, or returns when there is one.
     pub fn admit(&mut self, who: K, now: Instant) -> Result<(), RetryAfter> {
         if let Some(full_at) = self.full_at.get_mut(&who) {
             return take(self.rate, full_at, now);
@@ -71,7 +70,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
         take(self.rate, self.full_at.entry(who).or_insert(now), now)
     }
 
-    /// Those who are remembered.
+    /// The number of stored buckets.
     pub fn remembered(&self) -> usize {
         self.full_at.len()
     }

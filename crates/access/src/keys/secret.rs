@@ -1,4 +1,4 @@
-//! The two things that must not be seen: a signing secret, and a key on its way to its owner.
+//! The two values that must not be printed: a signing secret, and a key on its way to its owner.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::KeysError;
 use super::limits::SECRET_BYTES;
 
-/// What signs keys.
+/// A signing secret.
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; SECRET_BYTES],
@@ -61,7 +61,7 @@ impl Serialize for Secret {
 }
 
 impl<'de> Deserialize<'de> for Secret {
-    /// No error says what was read.
+    /// No error contains what was read.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let mut bytes = [0; SECRET_BYTES];
@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// A key that was just made. It is nowhere else.
+/// A new key. It is stored nowhere else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 

@@ -1,8 +1,9 @@
-//! What is kept of keys on disk, and everything that changes it.
+//! The keys on disk, and everything that changes them.
 //!
-//! `secrets.json` holds the signing secrets, oldest first: the last signs, all verify. `keys.json`
-//! is the index of issued keys. Commands and a serving bridge write both, each under the lock; the
-//! bridge needs no word from a command, because its keyring looks for itself. Blocking.
+//! `secrets.json` holds the signing secrets, oldest first: the last one signs, all of them verify.
+//! `keys.json` is the index of issued keys. Commands and a running bridge write both files under a
+//! lock. A command does not notify the bridge, because its keyring checks the files itself.
+//! Blocking.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ struct Index {
 
 /// Both files as they stood at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct KeyFiles {
     pub signers: Vec<Signer>,
     pub keys: Vec<Issued>,
     pub stamps: Stamps,
@@ -54,9 +55,9 @@ pub struct Kept {
 /// What tells whether the files are still those that were read.
 pub type Stamps = [Option<Stamp>; 2];
 
-/// What a new key shall allow.
+/// A request for a new key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct KeyRequest {
     pub namespace: Namespaces,
     pub scopes: Scopes,
     /// Milliseconds since 1970, of which whole seconds count; none for a key that never expires.
@@ -68,22 +69,22 @@ pub struct Order {
 /// What happens to the signing secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// Another signs from now on; keys that older ones have signed stay valid.
+    /// A new secret signs from now on; keys signed by older ones stay valid.
     Begin,
-    /// The older ones go, and with them the keys that they have signed.
+    /// The older secrets are dropped, and with them the keys that they signed.
     Finish,
-    /// Both at once: every key that there is becomes invalid.
+    /// Both at once: every existing key becomes invalid.
     Replace,
 }
 
-/// The directory of keys. Every call reads the files anew.
+/// The directory of keys. Every call reads the files again.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
 }
 
 impl Store {
-    /// Opens the directory; makes it, with a first secret, where there is none.
+    /// Opens the directory; creates it with a first secret if it does not exist.
     pub fn open(directory: &Path) -> Result<Self, KeysError> {
         make_private_directory(directory).map_err(files::failed("make", directory))?;
         let store = Self { directory: directory.to_owned() };
@@ -99,8 +100,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Makes a key and enters it into the index.
-    pub fn issue(&self, order: Order) -> Result<(Key, Issued), KeysError> {
+    /// Creates a key and adds it to the index.
+    pub fn issue(&self, order: KeyRequest) -> Result<(Key, Issued), KeysError> {
         let now_ms = now_ms();
         check_label(order.name.as_deref())?;
         if order.expires_at_ms.is_some_and(|at_ms| at_ms / 1000 * 1000 <= now_ms) {
@@ -140,7 +141,7 @@ impl Store {
         Ok((key, issued))
     }
 
-    /// All keys that are known, oldest first, each with its standing.
+    /// All known keys, oldest first, each with its standing.
     pub fn list(&self) -> Result<Vec<(Issued, Standing)>, KeysError> {
         let now_ms = now_ms();
         let kept = self.read()?;
@@ -153,7 +154,7 @@ impl Store {
         Ok(kept.keys.iter().map(|key| (key.clone(), standing(key))).collect())
     }
 
-    /// Makes a key useless for ever. The second time changes nothing.
+    /// Revokes a key. A second call changes nothing.
     pub fn revoke(&self, id: &KeyId) -> Result<Issued, KeysError> {
         let now_ms = now_ms();
         let _lock = self.lock()?;
@@ -167,7 +168,7 @@ impl Store {
         Ok(revoked)
     }
 
-    /// Changes the secrets; says how many are in use then.
+    /// Changes the secrets; returns how many are in use.
     pub fn rotate(&self, rotation: Rotation) -> Result<usize, KeysError> {
         let now_ms = now_ms();
         let _lock = self.lock()?;
@@ -187,7 +188,7 @@ impl Store {
     }
 
     /// What the files hold now. A writer may come between the two; the stamps tell then.
-    pub fn read(&self) -> Result<Kept, KeysError> {
+    pub fn read(&self) -> Result<KeyFiles, KeysError> {
         let (secrets, secrets_stamp) = parse::<Secrets>(&self.secrets_file(), SECRETS_BYTES_MAX)?;
         let (index, index_stamp) = parse::<Index>(&self.index_file(), INDEX_BYTES_MAX)?;
         if secrets.secrets.is_empty() {
@@ -197,7 +198,7 @@ impl Store {
             return Err(KeysError::TooManySecrets { secrets_max: SECRETS_MAX });
         }
         let stamps = [Some(secrets_stamp), Some(index_stamp)];
-        Ok(Kept { signers: secrets.secrets, keys: index.keys, stamps })
+        Ok(KeyFiles { signers: secrets.secrets, keys: index.keys, stamps })
     }
 
     /// What [`Store::read`] would stamp what it reads with.
@@ -254,9 +255,9 @@ fn is_signed(key: &Issued, signers: &[Signer]) -> bool {
 
 /// Forgets keys that are useless without being revoked: their secret is gone, or they expired long
 /// ago.
-fn prune(kept: &mut Kept, now_ms: u64) {
+fn prune(kept: &mut KeyFiles, now_ms: u64) {
     let long_ago_ms = now_ms.saturating_sub(EXPIRED_KEPT.as_millis() as u64);
-    let Kept { signers, keys, .. } = kept;
+    let KeyFiles { signers, keys, .. } = kept;
     keys.retain(|key| is_signed(key, signers) && !key.is_expired(long_ago_ms));
 }
 

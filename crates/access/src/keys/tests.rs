@@ -23,8 +23,8 @@ impl Drop for Scratch {
     }
 }
 
-fn order(namespace: &str, scopes: &[Access]) -> Order {
-    Order {
+fn order(namespace: &str, scopes: &[Access]) -> KeyRequest {
+    KeyRequest {
         namespace: namespace.parse().unwrap(),
         scopes: Scopes::of(scopes).unwrap(),
         expires_at_ms: Some(store::now_ms() + 3_600_000),

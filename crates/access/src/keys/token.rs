@@ -1,8 +1,7 @@
-//! From claims to the text of a key, and from a text to claims that one of our secrets has signed.
-//! Pure; no clock.
+//! Encodes claims as a key, and decodes a key that one of our secrets has signed. Pure; no clock.
 //!
-//! The signature is looked at before anything that it covers is read, so bytes of strangers meet
-//! three searches for a dot, a decoding of 43 letters and as many digests as there are secrets.
+//! The signature is checked before anything that it covers is parsed. Bytes of an attacker meet
+//! three searches for a dot, a decoding of 43 letters and one digest per secret.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,7 +21,7 @@ const TYPE: &str = "JWT";
 /// 32 bytes in base64url without padding.
 const SIGNATURE_CHARS: usize = 43;
 
-/// Makes the text of a key.
+/// Encodes a key.
 pub fn encode(claims: &Claims, secret: &Secret) -> Result<Key, KeysError> {
     let payload = serde_json::to_vec(claims).map_err(|_| KeysError::Claims)?;
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(payload));
@@ -41,7 +40,7 @@ pub fn decode(presented: &str, secrets: &[Secret]) -> Result<(Claims, Fingerprin
     let (signed, signature) = token.rsplit_once('.').ok_or(Denied::Malformed("it has no parts"))?;
     let (header, payload) = signed.split_once('.').ok_or(Denied::Malformed("a part is missing"))?;
     if payload.contains('.') {
-        return Err(Denied::Malformed("it has a part too many"));
+        return Err(Denied::Malformed("it has too many parts"));
     }
     let signature = decode_signature(signature)?;
     if !secrets.iter().any(|secret| secret.has_signed(signed, &signature)) {
@@ -52,7 +51,7 @@ pub fn decode(presented: &str, secrets: &[Secret]) -> Result<(Claims, Fingerprin
 }
 
 fn decode_signature(text: &str) -> Result<[u8; SECRET_BYTES], Denied> {
-    const WRONG: Denied = Denied::Malformed("its signature is none of HS256");
+    const WRONG: Denied = Denied::Malformed("its signature is not HS256");
     let mut bytes = [0; SECRET_BYTES];
     if text.len() != SIGNATURE_CHARS {
         return Err(WRONG);
@@ -63,13 +62,13 @@ fn decode_signature(text: &str) -> Result<[u8; SECRET_BYTES], Denied> {
     }
 }
 
-/// One algorithm and no other, whatever a key asks to be verified with.
+/// Accepts one algorithm only, whatever the key's header says.
 fn check_header(header: &Header) -> Result<(), Denied> {
     if header.alg != ALGORITHM {
         return Err(Denied::Malformed("its algorithm is not HS256"));
     }
     match &header.typ {
-        Some(typ) if !typ.eq_ignore_ascii_case(TYPE) => Err(Denied::Malformed("it is no JWT")),
+        Some(typ) if !typ.eq_ignore_ascii_case(TYPE) => Err(Denied::Malformed("it is not a JWT")),
         _ => Ok(()),
     }
 }
@@ -81,5 +80,5 @@ fn decode_json<T: DeserializeOwned>(text: &str) -> Result<T, Denied> {
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(Denied::Malformed("a part is not an object"));
     }
-    serde_json::from_slice(&bytes).map_err(|_| Denied::Malformed("its claims are not ours to read"))
+    serde_json::from_slice(&bytes).map_err(|_| Denied::Malformed("its claims cannot be read"))
 }

@@ -1,5 +1,5 @@
-//! The way out of a box. What comes from there is hostile; see [`super::unpack`] for what a tree
-//! may do, and remember that a file's length is only what the box says of it.
+//! Copies from a sandbox to the host. The content is hostile: [`super::unpack`] says what a tree
+//! may do, and the length of a file is only a claim of the sandbox.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -14,9 +14,9 @@ use super::super::exit::Exit;
 use super::super::failure::CliError;
 use super::super::output::{self, Sink, printable};
 use super::Cp;
-use super::place;
+use super::endpoint;
 use super::progress::Progress;
-use super::unpack::{Named, Unpacker};
+use super::unpack::{RootName, Unpacker};
 use agent_client::guest::{Guest, Output, Piece};
 
 /// Pieces that wait between the link and the disk.
@@ -40,7 +40,7 @@ impl Cp {
             match stdout.write(bytes).await {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::SUCCESS),
-                Err(error) => return Err(error).context("stdout cannot be written to"),
+                Err(error) => return Err(error).context("cannot write to stdout"),
             }
         }
         Ok(Exit::SUCCESS)
@@ -51,9 +51,9 @@ impl Cp {
         if is_directory(guest, from).await? {
             return self.fetch_tree(guest, from, to).await;
         }
-        let to = match (to.is_dir(), place::base_name(from)) {
+        let to = match (to.is_dir(), endpoint::base_name(from)) {
             (true, Some(name)) => to.join(name),
-            (false, _) if place::ends_in_slash(to) => {
+            (false, _) if endpoint::ends_in_slash(to) => {
                 return Err(CliError::NotADirectory(to.display().to_string()).into());
             }
             _ => to.to_path_buf(),
@@ -83,7 +83,7 @@ impl Cp {
                 let unpacked = unpacker.take().map(Unpacker::finish).transpose()?;
                 let left_out = unpacked.map_or(0, |unpacked| unpacked.left_out);
                 if left_out > 0 {
-                    output::note(&format!("{from}: left out {left_out} devices, pipes or sockets"));
+                    output::note(&format!("{from}: skipped {left_out} devices, pipes or sockets"));
                 }
                 Ok(())
             }
@@ -94,17 +94,17 @@ impl Cp {
 }
 
 /// Where a tree goes, and what it is called there.
-fn tree_target(from: &str, to: &Path) -> Result<(PathBuf, Named)> {
-    if place::wants_contents(from) {
+fn tree_target(from: &str, to: &Path) -> Result<(PathBuf, RootName)> {
+    if endpoint::wants_contents(from) {
         if !to.exists() {
             std::fs::create_dir(to)
                 .map_err(|source| CliError::Unwritable { path: to.to_path_buf(), source })?;
         }
-        return Ok((to.to_path_buf(), Named::Contents));
+        return Ok((to.to_path_buf(), RootName::Contents));
     }
     if to.is_dir() {
-        let name = place::base_name(from).ok_or(CliError::RootHasNoName)?;
-        return Ok((to.to_path_buf(), Named::As(name.as_bytes().to_vec())));
+        let name = endpoint::base_name(from).ok_or(CliError::RootHasNoName)?;
+        return Ok((to.to_path_buf(), RootName::As(name.as_bytes().to_vec())));
     }
     if to.exists() {
         return Err(CliError::NotADirectory(to.display().to_string()).into());
@@ -114,7 +114,7 @@ fn tree_target(from: &str, to: &Path) -> Result<(PathBuf, Named)> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    Ok((parent.to_path_buf(), Named::As(name.as_encoded_bytes().to_vec())))
+    Ok((parent.to_path_buf(), RootName::As(name.as_encoded_bytes().to_vec())))
 }
 
 /// The path that an archive is asked of: the agent names its entries by the last component.

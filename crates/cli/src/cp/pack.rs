@@ -1,5 +1,5 @@
-//! A directory tree of the host as a tar archive, in pieces. Runs on a thread of its own and
-//! knows no box; symbolic links below the root are archived as what they are.
+//! Packs a directory tree of the host as a tar archive, in pieces. Runs on its own thread and knows
+//! no sandbox. Symbolic links below the root are archived as links.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -19,10 +19,10 @@ pub enum PackError {
     Read { path: PathBuf, source: io::Error },
     #[error("{path}: {source}")]
     Encode { path: PathBuf, source: TarError },
-    #[error("{path}: it became shorter while it was copied")]
+    #[error("{path}: the file shrank while it was copied")]
     Shrunk { path: PathBuf },
     /// Whoever takes the pieces has given up, and has said why elsewhere.
-    #[error("nobody takes the archive")]
+    #[error("nobody reads the archive")]
     Unwanted,
 }
 

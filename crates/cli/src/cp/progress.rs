@@ -1,4 +1,4 @@
-//! One line on a terminal that says how far a copy has come. Draws nothing anywhere else.
+//! Draws a progress line if stderr is a terminal, and nothing otherwise.
 
 use std::time::{Duration, Instant};
 

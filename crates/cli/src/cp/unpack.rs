@@ -38,12 +38,12 @@ const NOWHERE_ELSE: ResolveFlags =
 /// Why an archive was not unpacked to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
-    #[error("the box sent a broken archive: {0}")]
+    #[error("the sandbox sent a broken archive: {0}")]
     Archive(#[from] TarError),
-    #[error("the box sent {path:?}, which is not below what was asked for")]
+    #[error("the sandbox sent {path:?}, which is outside the requested path")]
     Elsewhere { path: String },
     #[error(
-        "{path:?} leads through a symbolic link, or out of the destination; it was not written"
+        "{path:?} leads through a symbolic link or out of the destination, so it was not written"
     )]
     Escape { path: String },
     #[error("{path:?}: {source}")]
@@ -62,7 +62,7 @@ pub struct Unpacked {
 
 /// What the one thing of the archive is called on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum RootName {
     /// So, within the destination.
     As(Vec<u8>),
     /// Its contents go into the destination itself.
@@ -72,7 +72,7 @@ pub enum Named {
 /// Takes an archive in pieces.
 pub struct Unpacker {
     destination: OwnedFd,
-    named: Named,
+    named: RootName,
     decoder: Decoder,
     /// The first component of every entry, once known; none when the archive is rooted at `.`.
     first: Option<Vec<Vec<u8>>>,
@@ -83,7 +83,7 @@ pub struct Unpacker {
 
 impl Unpacker {
     /// Unpacks into `destination`, an existing directory.
-    pub fn new(destination: &Path, named: Named) -> Result<Self, UnpackError> {
+    pub fn new(destination: &Path, named: RootName) -> Result<Self, UnpackError> {
         let opened = rustix::fs::open(
             destination,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -179,8 +179,8 @@ impl Unpacker {
             _ => return Err(elsewhere(path)),
         };
         let mut place = match &self.named {
-            Named::As(name) => name.clone(),
-            Named::Contents => Vec::new(),
+            RootName::As(name) => name.clone(),
+            RootName::Contents => Vec::new(),
         };
         for component in rest {
             if !place.is_empty() {

@@ -1,4 +1,4 @@
-//! The way into a box.
+//! Copies from the host into a sandbox.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,8 +16,8 @@ use super::super::exit::Exit;
 use super::super::failure::CliError;
 use super::super::output::{self, printable};
 use super::Cp;
+use super::endpoint::{self, GuestPath};
 use super::pack::{PackError, Packed, pack};
-use super::place::{self, GuestPath};
 use super::progress::Progress;
 use agent_client::guest::{FileTarget, Guest, Upload};
 
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 256 * 1024;
 const PIECES_WAITING_MAX: usize = 4;
 /// Bits of a mode that a copy keeps: what is set-id here has no business being so there.
 const MODE_KEPT: u32 = 0o777;
-/// The mode of what comes from stdin, which has none, where the box has no such file yet.
+/// The mode of what comes from stdin, which has none, where the sandbox has no such file yet.
 const MODE_OF_STDIN: Option<u32> = None;
 
 impl Cp {
@@ -70,7 +70,7 @@ impl Cp {
 
     async fn send_tree(&self, guest: &Guest, from: &Path, to: &GuestPath) -> Result<Exit> {
         let exists = is_directory(guest, to).await?;
-        let contents = place::wants_contents(&from.to_string_lossy());
+        let contents = endpoint::wants_contents(&from.to_string_lossy());
         // `src` into an existing directory keeps its name; otherwise it gets the one it is sent to.
         let (base, name) = if contents {
             (to.path.clone(), None)
@@ -79,8 +79,8 @@ impl Cp {
             let name = real.file_name().ok_or(CliError::RootHasNoName)?;
             (to.path.clone(), Some(name.as_bytes().to_vec()))
         } else {
-            let name = place::base_name(&to.path).ok_or(CliError::RootHasNoName)?;
-            (place::parent(&to.path).to_owned(), Some(name.as_bytes().to_vec()))
+            let name = endpoint::base_name(&to.path).ok_or(CliError::RootHasNoName)?;
+            (endpoint::parent(&to.path).to_owned(), Some(name.as_bytes().to_vec()))
         };
         let upload = guest.tar_put(base.as_str(), self.archive, self.parents || contents)?;
         let mut progress = Progress::new(&to.path, None, self.quiet);
@@ -93,7 +93,10 @@ impl Cp {
         };
         carried.with_context(|| to.path.clone())?;
         for left_out in &packed.left_out {
-            output::note(&format!("{}: neither file nor directory, left out", left_out.display()));
+            output::note(&format!(
+                "{}: skipped, because it is neither a file nor a directory",
+                left_out.display()
+            ));
         }
         Ok(Exit::SUCCESS)
     }
@@ -157,7 +160,7 @@ fn pack_pieces(root: PathBuf, name: Option<Vec<u8>>) -> Pieces<Packed, PackError
     (receiver, ended)
 }
 
-/// Carries pieces into an upload. Without the piece that says so, it is not finished, and the box
+/// Carries pieces into an upload. Without the piece that says so, it is not finished, and the sandbox
 /// keeps what it had before.
 async fn carry(
     mut upload: Upload,

@@ -1,4 +1,4 @@
-//! The checks, one function each.
+//! The checks of the host, one function each.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use protocol::hello::AgentInfo;
 use protocol::requests;
 use sysinfo::{MemoryRefreshKind, System};
 
-use super::probe::What;
+use super::probe::ProbeKind;
 use super::{Check, Verdict};
 use crate::context::Context;
 use crate::exit;
@@ -16,16 +16,16 @@ use host::paths::{self, Paths};
 use sandbox::limits::SCRATCH_BYTES_DEFAULT;
 use sandbox::{Name, SandboxRef, Spec};
 
-/// Free memory below which a box with a full writable layer would push the host into swap.
+/// Free memory below which a sandbox with a full writable layer would push the host into swap.
 const MEMORY_COMFORTABLE_BYTES: u64 = 2 * SCRATCH_BYTES_DEFAULT;
-/// Free disk below which the logs of a few boxes do not fit.
+/// Free disk below which the logs of a few sandboxes do not fit.
 const DISK_COMFORTABLE_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(super) fn agent() -> Check {
     match paths::find_agent() {
         Ok(path) => Check::new("agent", Verdict::Works, path.display().to_string()),
         Err(missing) => Check::new("agent", Verdict::Fails, missing.to_string())
-            .fix("build it with `just build`, or say where it is with BURROW_AGENT=/path"),
+            .fix("build it with `just build`, or set its path with BURROW_AGENT=/path"),
     }
 }
 
@@ -44,24 +44,24 @@ pub(super) fn directories(paths: &Paths) -> Check {
 /// Namespaces and the overlay.
 pub(super) async fn probed() -> Vec<Check> {
     let root = nix::unistd::geteuid().is_root();
-    let user = match What::UserNamespace.ask().await {
-        Ok(()) => Check::new("user namespaces", Verdict::Works, "can be made"),
+    let user = match ProbeKind::UserNamespace.ask().await {
+        Ok(()) => Check::new("user namespaces", Verdict::Works, "available"),
         // root does without.
         Err(reason) if root => Check::new("user namespaces", Verdict::Lacks, reason)
-            .fix("not needed as root; others need sysctl kernel.unprivileged_userns_clone=1"),
+            .fix("not needed as root; other users need sysctl kernel.unprivileged_userns_clone=1"),
         Err(reason) => Check::new("user namespaces", Verdict::Fails, reason).fix(
             "run as root, or allow them: sysctl kernel.unprivileged_userns_clone=1, \
              user.max_user_namespaces=15000, kernel.apparmor_restrict_unprivileged_userns=0",
         ),
     };
-    let namespaces = match What::Namespaces.ask().await {
+    let namespaces = match ProbeKind::Namespaces.ask().await {
         Ok(()) => Check::new("namespaces", Verdict::Works, "mount, PID, UTS, IPC and network"),
         Err(reason) => Check::new("namespaces", Verdict::Fails, reason).fix(
             "in a container, run it with more rights (docker run --privileged); \
              otherwise run as root",
         ),
     };
-    let overlay = match What::Overlay.ask().await {
+    let overlay = match ProbeKind::Overlay.ask().await {
         Ok(()) => Check::new("overlay", Verdict::Works, "over the host's root"),
         Err(reason) => Check::new("overlay", Verdict::Fails, reason)
             .fix("modprobe overlay; without root it needs Linux 5.11 or newer"),
@@ -69,17 +69,17 @@ pub(super) async fn probed() -> Vec<Check> {
     vec![user, namespaces, overlay]
 }
 
-/// What the agent of a box that was tried says of its control groups: only making some in it tells
+/// Control groups as the agent of a test sandbox reports them: only creating some in it shows
 /// whether they can be made. Those bound single sessions; `held` are the controllers by which this host
-/// bounds whole boxes, from outside and in either version.
+/// bounds whole sandboxes, from outside and in either version.
 pub(super) fn control_groups(agent: Option<&AgentInfo>, held: &[&str]) -> Check {
     let name = "control groups";
     let Some(agent) = agent else {
-        return Check::new(name, Verdict::Unknown, "no box came up to try them in");
+        return Check::new(name, Verdict::Unknown, "no sandbox started to check them in");
     };
     if let Some(reason) = &agent.cgroup_missing {
         return Check::new(name, Verdict::Lacks, reason.clone()).fix(format!(
-            "{}; run as root with cgroup v2 mounted, or with systemd-run --user --scope \
+            "{}; run as root with cgroup v2 mounted, or use systemd-run --user --scope \
              -p Delegate=yes host-bridge serve",
             without_groups(held)
         ));
@@ -97,19 +97,19 @@ pub(super) fn control_groups(agent: Option<&AgentInfo>, held: &[&str]) -> Check 
     }
     let lacks = format!("cgroup v2 without {}", missing.join(", "));
     Check::new(name, Verdict::Lacks, lacks).fix(format!(
-        "{}; the container withholds the controllers, or version 1 has them, which booting with \
-         systemd.unified_cgroup_hierarchy=1 changes",
+        "{}; either the container does not pass the controllers on, or cgroup v1 has them: boot with \
+         systemd.unified_cgroup_hierarchy=1",
         without_groups(held)
     ))
 }
 
-/// What holds where sessions have no groups of their own.
+/// The limits that apply where sessions have no control groups of their own.
 fn without_groups(held: &[&str]) -> String {
     if held.is_empty() {
-        return "boxes run, without limits of memory and CPU".to_owned();
+        return "sandboxes run without limits on memory and CPU".to_owned();
     }
     let held = held.join(" and ");
-    format!("whole boxes are held to their {held} all the same, single sessions in them are not")
+    format!("limits on {held} apply to whole sandboxes, but not to single sessions")
 }
 
 /// The controllers that a session's limits need.
@@ -122,12 +122,12 @@ pub(super) fn vsock() -> Check {
     let protocols = fs::read_to_string("/proc/net/protocols").unwrap_or_default();
     if !protocols.lines().any(|line| line.starts_with("AF_VSOCK")) {
         return Check::new(name, Verdict::Lacks, "no vsock sockets")
-            .fix("modprobe vsock; only virtual machines that others start need it");
+            .fix("modprobe vsock; only needed for virtual machines started by others");
     }
     match fs::File::open("/dev/vhost-vsock") {
         Ok(_) => Check::new(name, Verdict::Works, "sockets and /dev/vhost-vsock"),
         Err(error) => Check::new(name, Verdict::Lacks, format!("sockets, but /dev/vhost-vsock: {error}"))
-            .fix("modprobe vhost_vsock, and be in the group kvm; only virtual machines that others start need it"),
+            .fix("modprobe vhost_vsock, and join the group kvm; only needed for virtual machines started by others"),
     }
 }
 
@@ -137,12 +137,12 @@ pub(super) fn memory() -> Check {
     host.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
     let (total, available) = (host.total_memory(), host.available_memory());
     if total == 0 {
-        return Check::new(name, Verdict::Unknown, "/proc/meminfo does not say");
+        return Check::new(name, Verdict::Unknown, "/proc/meminfo does not show it");
     }
     let detail = format!("{} of {} available", human_bytes(available), human_bytes(total));
     if available < MEMORY_COMFORTABLE_BYTES {
         return Check::new(name, Verdict::Lacks, detail)
-            .fix("give boxes a smaller --scratch, since their writable layers are in memory");
+            .fix("give sandboxes a smaller --scratch, since their writable layers are in memory");
     }
     Check::new(name, Verdict::Works, detail)
 }
@@ -151,17 +151,17 @@ pub(super) fn disk(paths: &Paths) -> Check {
     let name = "disk";
     // The directory may not exist yet; what it will be on does.
     let Some(existing) = paths.state.ancestors().find(|path| path.exists()) else {
-        return Check::new(name, Verdict::Unknown, "the state directory is nowhere");
+        return Check::new(name, Verdict::Unknown, "no parent of the state directory exists");
     };
     // sysinfo lists neither NFS, nor tmpfs, nor anything below /run, and knows no free inodes.
     let Ok(status) = rustix::fs::statvfs(existing) else {
-        return Check::new(name, Verdict::Unknown, "the file system does not say");
+        return Check::new(name, Verdict::Unknown, "the file system does not report it");
     };
     let free = status.f_bavail.saturating_mul(status.f_frsize);
     let detail = format!("{} free for logs at {}", human_bytes(free), paths.state.display());
     if free < DISK_COMFORTABLE_BYTES || status.f_favail == 0 {
         return Check::new(name, Verdict::Lacks, detail)
-            .fix("free some, `host-bridge rm` boxes that are over, or set BURROW_STATE_DIR");
+            .fix("free some space, remove stopped sandboxes with `host-bridge rm`, or set BURROW_STATE_DIR");
     }
     Check::new(name, Verdict::Works, detail)
 }
@@ -178,18 +178,18 @@ pub(super) async fn daemon(context: &Context) -> Check {
             Check::new(name, Verdict::Works, detail)
         }
         Err(error) => Check::new(name, Verdict::Lacks, format!("{error:#}"))
-            .fix("`host-bridge serve &` starts it; only boxes that stay need it"),
+            .fix("`host-bridge serve &` starts it; only `start` and the API need it"),
     }
 }
 
-/// The check that counts: a box, and a command in it. Returns what its agent says of itself, too.
+/// The check that counts: a sandbox, and a command in it. Returns what its agent says of itself, too.
 pub(super) async fn sandbox(paths: &Paths) -> (Check, Option<AgentInfo>) {
-    let name = "a box";
+    let name = "a sandbox";
     let mut agent = None;
     let check = match try_sandbox(paths, &mut agent).await {
         Ok(detail) => Check::new(name, Verdict::Works, detail),
         Err(error) => Check::new(name, Verdict::Fails, format!("{error:#}"))
-            .fix("mend what failed above, from the top"),
+            .fix("fix the failed checks above, from the top"),
     };
     (check, agent)
 }
@@ -214,7 +214,7 @@ async fn try_sandbox(paths: &Paths, agent: &mut Option<AgentInfo>) -> anyhow::Re
         code => {
             let reason = exit::explain(&record.cause, "true");
             anyhow::bail!(
-                "`true` in a box: {}",
+                "`true` in a sandbox failed: {}",
                 reason.unwrap_or_else(|| format!("exit code {code}"))
             )
         }

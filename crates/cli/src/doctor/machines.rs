@@ -1,6 +1,6 @@
-//! The checks of what virtual machines need: images, monitors, and a hypervisor that runs guests.
+//! Checks what virtual machines need: images, monitors, and a hypervisor that runs guests.
 //!
-//! No box on the process machine needs any of it, so nothing of it fails; it is lacking.
+//! The process machine needs none of it, so these checks report `lacks` and never `fails`.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -34,7 +34,7 @@ pub(super) async fn all(paths: &Paths) -> Vec<Check> {
     let kit_check = match &kit {
         Ok(kit) => describe_kit(kit),
         Err(error) => Check::new("kit", Verdict::Lacks, error.to_string())
-            .fix("only virtual machines need one; `just images` builds it"),
+            .fix("only needed for virtual machines; `just images` builds it"),
     };
     vec![
         kit_check,
@@ -65,7 +65,7 @@ fn describe_kit(kit: &Kit) -> Check {
             .fix("`just images` builds some"),
         None => Check::new("kit", Verdict::Works, format!("{sizes}; at {at}")),
         Some(error) => Check::new("kit", Verdict::Lacks, error.to_string())
-            .fix("`just images` builds it; firecracker and cloud-hypervisor boot nothing else"),
+            .fix("`just images` builds it; firecracker and cloud-hypervisor need it to boot"),
     }
 }
 
@@ -75,9 +75,9 @@ fn describe_kvm(kvm: &Kvm) -> Check {
         Kvm::Untried => Check::new(
             "KVM",
             Verdict::Unknown,
-            "/dev/kvm is there, but only a guest that was run on it would tell",
+            "/dev/kvm exists, but it was not tried with a guest",
         )
-        .fix("QEMU and a kit are needed to try"),
+        .fix("install QEMU and a kit to try it"),
         Kvm::Missing(why) => Check::new("KVM", Verdict::Lacks, why.to_string()).fix(why.remedy()),
     }
 }
@@ -102,9 +102,9 @@ async fn qemu_check(accelerator: Option<qemu::Probe>) -> Check {
             format!("{version}, on KVM: {reason}")
         }
         Some(qemu::Probe { accelerator: Accelerator::Tcg, reason }) => {
-            format!("{version}, emulating, some ten times slower: {reason}")
+            format!("{version}, without KVM and about ten times slower: {reason}")
         }
-        None => format!("{version}; there is no kit to try it with"),
+        None => format!("{version}; not tried, because there is no kit"),
     };
     Check::new("qemu", Verdict::Works, detail)
 }
@@ -123,9 +123,9 @@ async fn on_kvm(name: &'static str, fix: &str, kvm: &Kvm) -> Check {
         Kvm::Missing(_) if check.verdict == Verdict::Works => Check::new(
             name,
             Verdict::Lacks,
-            format!("{}, but no KVM that runs guests", check.detail),
+            format!("{}, but KVM does not run guests", check.detail),
         )
-        .fix("see KVM above; the qemu machine runs without"),
+        .fix("see KVM above; the qemu machine runs without it"),
         _ => check,
     }
 }

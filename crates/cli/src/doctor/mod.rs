@@ -1,4 +1,4 @@
-//! `doctor`: what this host can run, and why not. Every answer comes from trying.
+//! `doctor`: check what this host can run. Every check tries the real thing.
 
 mod checks;
 mod machines;
@@ -15,15 +15,15 @@ use super::exit::Exit;
 use super::output;
 use machine::process::bounds;
 
-/// Say what this host can run, and why not
+/// Check what this host can run
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge doctor
   host-bridge doctor --json | jq '.checks[] | select(.verdict == \"fails\")'
 
-The exit code is 0 when the process machine works, whatever else is missing.")]
+The exit code is 0 if the process machine works, even if others do not.")]
 pub struct Doctor {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -33,7 +33,7 @@ pub struct Doctor {
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     Works,
-    /// Boxes run, with less.
+    /// Sandboxes run, with less.
     Lacks,
     Fails,
     /// Nothing was tried.
@@ -113,9 +113,9 @@ fn describe(report: &Report, colours: bool) -> String {
         }
     }
     text.push_str(if report.process_machine_works {
-        "\nThis host runs boxes on the process machine: host-bridge run -- echo hello\n"
+        "\nThis host runs sandboxes on the process machine: host-bridge run -- echo hello\n"
     } else {
-        "\nThis host cannot run boxes on the process machine yet; see above.\n"
+        "\nThis host cannot run sandboxes on the process machine yet; see above.\n"
     });
     text
 }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(
             text,
             "ok    agent    /bin/agent\nFAIL  overlay  no\\u{1b} such\n               -> modprobe overlay\n\
-             \nThis host cannot run boxes on the process machine yet; see above.\n"
+             \nThis host cannot run sandboxes on the process machine yet; see above.\n"
         );
     }
 }

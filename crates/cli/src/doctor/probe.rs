@@ -1,5 +1,5 @@
-//! What must be tried in a process of its own, because trying it changes the process: entering
-//! namespaces, and mounting in them. `doctor` runs us again with a hidden verb for each.
+//! Checks that must run in a separate process, because they change the process: entering
+//! namespaces, and mounting in them. `doctor` runs this program again with a hidden verb for each.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,15 +21,15 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Tries one thing, and says with the exit code whether it works; stdout says why not.
 #[derive(Debug, Args)]
 pub struct Probe {
-    what: What,
+    what: ProbeKind,
 }
 
-/// What is tried.
+/// The feature to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum What {
+pub enum ProbeKind {
     /// A user namespace, with ourselves as its root.
     UserNamespace,
-    /// The namespaces of a box.
+    /// The namespaces of a sandbox.
     Namespaces,
     /// An overlay over the host's root, in such namespaces.
     Overlay,
@@ -47,7 +47,7 @@ impl Probe {
     }
 }
 
-impl What {
+impl ProbeKind {
     /// Tries it in a new process.
     pub async fn ask(self) -> Result<(), String> {
         let name = self.to_possible_value().map(|value| value.get_name().to_owned());
@@ -60,7 +60,7 @@ impl What {
             Ok(Ok(output)) if output.status.success() => Ok(()),
             Ok(Ok(output)) => Err(String::from_utf8_lossy(&output.stdout).into_owned()),
             Ok(Err(error)) => Err(format!("cannot run the probe: {error}")),
-            Err(_) => Err("the probe hung".to_owned()),
+            Err(_) => Err("the probe did not end in time".to_owned()),
         }
     }
 

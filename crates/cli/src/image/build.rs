@@ -1,4 +1,4 @@
-//! `image build`: an image by a recipe.
+//! `image build`: build an image from a Dockerfile.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use settings::{Overrides, Settings};
 /// What may wait to be written; a program that says more waits itself.
 const TOLD_WAITING_MAX: usize = 64;
 
-/// Build an image by a Dockerfile; RUN has no network unless --egress gives it one
+/// Build an image from a Dockerfile
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image build -t team/app:1 .
@@ -32,47 +32,48 @@ const TOLD_WAITING_MAX: usize = 64;
   host-bridge image build --target tests --no-cache .
   host-bridge image build -t team/app:1 -t team/app:latest -f - . <Dockerfile
 
-Prints the image's digest; all else goes to stderr. FROM, ARG, ENV, LABEL, WORKDIR, USER, EXPOSE, VOLUME,
-STOPSIGNAL, SHELL, CMD, ENTRYPOINT, COPY, ADD of what is in the context, and RUN are known; whatever else is
-refused. A failed build keeps the steps that were done, for the next; `image prune` removes them.")]
+Prints the image's digest on stdout and the progress on stderr. RUN has no network unless --egress allows
+hosts. Supported instructions: FROM, ARG, ENV, LABEL, WORKDIR, USER, EXPOSE, VOLUME, STOPSIGNAL, SHELL, CMD,
+ENTRYPOINT, COPY, ADD of files in the context, and RUN; others are refused. The next build reuses the
+completed steps of a failed one; `image prune` removes them.")]
 pub struct Build {
-    /// The directory that COPY copies from
+    /// The directory that COPY reads from
     #[arg(value_name = "CONTEXT")]
     context: PathBuf,
 
-    /// What to call the image; may be given several times
+    /// Name the image; repeatable
     #[arg(short, long = "tag", value_name = "NAME")]
     tags: Vec<Reference>,
 
-    /// The recipe (default: Dockerfile in the context); - reads it from stdin
+    /// Read this Dockerfile; - for stdin (default: Dockerfile in the context)
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Give an ARG a value, or that of a variable of its name; may be given several times
+    /// Set an ARG; NAME alone takes the environment variable of that name; repeatable
     #[arg(long = "build-arg", value_name = "NAME[=VALUE]", value_parser = argument)]
     args: Vec<(String, Option<String>)>,
 
-    /// Write a label on the image; may be given several times
+    /// Add a label to the image; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     label: Vec<(String, String)>,
 
-    /// Stop at this stage
+    /// Build up to this stage (default: the last)
     #[arg(long, value_name = "STAGE")]
     target: Option<String>,
 
-    /// Do every step, though it was done before
+    /// Run every step, even if it is cached
     #[arg(long)]
     no_cache: bool,
 
-    /// Whether images that it begins from are fetched from their registries
+    /// Set when base images are pulled from their registries
     #[arg(long, value_name = "never|missing|always", default_value = "never")]
     pull: image::Pull,
 
-    /// Let RUN reach a host: NAME, *.SUFFIX or public, with a port; may be given several times
+    /// Allow RUN to connect to a host: HOST, *.HOST or public, with an optional :PORT; repeatable
     #[arg(long, value_name = "HOST")]
     egress: Vec<String>,
 
-    /// Say nothing but the digest and what went wrong
+    /// Print only the digest and errors
     #[arg(short, long)]
     quiet: bool,
 }
@@ -80,17 +81,17 @@ pub struct Build {
 fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    pair.ok_or_else(|| "it is NAME=VALUE".to_owned())
+    pair.ok_or_else(|| "write NAME=VALUE".to_owned())
 }
 
 /// What somebody says there, within the bound of recipes.
 fn recipe_of_stdin() -> Result<String> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    read.context("the recipe on stdin")?;
+    read.context("cannot read the Dockerfile on stdin")?;
     anyhow::ensure!(
         text.len() as u64 <= FILE_BYTES_MAX,
-        "the recipe on stdin has more than {FILE_BYTES_MAX} bytes"
+        "the Dockerfile on stdin is larger than the limit of {FILE_BYTES_MAX} bytes"
     );
     Ok(text)
 }
@@ -199,7 +200,7 @@ async fn write(mut told: Receiver<Told>, quiet: bool) {
             }
             _ if quiet => continue,
             Told::Output(bytes) => bytes,
-            Told::Known => b"  done before\n".to_vec(),
+            Told::Known => b"  cached\n".to_vec(),
             Told::Step { number, of, text } => {
                 let text = output::printable(text.lines().next().unwrap_or_default());
                 format!("[{number}/{of}] {text}\n").into_bytes()

@@ -1,4 +1,4 @@
-//! `image commit`: an image of what a box has become.
+//! `image commit`: create an image from a running sandbox.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::output;
 use image::reference::Reference;
 use sandbox::SandboxRef;
 
-/// Make an image of what a running box has become since it was started from another
+/// Create an image from a running sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge start --name work --image python:3.12-slim
@@ -17,15 +17,15 @@ use sandbox::SandboxRef;
   host-bridge image commit work team/ready:1
   host-bridge run --image team/ready:1 -- python3 -c 'import package'
 
-Prints the image's digest. It has the layers of the box's image and one more; what the image said of
-programs holds. The box's programs stand still meanwhile. /tmp, /run and what is mounted are not in
-it, nor are secrets and the box's environment.")]
+Prints the image's digest. The new image is the sandbox's image with one more layer and the same command,
+user and variables. The sandbox is paused while its files are read. /tmp, /run, mounts, secrets and the
+sandbox's own environment are left out.")]
 pub struct Commit {
-    /// The box: NAME or NAMESPACE/NAME
-    #[arg(value_name = "BOX")]
+    /// The sandbox: NAME or NAMESPACE/NAME
+    #[arg(value_name = "SANDBOX")]
     which: SandboxRef,
 
-    /// What to call the image
+    /// The name of the new image
     #[arg(value_name = "NAME")]
     name: Reference,
 }

@@ -1,4 +1,4 @@
-//! `image import`: images from files of this host.
+//! `image import`: import images from files or directories of this host.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::output;
 use image::Images;
 use image::reference::Reference;
 
-/// Take up an OCI layout, what docker saves, the archive of a root, or a directory that is one
+/// Import an image from a file or directory
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image import ./oci-layout --name app:1
@@ -20,18 +20,20 @@ use image::reference::Reference;
   host-bridge image import ./rootfs --name base
   docker export work | host-bridge image import - --name work
 
-Prints the digest of each image. Archives may be compressed with gzip or zstd. Layers are checked
-against their digests; devices, paths out of the image and bombs are refused, and leave nothing.")]
+Reads an OCI layout, an archive of `docker save`, an archive of a root file system, or a directory that
+is one. Archives may be compressed with gzip or zstd. Prints the digest of each image. Layers are checked
+against their digests. Devices, paths that leave the image and archives that expand beyond the limits are
+refused; nothing of them is stored.")]
 pub struct Import {
     /// The archive or directory; - reads an archive from stdin
     #[arg(value_name = "PATH")]
     path: PathBuf,
 
-    /// What to call it (default: what it is called there)
+    /// Set the image's name (default: the name in the archive)
     #[arg(long, value_name = "NAME")]
     name: Option<Reference>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `image inspect`: all that is known of one image.
+//! `image inspect`: show an image as JSON.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,12 +7,13 @@ use crate::exit::Exit;
 use crate::output;
 use image::Images;
 
-/// Show an image as JSON: its layers, its names, and what it says of programs
+/// Show an image as JSON
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image inspect python:3.12-slim
   host-bridge image inspect 0123456789ab | jq .process")]
 pub struct Inspect {
+    /// The image: a name or a digest
     #[arg(value_name = "IMAGE")]
     image: String,
 }

@@ -1,4 +1,4 @@
-//! `image ls`: the images that are here.
+//! `image ls`: list local images.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,13 +10,13 @@ use crate::{instant, output, table};
 use image::Images;
 use image::reference::Reference;
 
-/// List the images that are here, the newest first
+/// List local images, newest first
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image ls
   host-bridge image ls --json | jq -r '.[].digest'")]
 pub struct Ls {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `image prune`: what nobody names or uses goes.
+//! `image prune`: remove images and layers that nothing uses.
 
 use anyhow::Result;
 use clap::Args;
@@ -11,13 +11,15 @@ use host::paths::Paths;
 use image::Images;
 use sandbox::image_users;
 
-/// Remove images without a name that no box uses, and layers that no image has
+/// Remove unused images and layers
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image prune
-  host-bridge image prune --json | jq .bytes")]
+  host-bridge image prune --json | jq .bytes
+
+Removes images that have no name and that no sandbox uses, and layers that belong to no image.")]
 pub struct Prune {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -36,7 +38,7 @@ impl Prune {
             output::print_line(&digest.to_string())?;
         }
         let (layers, blobs, bytes) = (pruned.layers, pruned.blobs, human_bytes(pruned.bytes));
-        output::note(&format!("{layers} layers and {blobs} contents of {bytes} are gone"));
+        output::note(&format!("removed {layers} layers and {blobs} blobs of {bytes}"));
         Ok(Exit::SUCCESS)
     }
 }

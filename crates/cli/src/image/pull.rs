@@ -1,4 +1,4 @@
-//! `image pull`: images from registries.
+//! `image pull`: pull images from registries.
 
 use std::path::PathBuf;
 
@@ -18,24 +18,26 @@ use image::{Image, ImageError, Images};
 use sandbox::Spec;
 use settings::{Overrides, Settings};
 
-/// Fetch an image from its registry, or from a mirror of that
+/// Pull an image from its registry
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image pull python:3.12-slim
   host-bridge image pull localhost:5000/team/app@sha256:0123…
   host-bridge image pull --config ./burrow.toml registry.example/app:2
 
-Prints the image's digest. Mirrors and registries without TLS are `[registries.…]` of the configuration;
-credentials are those of docker and podman. What was cut off goes on where it stopped.")]
+Prints the image's digest. Set mirrors and registries without TLS in `[registries.…]` of the
+configuration. The credentials of docker and podman are used. An interrupted pull continues where it
+stopped.")]
 pub struct Pull {
+    /// The image: NAME[:TAG][@DIGEST]
     #[arg(value_name = "NAME")]
     name: Reference,
 
-    /// The configuration (default: as `serve` finds it)
+    /// Read this configuration file (default: the one that `serve` reads)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Draw no progress
+    /// Hide the progress line
     #[arg(short, long)]
     quiet: bool,
 }
@@ -56,8 +58,8 @@ impl Pull {
     }
 }
 
-/// Pulls the image of a box that no daemon makes, if that was asked for.
-pub async fn as_asked(paths: &Paths, spec: &Spec) -> Result<()> {
+/// Pulls the image of a sandbox that no daemon makes, if that was asked for.
+pub async fn if_wanted(paths: &Paths, spec: &Spec) -> Result<()> {
     let pull = spec.pull.unwrap_or_default();
     let name = spec.image.as_deref().filter(|name| !name.starts_with('/'));
     let Some(name) = name.filter(|_| pull != image::Pull::Never) else { return Ok(()) };

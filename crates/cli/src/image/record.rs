@@ -1,5 +1,5 @@
-//! Records in the audit log of what is done to images by the command line: one for each image that is
-//! meant. The daemon sees nothing of it, so they are written here, as those of `run` are.
+//! Writes audit records for image commands, one per affected image. The daemon does not see these
+//! commands, so they are recorded here, as `run` records itself.
 
 use std::time::Instant;
 
@@ -27,9 +27,9 @@ impl Recorder {
     }
 
     /// Something that is done to an image, or to all.
-    pub fn begin(&self, operation: &str) -> Act {
+    pub fn begin(&self, operation: &str) -> AuditedAction {
         let entry = control::entry(operation);
-        Act { audit: self.0.clone(), entry, began: Instant::now() }
+        AuditedAction { audit: self.0.clone(), entry, began: Instant::now() }
     }
 
     /// Writes what was recorded until now.
@@ -40,13 +40,13 @@ impl Recorder {
 
 /// Something under way, of which there is a record when it has ended.
 #[derive(Clone)]
-pub struct Act {
+pub struct AuditedAction {
     audit: Audit,
     entry: Entry,
     began: Instant,
 }
 
-impl Act {
+impl AuditedAction {
     #[must_use]
     pub fn image(mut self, name: impl Into<String>) -> Self {
         self.entry.image = Some(name.into());
@@ -100,7 +100,7 @@ impl Act {
 
     /// A signal has broken it off.
     pub fn broken_off(self) {
-        self.fact("why", "it was broken off").write(Outcome::Failed);
+        self.fact("why", "it was interrupted").write(Outcome::Failed);
     }
 
     fn write(mut self, outcome: Outcome) {

@@ -1,4 +1,4 @@
-//! `image rm`: names go, and images with their last name.
+//! `image rm`: remove names of images, and images that lose their last name.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,14 +10,16 @@ use host::paths::Paths;
 use image::Images;
 use sandbox::image_users;
 
-/// Remove names of images, and each image with its last name
+/// Remove images by name or digest
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image rm team/app:2
-  host-bridge image rm 0123456789ab        the image with all its names
+  host-bridge image rm 0123456789ab        the image and all its names
 
-Refused while a box or a snapshot has the image; the message says which.")]
+An image is removed with its last name. An image that a sandbox or a snapshot uses is not removed; the
+message names the user.")]
 pub struct Rm {
+    /// The images: names or digests
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `image save`: images as an archive, in a file or for another program.
+//! `image save`: write images as an archive to a file or to stdout.
 
 mod target;
 
@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
 use tokio::task::spawn_blocking;
 
-use super::record::{Act, Recorder};
+use super::record::{AuditedAction, Recorder};
 use crate::cp::progress::Progress;
 use crate::exit::Exit;
 use crate::failure::CliError;
@@ -21,7 +21,7 @@ use image::Images;
 use image::save::{Format, SaveError};
 use target::Target;
 
-/// Write images as one archive, for another host or another program
+/// Save images as one archive
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge image save team/app:4 -o app.tar
@@ -29,23 +29,22 @@ use target::Target;
   host-bridge image save --format docker team/app:4 | docker load
   host-bridge image save team/app:4 | ssh other host-bridge image import -
 
-An OCI layout has contents as they are kept, and so images have the same digests elsewhere; two
-archives of the same images are the same bytes. An image has the names that it is asked for by. A file
-is there when all of it is, and replaces what was there.")]
+An OCI layout keeps the digests of the images, and saving the same images twice gives the same bytes.
+Each image is saved under the names given here. A file is replaced only when the archive is complete.")]
 pub struct Save {
-    /// The images: names, or digests
+    /// The images: names or digests
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<String>,
 
-    /// The file; - is stdout
+    /// Write to this file; - for stdout
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
 
-    /// An OCI layout, or what docker loads: oci or docker
+    /// Set the format: oci for an OCI layout, or docker for `docker load`
     #[arg(long, value_name = "FORM", default_value = "oci")]
     format: Format,
 
-    /// Draw no progress
+    /// Hide the progress line
     #[arg(short, long)]
     quiet: bool,
 }
@@ -66,7 +65,7 @@ impl Save {
     }
 
     /// What is recorded of one of them: what is in an archive leaves this host.
-    fn act(&self, images: &Images, recorder: &Recorder, image: &str) -> Act {
+    fn act(&self, images: &Images, recorder: &Recorder, image: &str) -> AuditedAction {
         let act = recorder.begin("save_image").image(image);
         let act = act.fact("to", self.output.to_string_lossy());
         match images.find(image) {

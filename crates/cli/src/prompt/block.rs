@@ -1,4 +1,4 @@
-//! An input that grows line by line until it is complete. Pure.
+//! Collects the lines of one input until the input is complete. Pure.
 
 mod shell;
 

@@ -1,4 +1,4 @@
-//! A conversation: the person writes, the interpreter answers, again and again.
+//! The main loop of the prompt: read an input, run it, show the result.
 
 use std::io;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use protocol::message::Channel;
 use protocol::repl::{CodeState, Complete, ContextInfo, OpenContext};
 
 use super::block::{self, Block};
-use super::editor::{Editor, Found, Heard, Kind, Line, Question};
+use super::editor::{Editor, EditorEvent, Found, Kind, Line, Question};
 use super::gallery::Gallery;
 use super::history::History;
-use super::language::{Judge, Language};
+use super::language::{CompletenessCheck, Language};
 use super::screen::Screen;
-use super::watching::{News, Watching};
-use super::{Left, Prompt, words};
+use super::watching::{ContextWatch, Update};
+use super::{Prompt, PromptExit, words};
 use crate::exit::Exit;
 use crate::terminal::{Notice, Notices};
 use agent_client::guest::{Guest, GuestError};
@@ -34,7 +34,7 @@ pub(super) struct Conversation<'a> {
     pub(super) screen: Screen,
     pub(super) editor: Editor,
     pub(super) gallery: Gallery,
-    pub(super) watching: Watching,
+    pub(super) watching: ContextWatch,
     pub(super) language: Language,
     history: Option<History>,
     way_back: Option<String>,
@@ -43,15 +43,15 @@ pub(super) struct Conversation<'a> {
 }
 
 /// What the person wants.
-enum Wanted {
+enum NextStep {
     Run(String),
-    Leave(Left),
+    Leave(PromptExit),
 }
 
 /// What came of asking for one line.
 enum Answer {
     Line(Line),
-    Left(Left),
+    PromptExit(PromptExit),
 }
 
 impl<'a> Conversation<'a> {
@@ -71,11 +71,11 @@ impl<'a> Conversation<'a> {
         let (history, entries) = match History::open(paths, &opened.language) {
             Ok((history, entries)) => (Some(history), entries),
             Err(error) => {
-                screen.say(&format!("what is typed here is not kept: {error}"));
+                screen.say(&format!("no history is saved: {error}"));
                 (None, Vec::new())
             }
         };
-        let mut watching = Watching::begin(guest, opened).await;
+        let mut watching = ContextWatch::begin(guest, opened).await;
         if opened.lost.is_some() {
             watching.loss_was_told();
         }
@@ -94,11 +94,11 @@ impl<'a> Conversation<'a> {
     }
 
     /// Until the person leaves.
-    pub(super) async fn hold(&mut self, notices: &mut Notices) -> Result<Left> {
+    pub(super) async fn hold(&mut self, notices: &mut Notices) -> Result<PromptExit> {
         loop {
             match self.read(notices).await? {
-                Wanted::Leave(left) => return Ok(left),
-                Wanted::Run(code) => {
+                NextStep::Leave(left) => return Ok(left),
+                NextStep::Run(code) => {
                     if let Some(left) = self.turn(code, notices).await? {
                         return Ok(left);
                     }
@@ -116,17 +116,17 @@ impl<'a> Conversation<'a> {
     pub(super) async fn part(&mut self) {
         if let Some(way_back) = &self.way_back {
             self.screen.start_line();
-            self.screen.say(&format!("the context lives on; come back with: {way_back}"));
+            self.screen.say(&format!("the context keeps running; return with: {way_back}"));
         }
         // Nowhere to say it is no error.
         let _ = self.screen.settle().await;
     }
 
     /// Reads lines until they are something to run.
-    async fn read(&mut self, notices: &mut Notices) -> Result<Wanted> {
+    async fn read(&mut self, notices: &mut Notices) -> Result<NextStep> {
         loop {
             if let Some(left) = self.wait_for_stale_line(notices).await? {
-                return Ok(Wanted::Leave(left));
+                return Ok(NextStep::Leave(left));
             }
             if let Some(news) = words::others(self.watching.take_others()) {
                 self.screen.say(&news);
@@ -137,16 +137,16 @@ impl<'a> Conversation<'a> {
                     if block.is_fresh() { self.language.first } else { self.language.more };
                 self.screen.end_line();
                 if self.screen.settle().await.is_err() {
-                    return Ok(Wanted::Leave(Left::Unread));
+                    return Ok(NextStep::Leave(PromptExit::Unread));
                 }
                 self.editor.ask_code(prompt, block.indent(), block.before());
                 match self.answer(notices).await? {
-                    Answer::Left(left) => return Ok(Wanted::Leave(left)),
+                    Answer::PromptExit(left) => return Ok(NextStep::Leave(left)),
                     Answer::Line(Line::Failed(error)) => {
-                        return unreadable(error).map(Wanted::Leave);
+                        return unreadable(error).map(NextStep::Leave);
                     }
                     Answer::Line(Line::End) if block.is_fresh() => {
-                        return Ok(Wanted::Leave(Left::Person(Exit::SUCCESS)));
+                        return Ok(NextStep::Leave(PromptExit::Person(Exit::SUCCESS)));
                     }
                     Answer::Line(Line::Interrupted | Line::End) => break,
                     Answer::Line(Line::Typed(line)) => block.push(&line),
@@ -156,7 +156,7 @@ impl<'a> Conversation<'a> {
                 }
                 match self.wants_more(&block).await? {
                     Some(indent) => block.grow(&indent),
-                    None => return Ok(Wanted::Run(self.take(&block))),
+                    None => return Ok(NextStep::Run(self.take(&block))),
                 }
             }
         }
@@ -177,7 +177,7 @@ impl<'a> Conversation<'a> {
 
     /// The next line's indentation, if there is to be one.
     async fn wants_more(&mut self, block: &Block) -> Result<Option<String>> {
-        if self.language.judge == Judge::Shell {
+        if self.language.judge == CompletenessCheck::Shell {
             return Ok(block::is_open_shell(block.text()).then(String::new));
         }
         let checked = self.guest.check_code(&self.context.context, block.text());
@@ -192,9 +192,9 @@ impl<'a> Conversation<'a> {
     }
 
     /// A line that was asked for by code which has ended since is still being edited.
-    async fn wait_for_stale_line(&mut self, notices: &mut Notices) -> Result<Option<Left>> {
+    async fn wait_for_stale_line(&mut self, notices: &mut Notices) -> Result<Option<PromptExit>> {
         while self.is_editing() {
-            if let Answer::Left(left) = self.answer(notices).await? {
+            if let Answer::PromptExit(left) = self.answer(notices).await? {
                 return Ok(Some(left));
             }
         }
@@ -206,8 +206,8 @@ impl<'a> Conversation<'a> {
         loop {
             tokio::select! {
                 heard = self.editor.hear() => match heard {
-                    Heard::Complete(question) => self.complete(question),
-                    Heard::Line(line) => {
+                    EditorEvent::Complete(question) => self.complete(question),
+                    EditorEvent::Line(line) => {
                         self.line_is_done();
                         return Ok(Answer::Line(line));
                     }
@@ -215,13 +215,13 @@ impl<'a> Conversation<'a> {
                 news = self.watching.next() => {
                     self.tell(news);
                     if self.screen.settle().await.is_err() {
-                        return Ok(Answer::Left(Left::Unread));
+                        return Ok(Answer::PromptExit(PromptExit::Unread));
                     }
                 }
                 notice = notices.next() => match notice {
                     // It was not typed, and there is nothing to interrupt.
                     Notice::End(nix::libc::SIGINT) | Notice::Resized | Notice::Continued => {}
-                    Notice::End(signal) => return Ok(Answer::Left(Left::Signalled(signal))),
+                    Notice::End(signal) => return Ok(Answer::PromptExit(PromptExit::Signalled(signal))),
                 },
                 error = self.guest.lost() => return Err(error.into()),
             }
@@ -252,10 +252,10 @@ impl<'a> Conversation<'a> {
     }
 
     /// Shows what happened beside our own runs.
-    pub(super) fn tell(&mut self, news: News) {
+    pub(super) fn tell(&mut self, news: Update) {
         match news {
-            News::Output(channel, bytes) => self.show(channel, bytes),
-            News::Line(line) => self.say(&line),
+            Update::Output(channel, bytes) => self.show(channel, bytes),
+            Update::Line(line) => self.say(&line),
         }
     }
 
@@ -299,16 +299,16 @@ impl<'a> Conversation<'a> {
         self.held.extend_from_slice(bytes);
         if self.held.len() > HELD_BYTES_MAX {
             let excess = self.held.len() - HELD_BYTES_MAX / 2;
-            let lost = format!("[{excess} bytes were skipped, because they were too many]\n");
+            let lost = format!("[skipped {excess} bytes: the buffer was full]\n");
             self.held.splice(..excess, lost.into_bytes());
         }
     }
 }
 
-/// Why the conversation is over when the terminal cannot be read: it was closed, or we are at fault.
-pub(super) fn unreadable(error: io::Error) -> Result<Left> {
+/// Why the conversation is over when cannot read the terminal: it was closed, or we are at fault.
+pub(super) fn unreadable(error: io::Error) -> Result<PromptExit> {
     match error.raw_os_error() {
-        Some(nix::libc::EIO) => Ok(Left::Signalled(nix::libc::SIGHUP)),
-        _ => Err(error).context("the terminal cannot be read"),
+        Some(nix::libc::EIO) => Ok(PromptExit::Signalled(nix::libc::SIGHUP)),
+        _ => Err(error).context("cannot read the terminal"),
     }
 }

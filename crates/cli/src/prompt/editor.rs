@@ -1,8 +1,8 @@
-//! The line editor, on a thread of its own: it reads the terminal and cannot be interrupted, and a
-//! thread that waits for a key can be left behind.
+//! Runs the line editor on its own thread: reading the terminal cannot be interrupted, so a thread
+//! that waits for a key is left behind at exit.
 //!
-//! It knows nothing of the guest. What a Tab asks goes to the conversation and is waited for a
-//! moment, so that an interpreter that is busy, or a link that is slow, never hangs the keyboard.
+//! It does not know the guest. Completion requests go to the conversation with a short timeout, so
+//! a busy interpreter or a slow link never blocks the keyboard.
 
 mod helper;
 
@@ -16,10 +16,10 @@ use rustyline::{CompletionType, Config};
 use tokio::sync::mpsc;
 
 use super::history::ENTRIES_MAX;
-use super::seat;
 use super::secret::{self, Secret};
+use super::terminal_mode;
 pub(super) use helper::Found;
-use helper::{Helper, Scene};
+use helper::{Helper, LineContext};
 
 /// Orders that wait for the thread: one to remember a line, one to read the next.
 const ORDERS_WAITING_MAX: usize = 4;
@@ -27,8 +27,8 @@ const ORDERS_WAITING_MAX: usize = 4;
 const WORDS_WAITING_MAX: usize = 4;
 
 /// What the thread shall do.
-enum Order {
-    Line { prompt: String, initial: String, scene: Option<Scene> },
+enum EditorCommand {
+    Line { prompt: String, initial: String, scene: Option<LineContext> },
     Secret { prompt: String },
     Remember(String),
 }
@@ -46,7 +46,7 @@ pub(super) enum Line {
 }
 
 /// What the thread says.
-pub(super) enum Heard {
+pub(super) enum EditorEvent {
     Line(Line),
     /// A Tab was pressed.
     Complete(Question),
@@ -77,8 +77,8 @@ pub(super) enum Kind {
 
 /// The editor as the conversation sees it.
 pub(super) struct Editor {
-    orders: threads::SyncSender<Order>,
-    heard: mpsc::Receiver<Heard>,
+    orders: threads::SyncSender<EditorCommand>,
+    heard: mpsc::Receiver<EditorEvent>,
     editing: Option<Kind>,
 }
 
@@ -103,35 +103,41 @@ impl Editor {
     /// while a line is being edited, as all that asks for one.
     pub(super) fn ask_code(&mut self, prompt: &str, initial: &str, before: String) {
         let (prompt, initial) = (prompt.to_owned(), initial.to_owned());
-        self.order(Kind::Code, Order::Line { prompt, initial, scene: Some(Scene { before }) });
+        self.order(
+            Kind::Code,
+            EditorCommand::Line { prompt, initial, scene: Some(LineContext { before }) },
+        );
     }
 
     /// Asks for a line that code wants.
     pub(super) fn ask_input(&mut self, prompt: String) {
-        self.order(Kind::Input, Order::Line { prompt, initial: String::new(), scene: None });
+        self.order(
+            Kind::Input,
+            EditorCommand::Line { prompt, initial: String::new(), scene: None },
+        );
     }
 
     /// The same for a line that nobody may see.
     pub(super) fn ask_secret(&mut self, prompt: String) {
-        self.order(Kind::Input, Order::Secret { prompt });
+        self.order(Kind::Input, EditorCommand::Secret { prompt });
     }
 
     /// Puts an input where the arrow keys find it.
     pub(super) fn remember(&mut self, entry: &str) {
-        let _ = self.orders.try_send(Order::Remember(entry.to_owned()));
+        let _ = self.orders.try_send(EditorCommand::Remember(entry.to_owned()));
     }
 
-    fn order(&mut self, kind: Kind, order: Order) {
+    fn order(&mut self, kind: Kind, order: EditorCommand) {
         // One order at a time, so there is room; a thread that is no more says so by its silence.
         self.editing = Some(kind);
         let _ = self.orders.try_send(order);
     }
 
     /// What the editor says next. Safe to cancel.
-    pub(super) async fn hear(&mut self) -> Heard {
-        let gone = || Heard::Line(Line::Failed(io::Error::other("the line editor failed")));
+    pub(super) async fn hear(&mut self) -> EditorEvent {
+        let gone = || EditorEvent::Line(Line::Failed(io::Error::other("the line editor failed")));
         let heard = self.heard.recv().await.unwrap_or_else(gone);
-        if matches!(heard, Heard::Line(_)) {
+        if matches!(heard, EditorEvent::Line(_)) {
             self.editing = None;
         }
         heard
@@ -162,30 +168,34 @@ fn open(helper: Helper, entries: &[String]) -> rustyline::Result<Lines> {
 
 /// The thread. It alone takes the signal that the window has changed: the signal must interrupt the
 /// editor where it waits for a key.
-fn attend(lines: &mut Lines, todo: &threads::Receiver<Order>, say: &mpsc::Sender<Heard>) {
+fn attend(
+    lines: &mut Lines,
+    todo: &threads::Receiver<EditorCommand>,
+    say: &mpsc::Sender<EditorEvent>,
+) {
     // Without it, lines are broken where the window was once as wide.
-    let _ = seat::window_signal().thread_unblock();
+    let _ = terminal_mode::window_signal().thread_unblock();
     while let Ok(order) = todo.recv() {
         let line = match order {
-            Order::Line { prompt, initial, scene } => {
+            EditorCommand::Line { prompt, initial, scene } => {
                 if let Some(helper) = lines.helper_mut() {
                     helper.set(scene);
                 }
                 read(lines, &prompt, &initial)
             }
-            Order::Secret { prompt } => match secret::ask(&prompt) {
+            EditorCommand::Secret { prompt } => match secret::ask(&prompt) {
                 Ok(Secret::Line(line)) => Line::Typed(line),
                 Ok(Secret::Interrupted) => Line::Interrupted,
                 Ok(Secret::End) => Line::End,
                 Err(error) => Line::Failed(error),
             },
-            Order::Remember(entry) => {
+            EditorCommand::Remember(entry) => {
                 // A history in memory refuses nothing.
                 let _ = lines.history_mut().add(&entry);
                 continue;
             }
         };
-        if say.blocking_send(Heard::Line(line)).is_err() {
+        if say.blocking_send(EditorEvent::Line(line)).is_err() {
             return;
         }
     }

@@ -1,7 +1,7 @@
-//! Where pictures and other rich forms go that a terminal cannot show: numbered files in a private
-//! directory of this host, `$TMPDIR/burrow-<box>-<context>/01.png`.
+//! Saves images and other rich output that a terminal cannot show as numbered files in a private
+//! directory of this host, `$TMPDIR/burrow-<sandbox>-<context>/01.png`.
 //!
-//! What is in them comes from the guest; where they are, and what they are called, does not.
+//! The guest chooses the contents of the files, but not their paths or names.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 256 * 1024 * 1024;
 const NAMED_MAX: usize = 256;
 /// Files of earlier conversations that are looked through for the number to go on with.
 const EARLIER_MAX: usize = 100_000;
-/// What a box and a context give to a directory's name.
+/// What a sandbox and a context give to a directory's name.
 const NAME_CHARS_MAX: usize = 100;
 
 const PRIVATE_DIRECTORY: u32 = 0o700;
@@ -26,13 +26,13 @@ const PRIVATE_FILE: u32 = 0o600;
 /// Why something was not kept.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GalleryError {
-    #[error("not kept: this conversation has left {FILES_MAX} files")]
+    #[error("not saved: this prompt has saved {FILES_MAX} files already")]
     Files,
-    #[error("not kept: the files of this conversation would exceed {} MiB", BYTES_MAX >> 20)]
+    #[error("not saved: the files of this prompt would exceed {} MiB", BYTES_MAX >> 20)]
     Bytes,
-    #[error("not kept: {path:?} cannot be written: {source}")]
+    #[error("not saved: cannot write {path:?}: {source}")]
     Unwritable { path: PathBuf, source: io::Error },
-    #[error("not kept: {0:?} is not a private directory of yours")]
+    #[error("not saved: {0:?} is not a private directory of this user")]
     Directory(PathBuf),
 }
 

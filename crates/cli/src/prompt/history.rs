@@ -1,9 +1,9 @@
-//! What was typed, kept from one conversation to the next: one file per language in the bridge's
-//! state directory, for its owner alone.
+//! The history of typed input, one file per language in the state directory, readable by its owner
+//! only.
 //!
-//! Each entry is one line, a JSON string, since an input may have several lines of its own. It is
-//! appended as soon as it is entered, so that no end of ours, however sudden, loses any. A line that
-//! begins with a blank is not kept, as in a shell.
+//! Each entry is one line with a JSON string, since an input may have several lines. It is appended
+//! when it is entered, so a crash loses nothing. A line that begins with a space is not saved, as
+//! in a shell.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -81,7 +81,7 @@ impl History {
         let mut reader = BufReader::new(file.take(READ_BYTES_MAX));
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
-            // What is no entry was cut by a full disk, or written by somebody else.
+            // What is no entry was cut by a full disk, or written by another client.
             if let Ok(entry) = serde_json::from_slice::<String>(&line) {
                 if entries.len() == ENTRIES_MAX {
                     entries.pop_front();

@@ -1,4 +1,4 @@
-//! What people who know a language expect of its prompt. Pure.
+//! The prompts and exit words of each language. Pure.
 
 use protocol::repl::RunEnd;
 
@@ -12,12 +12,12 @@ pub(super) struct Language {
     pub more: &'static str,
     /// What Tab writes where there is nothing to complete.
     pub tab: &'static str,
-    pub judge: Judge,
+    pub judge: CompletenessCheck,
 }
 
 /// Who knows whether an input is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judge {
+pub(super) enum CompletenessCheck {
     /// The living interpreter.
     Interpreter,
     /// We, as far as it can be seen: a shell has no way to be asked.
@@ -29,12 +29,17 @@ const PYTHON: Language = Language {
     first: ">>> ",
     more: "... ",
     tab: "    ",
-    judge: Judge::Interpreter,
+    judge: CompletenessCheck::Interpreter,
 };
-const NODE: Language =
-    Language { title: "Node.js", first: "> ", more: "... ", tab: "  ", judge: Judge::Interpreter };
+const NODE: Language = Language {
+    title: "Node.js",
+    first: "> ",
+    more: "... ",
+    tab: "  ",
+    judge: CompletenessCheck::Interpreter,
+};
 const BASH: Language =
-    Language { title: "bash", first: "$ ", more: "> ", tab: "\t", judge: Judge::Shell };
+    Language { title: "bash", first: "$ ", more: "> ", tab: "\t", judge: CompletenessCheck::Shell };
 /// A language of an agent that is newer than we are.
 const OTHER: Language = Language { title: "", ..NODE };
 
@@ -52,10 +57,12 @@ impl Language {
     /// The exit code with which the person leaves by what they have typed, if they do.
     pub(super) fn farewell(&self, code: &str, end: &RunEnd) -> Option<i32> {
         match (self.judge, end) {
-            (Judge::Interpreter, RunEnd::Exited { code }) => Some(*code),
+            (CompletenessCheck::Interpreter, RunEnd::Exited { code }) => Some(*code),
             // The end of a shell's run is the status of its last command, whatever that was.
-            (Judge::Shell, RunEnd::Exited { code: status }) => is_exit(code).then_some(*status),
-            (Judge::Shell, RunEnd::Ok {}) => is_exit(code).then_some(0),
+            (CompletenessCheck::Shell, RunEnd::Exited { code: status }) => {
+                is_exit(code).then_some(*status)
+            }
+            (CompletenessCheck::Shell, RunEnd::Ok {}) => is_exit(code).then_some(0),
             _ => None,
         }
     }

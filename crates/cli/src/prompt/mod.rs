@@ -10,7 +10,7 @@
 //!
 //! While a line is edited the terminal is in the editor's raw mode; while code runs it is as we
 //! found it, so that ctrl-c is a signal and what is typed ahead is kept for the next line. The
-//! guard of [`seat`] lives through both and restores, whatever ends us.
+//! guard of [`terminal_mode`] lives through both and restores, whatever ends us.
 
 mod block;
 mod conversation;
@@ -19,8 +19,8 @@ mod gallery;
 mod history;
 mod language;
 mod screen;
-mod seat;
 mod secret;
+mod terminal_mode;
 mod turn;
 mod watching;
 mod words;
@@ -36,7 +36,7 @@ use crate::terminal::{Notice, Notices, TerminalError};
 use agent_client::guest::Guest;
 use conversation::Conversation;
 use host::paths::Paths;
-use seat::Seat;
+use terminal_mode::TerminalMode;
 
 /// What a conversation is about.
 pub struct Prompt {
@@ -49,7 +49,7 @@ pub struct Prompt {
 }
 
 /// Why a conversation is over.
-enum Left {
+enum PromptExit {
     /// The person has left, and the code that ran last may have said with which exit code.
     Person(Exit),
     /// A signal ended us, or the terminal was closed (which is a hang-up).
@@ -70,7 +70,7 @@ pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Ex
         opened = guest.open_context(&prompt.context) => opened.map_err(explain_missing)?,
         signal = next_end(&mut notices) => return Ok(Exit::signalled(signal)),
     };
-    let mut seat = Seat::take()?;
+    let mut seat = TerminalMode::take()?;
     let mut conversation = Conversation::begin(guest, paths, &prompt, &opened).await?;
     let left = conversation.hold(&mut notices).await;
     if conversation.is_editing() {
@@ -78,16 +78,16 @@ pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Ex
         seat.tidy_at_end();
     }
     drop(seat);
-    match left.with_context(|| format!("the conversation with {} broke off", prompt.place))? {
-        Left::Person(exit) => {
+    match left.with_context(|| format!("lost the connection to {}", prompt.place))? {
+        PromptExit::Person(exit) => {
             conversation.part().await;
             Ok(exit)
         }
-        Left::Signalled(signal) => {
+        PromptExit::Signalled(signal) => {
             conversation.part().await;
             Ok(Exit::signalled(signal))
         }
-        Left::Unread => Ok(Exit::UNREAD),
+        PromptExit::Unread => Ok(Exit::UNREAD),
     }
 }
 

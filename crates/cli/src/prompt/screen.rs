@@ -1,7 +1,7 @@
-//! What is shown: the programs' output as it is, and our own lines, each from the left edge.
+//! Writes program output unchanged, and messages of the prompt on lines of their own.
 //!
-//! Nothing here waits for a slow reader but [`Screen::settle`], so that ctrl-c works while a
-//! terminal stands still.
+//! Only [`Screen::settle`] waits for a slow terminal, so ctrl-c works while the terminal is
+//! blocked.
 
 mod line;
 

@@ -1,6 +1,6 @@
-//! A line that nobody may see while it is typed, for `getpass` and its like.
+//! Reads a line that must not be shown, for `getpass` and similar calls.
 //!
-//! It is read byte by byte in a mode without echo, outside the line editor, which would show it and
+//! The line is read byte by byte without echo, outside the line editor, which would show and
 //! remember it.
 
 use std::io::{self, IsTerminal, Write, stdin, stdout};
@@ -32,7 +32,7 @@ pub(super) fn ask(prompt: &str) -> io::Result<Secret> {
     let mode = tcgetattr(stdin())?;
     let mut quiet = mode.clone();
     // The guardian knows the raw form of the input's modes. Output stays as it is, so that lines
-    // which somebody else writes meanwhile begin at the left.
+    // which another client writes meanwhile begin at the left.
     quiet.make_raw();
     quiet.output_modes = mode.output_modes;
     tcsetattr(stdin(), OptionalActions::Drain, &quiet)?;

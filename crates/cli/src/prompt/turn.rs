@@ -1,4 +1,4 @@
-//! One run: its code goes in, and what it says is shown until it is over.
+//! One run: sends the code and shows its output until it ends.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use protocol::repl::{
 use tokio::time::{Instant, sleep_until};
 
 use super::conversation::{Conversation, unreadable};
-use super::editor::{Heard, Line};
-use super::{Left, words};
+use super::editor::{EditorEvent, Line};
+use super::{PromptExit, words};
 use crate::exit::Exit;
 use crate::terminal::{Notice, Notices, Size};
 use agent_client::guest::{GuestError, RunCode};
@@ -26,7 +26,7 @@ const POLITE_GRACE: Duration = Duration::from_secs(3600);
 const QUESTIONS_MAX: usize = 64;
 
 /// A run that is on, or waits for its turn.
-struct Turn {
+struct PendingRun {
     run: u64,
     ahead: u32,
     began: bool,
@@ -54,7 +54,7 @@ impl Conversation<'_> {
         &mut self,
         code: String,
         notices: &mut Notices,
-    ) -> Result<Option<Left>> {
+    ) -> Result<Option<PromptExit>> {
         let mut ask = RunCode::new(self.context.clone(), code.clone());
         ask.input = true;
         let begun = match self.guest.run_code_now(ask) {
@@ -67,12 +67,12 @@ impl Conversation<'_> {
         };
         self.watching.own(queued.run);
         self.watching.renew(self.guest, &self.context.context).await;
-        let mut turn = Turn::new(queued.run, queued.ahead);
+        let mut turn = PendingRun::new(queued.run, queued.ahead);
         loop {
             tokio::select! {
                 written = self.screen.settle(), if !self.screen.is_settled() => {
                     if written.is_err() {
-                        return Ok(Some(Left::Unread));
+                        return Ok(Some(PromptExit::Unread));
                     }
                 }
                 event = run.next(), if self.screen.is_settled() => match event {
@@ -86,8 +86,8 @@ impl Conversation<'_> {
                     Err(error) => return self.refused(error).map(|()| None),
                 },
                 heard = self.editor.hear(), if self.editor.editing().is_some() => match heard {
-                    Heard::Complete(question) => self.complete(question),
-                    Heard::Line(line) => {
+                    EditorEvent::Complete(question) => self.complete(question),
+                    EditorEvent::Line(line) => {
                         self.line_is_done();
                         if let Line::Failed(error) = line {
                             return unreadable(error).map(Some);
@@ -101,7 +101,7 @@ impl Conversation<'_> {
                         self.screen.echoed();
                         self.press(&mut turn);
                     }
-                    Notice::End(signal) => return Ok(Some(Left::Signalled(signal))),
+                    Notice::End(signal) => return Ok(Some(PromptExit::Signalled(signal))),
                     Notice::Resized | Notice::Continued => {}
                 },
                 () = until(turn.tell_at) => self.tell_patience(&mut turn),
@@ -119,7 +119,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    fn happened(&mut self, turn: &mut Turn, event: Event) {
+    fn happened(&mut self, turn: &mut PendingRun, event: Event) {
         if !matches!(event.what, Happening::Started(_) | Happening::Late(_)) {
             self.watching.late_is_past();
         }
@@ -175,7 +175,7 @@ impl Conversation<'_> {
     }
 
     /// Asks the person for the next line that the code wants.
-    fn ask_next(&mut self, turn: &mut Turn) {
+    fn ask_next(&mut self, turn: &mut PendingRun) {
         if self.is_editing() || turn.asked.is_some() {
             return;
         }
@@ -195,7 +195,7 @@ impl Conversation<'_> {
         }
     }
 
-    fn answered(&mut self, turn: &mut Turn, line: Line) {
+    fn answered(&mut self, turn: &mut PendingRun, line: Line) {
         let request = turn.asked.take();
         let line = match line {
             Line::Typed(line) => Some(line),
@@ -215,7 +215,7 @@ impl Conversation<'_> {
 
     /// The person wants an end of this: first by asking, then by force. However often ctrl-c is
     /// pressed, force is given its time: only what resists it costs the state.
-    fn press(&mut self, turn: &mut Turn) {
+    fn press(&mut self, turn: &mut PendingRun) {
         turn.presses += 1;
         let given = if turn.presses == 1 { POLITE_GRACE } else { Duration::ZERO };
         let grace = Grace { polite_ms: Some(given.as_millis() as u64), firm_ms: None };
@@ -225,11 +225,11 @@ impl Conversation<'_> {
         turn.tell_at = (turn.presses == 1).then(|| Instant::now() + INTERRUPT_PATIENCE);
     }
 
-    fn tell_patience(&mut self, turn: &mut Turn) {
+    fn tell_patience(&mut self, turn: &mut PendingRun) {
         turn.tell_at = None;
         if turn.presses > 0 {
             self.say(
-                "still running: ctrl-c again ends it by force, and its interpreter if need be",
+                "still running: ctrl-c again forces it to end, and kills the interpreter if that fails",
             );
         } else if !turn.began && turn.ahead > 0 {
             let line = words::waiting(self.watching.running(), turn.ahead);
@@ -239,10 +239,10 @@ impl Conversation<'_> {
 
     async fn finished(
         &mut self,
-        turn: &Turn,
+        turn: &PendingRun,
         code: &str,
         finished: &Finished,
-    ) -> Result<Option<Left>> {
+    ) -> Result<Option<PromptExit>> {
         if let Some(line) = words::end(finished, turn.presses > 0, turn.told_error) {
             self.say(&line);
         }
@@ -250,20 +250,20 @@ impl Conversation<'_> {
             self.watching.loss_was_told();
         }
         if self.is_editing() {
-            self.say("nothing waits for this line any more; press enter");
+            self.say("the code no longer waits for this line; press enter");
         } else {
             self.screen.end_line();
         }
         if self.screen.settle().await.is_err() {
-            return Ok(Some(Left::Unread));
+            return Ok(Some(PromptExit::Unread));
         }
         // Of an exit code, eight bits are kept, as by a kernel.
         let farewell = self.language.farewell(code, &finished.end);
-        Ok(farewell.map(|code| Left::Person(Exit(code as u8))))
+        Ok(farewell.map(|code| PromptExit::Person(Exit(code as u8))))
     }
 }
 
-impl Turn {
+impl PendingRun {
     fn new(run: u64, ahead: u32) -> Self {
         Self {
             run,

@@ -1,5 +1,5 @@
-//! What happens in the context beside our own runs: late output, a lost interpreter, and that others
-//! run code. Their output is theirs; a prompt that showed it would not be ours any more.
+//! Follows events of the context besides our own runs: late output, a lost interpreter, and runs of
+//! other clients. The output of other clients is not shown.
 
 use std::collections::VecDeque;
 
@@ -14,20 +14,20 @@ const OWN_RUNS_MAX: usize = 64;
 
 /// Something to be shown.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum Update {
     Output(Channel, Vec<u8>),
     Line(String),
 }
 
 /// A watch, and what is known from it.
-pub(super) struct Watching {
+pub(super) struct ContextWatch {
     events: Option<Events>,
-    tale: Tale,
+    tale: EventTracker,
 }
 
 /// What a watch has told. Pure.
 #[derive(Debug, Default)]
-struct Tale {
+struct EventTracker {
     own: VecDeque<u64>,
     /// The run that is on, if it is another's.
     running: Option<u64>,
@@ -39,11 +39,11 @@ struct Tale {
     late_told: bool,
 }
 
-impl Watching {
+impl ContextWatch {
     /// A context that cannot be watched is still one that can be used.
     pub(super) async fn begin(guest: &Guest, info: &ContextInfo) -> Self {
         let events = guest.watch_context(&info.context).await.ok();
-        Self { events, tale: Tale { running: info.running, ..Tale::default() } }
+        Self { events, tale: EventTracker { running: info.running, ..EventTracker::default() } }
     }
 
     /// Watches again when the context was closed and made anew.
@@ -54,7 +54,7 @@ impl Watching {
     }
 
     /// The next thing to show. Never comes when the watch is over. Safe to cancel.
-    pub(super) async fn next(&mut self) -> News {
+    pub(super) async fn next(&mut self) -> Update {
         loop {
             let Some(events) = &mut self.events else { return std::future::pending().await };
             match events.next().await {
@@ -66,8 +66,8 @@ impl Watching {
                 Ok(None) => {
                     self.events = None;
                     self.tale.running = None;
-                    return News::Line(
-                        "the context was closed; the next input opens it anew".to_owned(),
+                    return Update::Line(
+                        "the context was closed; the next input opens it again".to_owned(),
                     );
                 }
                 // Its reason comes to whoever runs something.
@@ -81,7 +81,7 @@ impl Watching {
         self.tale.own(run);
     }
 
-    /// The run of somebody else that is on.
+    /// The run of another client that is on.
     pub(super) fn running(&self) -> Option<u64> {
         self.tale.running
     }
@@ -93,7 +93,7 @@ impl Watching {
 
     /// Late output that a run of ours tells. A living watch has told it already, but for what was said
     /// before we came, which the first run is told before anything else.
-    pub(super) fn late_in_run(&mut self, late: Late) -> Option<News> {
+    pub(super) fn late_in_run(&mut self, late: Late) -> Option<Update> {
         let known = self.events.is_some() && self.tale.late_told;
         (!known).then(|| output(late))
     }
@@ -115,7 +115,7 @@ impl Watching {
     }
 }
 
-impl Tale {
+impl EventTracker {
     fn own(&mut self, run: u64) {
         if self.own.len() == OWN_RUNS_MAX {
             self.own.pop_front();
@@ -126,7 +126,7 @@ impl Tale {
         }
     }
 
-    fn take(&mut self, event: Event) -> Option<News> {
+    fn take(&mut self, event: Event) -> Option<Update> {
         let ours = self.own.contains(&event.run);
         match event.what {
             Happening::Started(_) => {
@@ -145,20 +145,20 @@ impl Tale {
             Happening::Lost { reason } => {
                 self.running = None;
                 let told = std::mem::replace(&mut self.loss_told, true);
-                (!told).then(|| News::Line(words::lost(&reason)))
+                (!told).then(|| Update::Line(words::lost(&reason)))
             }
             _ => None,
         }
     }
 }
 
-fn output(late: Late) -> News {
+fn output(late: Late) -> Update {
     let mut bytes = late.bytes.into_bytes();
     if late.dropped > 0 {
-        let lost = format!("[{} bytes of late output are lost]\n", late.dropped);
+        let lost = format!("[{} bytes of late output were lost]\n", late.dropped);
         bytes.splice(..0, lost.into_bytes());
     }
-    News::Output(late.channel, bytes)
+    Update::Output(late.channel, bytes)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! How what happens to a run is said to a person. Pure. Whatever comes from the guest and becomes a
-//! part of a line of ours is made printable here.
+//! Formats the messages of the prompt. Pure. Text from the guest is made printable here before it
+//! becomes part of a message.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(super) fn banner(language: &Language, info: &ContextInfo, place: &str) -> St
     let version = version.filter(|version| !version.is_empty());
     let version = version.map_or_else(String::new, |version| format!(" {version}"));
     format!(
-        "{title}{version} in context {} of {place}: its state is shared with all who use it, and \
+        "{title}{version} in context {} of {place}: its state is shared with everyone who uses it, and \
          lives on after ctrl-d",
         info.context
     )
@@ -34,19 +34,19 @@ pub(super) fn banner(language: &Language, info: &ContextInfo, place: &str) -> St
 
 /// What has become of a context that had an interpreter before this one.
 pub(super) fn lost(reason: &str) -> String {
-    format!("the interpreter was lost ({}), and its state with it", words(reason))
+    format!("the interpreter and its state were lost: {}", words(reason))
 }
 
 pub(super) fn waiting(running: Option<u64>, ahead: u32) -> String {
     let more = match ahead {
         0 | 1 => String::new(),
-        2 => ", and another after it".to_owned(),
-        _ => format!(", and {} more after it", ahead - 1),
+        2 => ", then another".to_owned(),
+        _ => format!(", then {} more", ahead - 1),
     };
     match running {
-        Some(run) => format!("waiting: run {run} of another client is on{more}"),
-        None if ahead > 1 => format!("waiting: {ahead} runs of other clients come first"),
-        None => "waiting: a run of another client comes first".to_owned(),
+        Some(run) => format!("waiting for run {run} of another client{more}"),
+        None if ahead > 1 => format!("waiting for {ahead} runs of other clients"),
+        None => "waiting for a run of another client".to_owned(),
     }
 }
 
@@ -54,8 +54,8 @@ pub(super) fn waiting(running: Option<u64>, ahead: u32) -> String {
 pub(super) fn others(runs: u64) -> Option<String> {
     match runs {
         0 => None,
-        1 => Some("another client has run code here meanwhile".to_owned()),
-        _ => Some(format!("other clients have run code here meanwhile, {runs} times")),
+        1 => Some("another client ran code here meanwhile".to_owned()),
+        _ => Some(format!("other clients ran code here {runs} times meanwhile")),
     }
 }
 
@@ -67,12 +67,12 @@ pub(super) fn end(finished: &Finished, ours: bool, told: bool) -> Option<String>
         RunEnd::Interrupted { by } if !ours => Some(format!("interrupted by {}", words(by))),
         RunEnd::Interrupted { .. } => match finished.rung {
             Some(Rung::Firm) => Some("interrupted by force".to_owned()),
-            Some(Rung::Killed) => Some("the interpreter was killed to end this".to_owned()),
+            Some(Rung::Killed) => Some("the interpreter was killed".to_owned()),
             _ => (!told).then(|| "interrupted".to_owned()),
         },
         RunEnd::TimedOut { limit_ms } => Some(format!("ended after its limit of {limit_ms} ms")),
         RunEnd::Died { cause } => Some(died(cause)),
-        RunEnd::Cancelled { reason } => Some(format!("never begun: {}", words(reason))),
+        RunEnd::Cancelled { reason } => Some(format!("not run: {}", words(reason))),
     };
     let began = !matches!(finished.end, RunEnd::Cancelled { .. });
     if began && !finished.state_kept {
@@ -133,11 +133,11 @@ pub(super) fn not_kept(form: &Datum, why: &impl std::fmt::Display) -> String {
     format!("[{mime} {size}: {}]", printable(&why.to_string()))
 }
 
-/// The line that names a file in the box.
+/// The line that names a file in the sandbox.
 pub(super) fn artifact(artifact: &Artifact) -> String {
     let path = printable(&artifact.path.to_string_lossy());
     let mime = if artifact.mime.is_empty() { "file".to_owned() } else { words(&artifact.mime) };
-    format!("[{mime} {}, in the box: {path}]", human_bytes(artifact.bytes))
+    format!("[{mime} {}, in the sandbox: {path}]", human_bytes(artifact.bytes))
 }
 
 /// The line that an input is asked with, and what comes in lines before it.

@@ -1,4 +1,5 @@
-//! What code displays, as files of a directory. Their names are ours: a number and an ending.
+//! Saves what code displays as files in a directory. The files are named by a number and an
+//! extension chosen here.
 
 use std::collections::HashMap;
 use std::fs;

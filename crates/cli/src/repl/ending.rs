@@ -1,5 +1,5 @@
-//! How a run's end is told: by the exit code that the language's own interpreter would have, and
-//! in a line where that does not say it all. Pure.
+//! Maps the end of a run to the exit code of the language's own interpreter, and to a message where
+//! the code does not say enough. Pure.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use protocol::repl::{Finished, RunEnd, Rung};
 use super::super::exit::{self, Exit};
 use super::super::output::printable;
 use super::super::values::{human_duration, signal_name};
-use super::teller::Manner;
+use super::printer::SandboxLifetime;
 
 /// What a program is that ctrl-c has ended: 128 + SIGINT.
 const INTERRUPTED: Exit = Exit(128 + 2);
@@ -36,13 +36,13 @@ pub fn exit(end: &RunEnd, error: Option<&str>, by_us: bool) -> Exit {
 }
 
 /// What the exit code does not say.
-pub fn explain(finished: &Finished, manner: Manner, by_us: bool) -> Option<String> {
+pub fn explain(finished: &Finished, lifetime: SandboxLifetime, by_us: bool) -> Option<String> {
     let killed = finished.rung == Some(Rung::Killed);
     let fate = if killed { "the interpreter was killed" } else { "the code was interrupted" };
     let told = match &finished.end {
         RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { .. } => None,
         RunEnd::Cancelled { .. } | RunEnd::Interrupted { .. } if by_us && !killed => None,
-        RunEnd::Interrupted { .. } if by_us => Some(format!("{fate}: it did not heed ctrl-c")),
+        RunEnd::Interrupted { .. } if by_us => Some(format!("{fate}: it did not react to ctrl-c")),
         RunEnd::Interrupted { by } => Some(format!("{fate} by {}", printable(by))),
         RunEnd::TimedOut { limit_ms } => {
             let limit = human_duration(Duration::from_millis(*limit_ms));
@@ -57,11 +57,11 @@ pub fn explain(finished: &Finished, manner: Manner, by_us: bool) -> Option<Strin
             Some(format!("the code was not run: {}", printable(reason)))
         }
     };
-    // In a box of its own nothing was to be kept.
-    if finished.state_kept || manner == Manner::Alone {
+    // In a sandbox of its own nothing was to be kept.
+    if finished.state_kept || lifetime == SandboxLifetime::Temporary {
         return told;
     }
-    let lost = "what the context had is lost";
+    let lost = "the state of the context is lost";
     Some(told.map_or_else(|| lost.to_owned(), |told| format!("{told}; {lost}")))
 }
 
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_what_is_not_said_otherwise_is_explained() {
-        let alone = |end, by_us| explain(&finished(end), Manner::Alone, by_us);
+        let alone = |end, by_us| explain(&finished(end), SandboxLifetime::Temporary, by_us);
         assert_eq!(alone(RunEnd::Error {}, false), None);
         assert_eq!(alone(by("us"), true), None);
         let other = alone(by("so\x1bmebody"), false).expect("a line");
@@ -131,10 +131,10 @@ mod tests {
         let mut end = finished(by("us"));
         end.state_kept = false;
         end.rung = Some(Rung::Killed);
-        let line = explain(&end, Manner::Shared, true).expect("a line");
+        let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
         assert!(line.contains("did not heed ctrl-c") && line.ends_with("is lost"), "{line}");
         end.end = RunEnd::Died { cause: Cause::Exited { code: 1 } };
-        let line = explain(&end, Manner::Shared, true).expect("a line");
-        assert_eq!(line, "what the context had is lost");
+        let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
+        assert_eq!(line, "the state of the context is lost");
     }
 }

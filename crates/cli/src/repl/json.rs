@@ -1,6 +1,6 @@
-//! What happens in a run as JSON: one object for each event, on a line of its own. Pure.
+//! Formats the events of a run as JSON, one object per line. Pure.
 //!
-//! Bytes are a field `text` when they are UTF-8 and a field `base64` when they are not.
+//! Bytes are a field `text` if they are UTF-8, otherwise a field `base64`.
 
 use protocol::message::Channel;
 use protocol::repl::{Display, ErrorReport, Event, Finished, Happening, RunEnd};

@@ -1,4 +1,5 @@
-//! What people who know a language's own interpreter expect of us. Pure.
+//! Languages by name and file extension, and how each names code that does not come from a file.
+//! Pure.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -74,7 +75,7 @@ impl Default for Language {
 
 /// Why a text cannot be a language's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a language: there are python, node and bash")]
+#[error("{0:?} is not a language: write python, node or bash")]
 pub struct InvalidLanguage(String);
 
 impl FromStr for Language {

@@ -1,5 +1,5 @@
-//! Lines of our stdin, for code that asks for input. Read by a thread, one line for each question:
-//! what nobody has asked for is left to whoever shares our stdin, as far as a buffer allows.
+//! Reads lines of stdin for code that asks for input. A thread reads one line per question, so that
+//! the rest is left to other programs that share stdin, as far as buffering allows.
 
 use std::io::{self, BufRead, IsTerminal, Read, stdin};
 use std::sync::mpsc;
@@ -51,11 +51,11 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The terminal of stdin without its echo, until it is dropped.
-pub struct Silence {
+pub struct EchoOff {
     _guard: RawMode,
 }
 
-impl Silence {
+impl EchoOff {
     /// `None` when stdin is no terminal: then nothing is echoed anyway.
     pub fn keep() -> Result<Option<Self>, TerminalError> {
         if !stdin().is_terminal() {

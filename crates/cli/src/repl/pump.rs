@@ -1,5 +1,5 @@
-//! One run from its code to our exit code: what happens is told, what is asked is answered, and
-//! ctrl-c goes up the ladder.
+//! Drives one run from its code to an exit code: prints events, answers questions, and passes
+//! ctrl-c on as an interrupt of increasing force.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use protocol::{ContextName, FaultCode, Text};
 
 use super::super::exit::Exit;
 use super::super::output;
-use super::lines::{Awaited, Lines, Silence};
-use super::teller::{Manner, Teller, Telling, Told};
-use super::{afterwards, ending, explain_missing};
+use super::lines::{Awaited, EchoOff, Lines};
+use super::printer::{OutputFormat, Printer, SandboxLifetime, StdoutState};
+use super::{ending, explain_missing, late_output};
 use crate::terminal::{Notice, Notices};
 use agent_client::guest::{Guest, GuestError, Run, RunCode};
 
 /// What a broken link means to whoever waits for a run.
-const CUT: &str = "the connection to the box was lost, and how the code ended with it";
+const CUT: &str = "the connection to the sandbox was lost, so the result of the code is unknown";
 
 /// How the telling of a run came to its end.
-enum Ended {
+enum RunResult {
     Finished(Finished),
     /// Nobody reads our stdout.
     Unread,
@@ -36,21 +36,22 @@ enum Outcome<T> {
 pub async fn perform(
     guest: &Guest,
     ask: RunCode,
-    manner: Manner,
-    telling: Telling,
+    lifetime: SandboxLifetime,
+    telling: OutputFormat,
 ) -> Result<Exit> {
     // Before the run, so that no signal finds it without somebody who minds.
     let mut notices = Notices::watch()?;
-    let mut teller = Teller::new(manner, &telling)?;
+    let mut printer = Printer::new(lifetime, &telling)?;
     let open = ask.context.clone();
     let input = ask.input;
     let mut run = tokio::select! {
         run = guest.run_code(ask) => run.map_err(explain_missing)?,
         signal = next_end(&mut notices) => return Ok(Exit::signalled(signal)),
     };
-    let mut ladder = Ladder { guest, context: open.context.clone(), run: run.number(), rungs: 0 };
+    let mut ladder =
+        Interrupter { guest, context: open.context.clone(), run: run.number(), rungs: 0 };
     let told = {
-        let pump = pump(guest, &mut run, &mut teller, input);
+        let pump = pump(guest, &mut run, &mut printer, input);
         tokio::pin!(pump);
         loop {
             tokio::select! {
@@ -68,34 +69,34 @@ pub async fn perform(
         // Our leaving interrupts the run, which is tied to us.
         Outcome::Signalled(signal) => return Ok(Exit::signalled(signal)),
     };
-    let Ended::Finished(finished) = told else { return Ok(Exit::UNREAD) };
-    if manner == Manner::Alone && finished.state_kept {
-        let late = afterwards::hear_out(guest, &open, &mut teller);
+    let RunResult::Finished(finished) = told else { return Ok(Exit::UNREAD) };
+    if lifetime == SandboxLifetime::Temporary && finished.state_kept {
+        let late = late_output::print_late_output(guest, &open, &mut printer);
         let told = tokio::select! {
             told = late => told?,
-            _ = next_end(&mut notices) => Told::Read,
+            _ = next_end(&mut notices) => StdoutState::Open,
         };
-        if told == Told::Unread {
+        if told == StdoutState::Closed {
             return Ok(Exit::UNREAD);
         }
     }
     let by_us = ladder.rungs > 0;
-    if let Some(line) = ending::explain(&finished, manner, by_us) {
+    if let Some(line) = ending::explain(&finished, lifetime, by_us) {
         output::note(&line);
     }
-    teller.part();
-    Ok(ending::exit(&finished.end, teller.error(), by_us))
+    printer.part();
+    Ok(ending::exit(&finished.end, printer.error(), by_us))
 }
 
 /// Our hand on the ladder.
-struct Ladder<'a> {
+struct Interrupter<'a> {
     guest: &'a Guest,
     context: ContextName,
     run: Option<u64>,
     rungs: u32,
 }
 
-impl Ladder<'_> {
+impl Interrupter<'_> {
     /// A signal means the next rung; false when it means that we shall leave at once.
     fn climb(&mut self, signal: i32) -> bool {
         let none = Some(0);
@@ -118,14 +119,19 @@ impl Ladder<'_> {
 }
 
 /// Tells all events, until the last one; answers what the code asks with lines of stdin.
-async fn pump(guest: &Guest, run: &mut Run, teller: &mut Teller, input: bool) -> Result<Ended> {
+async fn pump(
+    guest: &Guest,
+    run: &mut Run,
+    printer: &mut Printer,
+    input: bool,
+) -> Result<RunResult> {
     let mut questions = Questions::default();
     let lines = input.then(Lines::new);
     loop {
         if let Some(lines) = &lines
-            && questions.next(lines, teller).await? == Told::Unread
+            && questions.next(lines, printer).await? == StdoutState::Closed
         {
-            return Ok(Ended::Unread);
+            return Ok(RunResult::Unread);
         }
         let event = tokio::select! {
             biased;
@@ -138,14 +144,14 @@ async fn pump(guest: &Guest, run: &mut Run, teller: &mut Teller, input: bool) ->
         let Some(event) = event else {
             return Err(GuestError::Malformed { what: "a run without an end" }.into());
         };
-        if teller.tell(&event).await? == Told::Unread {
-            return Ok(Ended::Unread);
+        if printer.print(&event).await? == StdoutState::Closed {
+            return Ok(RunResult::Unread);
         }
         match event.what {
             Happening::InputRequest { request, prompt, secret } => {
                 questions.push(Question { request, prompt, secret });
             }
-            Happening::Finished(finished) => return Ok(Ended::Finished(finished)),
+            Happening::Finished(finished) => return Ok(RunResult::Finished(finished)),
             _ => {}
         }
     }
@@ -155,7 +161,7 @@ async fn pump(guest: &Guest, run: &mut Run, teller: &mut Teller, input: bool) ->
 #[derive(Default)]
 struct Questions {
     waiting: VecDeque<Question>,
-    asked: Option<(Question, Awaited, Option<Silence>)>,
+    asked: Option<(Question, Awaited, Option<EchoOff>)>,
 }
 
 struct Question {
@@ -175,14 +181,14 @@ impl Questions {
     }
 
     /// Asks the next one, if none is asked.
-    async fn next(&mut self, lines: &Lines, teller: &mut Teller) -> Result<Told> {
+    async fn next(&mut self, lines: &Lines, printer: &mut Printer) -> Result<StdoutState> {
         if self.asked.is_some() {
-            return Ok(Told::Read);
+            return Ok(StdoutState::Open);
         }
-        let Some(question) = self.waiting.pop_front() else { return Ok(Told::Read) };
+        let Some(question) = self.waiting.pop_front() else { return Ok(StdoutState::Open) };
         // Who answers a question as soon as it is seen must not be shown what they type.
-        let silence = if question.secret { Silence::keep()? } else { None };
-        let told = teller.ask(&question.prompt, question.secret).await?;
+        let silence = if question.secret { EchoOff::keep()? } else { None };
+        let told = printer.ask(&question.prompt, question.secret).await?;
         self.asked = Some((question, lines.ask(), silence));
         Ok(told)
     }
@@ -192,7 +198,7 @@ impl Questions {
         match &mut self.asked {
             // A reader that is gone has reached the end.
             Some((_, awaited, _)) => match awaited.await {
-                Ok(line) => line.context("stdin cannot be read"),
+                Ok(line) => line.context("cannot read stdin"),
                 Err(_) => Ok(None),
             },
             None => std::future::pending().await,

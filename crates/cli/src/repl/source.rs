@@ -1,4 +1,4 @@
-//! Where the code comes from.
+//! The sources of code: an argument, a file, stdin, or a person at the prompt.
 
 use std::io::{self, IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Source {
                     .map_err(|source| CliError::Unreadable { path, source })?
             }
             Self::Stdin => {
-                blocking(|| read_some(stdin().lock())).await.context("stdin cannot be read")?
+                blocking(|| read_some(stdin().lock())).await.context("cannot read stdin")?
             }
         };
         if code.len() > CODE_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! Which word of the command line is the box, and which is the file. Pure, but for a look at
-//! whether a file is there, to word an error.
+//! Decides which argument is the sandbox and which is the file. Pure, except that an error message
+//! checks whether a file exists.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,27 +11,29 @@ use sandbox::SandboxRef;
 
 /// What the words mean.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// A box of its own when absent.
+pub struct Selection {
+    /// A sandbox of its own when absent.
     pub place: Option<SandboxRef>,
     pub source: Source,
 }
 
 /// Reads the words. `code` is what `-c` gives.
-pub fn read(words: &[OsString], code: Option<&OsStr>) -> Result<Wanted, CliError> {
+pub fn read(words: &[OsString], code: Option<&OsStr>) -> Result<Selection, CliError> {
     let inline = code.map(|code| Source::Inline(code.as_bytes().to_vec()));
     match (words, inline) {
-        ([], inline) => Ok(Wanted { place: None, source: inline.unwrap_or(Source::Person) }),
+        ([], inline) => Ok(Selection { place: None, source: inline.unwrap_or(Source::Person) }),
         ([word], Some(source)) if !is_file(word) => {
-            Ok(Wanted { place: Some(parse_box(word)?), source })
+            Ok(Selection { place: Some(parse_sandbox(word)?), source })
         }
-        ([word], None) if is_file(word) => Ok(Wanted { place: None, source: file(word) }),
-        ([word], None) => Ok(Wanted { place: Some(parse_box(word)?), source: Source::Person }),
+        ([word], None) if is_file(word) => Ok(Selection { place: None, source: file(word) }),
+        ([word], None) => {
+            Ok(Selection { place: Some(parse_sandbox(word)?), source: Source::Person })
+        }
         ([word] | [_, word, ..], Some(_)) => {
-            Err(CliError::TwoCodes(word.to_string_lossy().into_owned()))
+            Err(CliError::TwoCodeSources(word.to_string_lossy().into_owned()))
         }
         ([which, path, ..], None) => {
-            Ok(Wanted { place: Some(parse_box(which)?), source: file(path) })
+            Ok(Selection { place: Some(parse_sandbox(which)?), source: file(path) })
         }
     }
 }
@@ -44,7 +46,7 @@ pub fn file_instead(words: &[OsString]) -> Option<String> {
     }
 }
 
-/// No box has a dot in its name, nor a slash in front.
+/// No sandbox has a dot in its name, nor a slash in front.
 fn is_file(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     bytes == b"-" || bytes.first() == Some(&b'/') || bytes.contains(&b'.')
@@ -54,22 +56,23 @@ fn file(word: &OsStr) -> Source {
     if word == "-" { Source::Stdin } else { Source::File(word.into()) }
 }
 
-fn parse_box(word: &OsStr) -> Result<SandboxRef, CliError> {
+fn parse_sandbox(word: &OsStr) -> Result<SandboxRef, CliError> {
     let word = word.to_string_lossy();
-    word.parse().map_err(|reason| CliError::NeitherBoxNorFile { word: word.into_owned(), reason })
+    word.parse()
+        .map_err(|reason| CliError::NeitherSandboxNorFile { word: word.into_owned(), reason })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wanted(words: &[&str], code: Option<&str>) -> Result<Wanted, CliError> {
+    fn wanted(words: &[&str], code: Option<&str>) -> Result<Selection, CliError> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         read(&words, code.map(OsStr::new))
     }
 
     fn named(which: &str) -> SandboxRef {
-        which.parse().expect("a box")
+        which.parse().expect("a sandbox")
     }
 
     #[test]
@@ -91,21 +94,27 @@ mod tests {
             (&["work", "run"], None, Some(named("work")), file("run")),
             (&["work", "-"], None, Some(named("work")), Source::Stdin),
         ] {
-            assert_eq!(wanted(words, code).ok(), Some(Wanted { place, source }), "{words:?}");
+            assert_eq!(wanted(words, code).ok(), Some(Selection { place, source }), "{words:?}");
         }
     }
 
     #[test]
     fn what_could_be_neither_is_refused_with_both_readings() {
-        let error = wanted(&["my box"], None).expect_err("no name").to_string();
-        assert!(error.contains("./my box") && error.contains("is not a name"), "{error}");
-        assert!(matches!(wanted(&["a.py", "b.py"], None), Err(CliError::NeitherBoxNorFile { .. })));
+        let error = wanted(&["my sandbox"], None).expect_err("no name").to_string();
+        assert!(error.contains("./my sandbox") && error.contains("is not a name"), "{error}");
+        assert!(matches!(
+            wanted(&["a.py", "b.py"], None),
+            Err(CliError::NeitherSandboxNorFile { .. })
+        ));
     }
 
     #[test]
     fn code_comes_from_one_place() {
         for words in [&["a.py"][..], &["-"], &["work", "a.py"], &["work", "run"]] {
-            assert!(matches!(wanted(words, Some("1")), Err(CliError::TwoCodes(_))), "{words:?}");
+            assert!(
+                matches!(wanted(words, Some("1")), Err(CliError::TwoCodeSources(_))),
+                "{words:?}"
+            );
         }
     }
 }

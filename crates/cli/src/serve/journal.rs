@@ -1,10 +1,10 @@
-//! What the daemon says on stderr: lines for people, or JSON for machines.
+//! The log of the daemon on stderr: text for people, or JSON.
 //!
-//! Everything goes through `tracing`, so that a line carries what it is about: the sandbox, the
-//! request, the key by its id. Values of keys, environments and inputs are in none.
+//! Everything goes through `tracing`, so each line has fields for the sandbox, the request and the
+//! id of the key. Values of keys, environments and inputs are never logged.
 //!
-//! A thread of its own does the writing. Whoever reads the lines may stand still without the server
-//! standing still too; lines that find no room are counted, and the count is written when there is.
+//! A separate thread writes the lines, so a blocked reader does not block the server. Lines that do
+//! not fit into the buffer are counted, and the count is logged when there is room again.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -73,7 +73,7 @@ pub fn open(log: Log) -> Journal {
             builder.json().flatten_event(true).with_current_span(false).finish().with(discretion()),
         ),
         LogFormat::Text => {
-            let plain = builder.event_format(Plain).finish();
+            let plain = builder.event_format(PlainFormat).finish();
             tracing::subscriber::set_global_default(plain.with(discretion()))
         }
     };
@@ -107,7 +107,7 @@ fn write_lines(waiting: &Receiver<Vec<u8>>, lost: &AtomicU64) {
         let _ = stderr.write_all(&lines);
         let count = lost.swap(0, Ordering::Relaxed);
         if count > 0 {
-            let _ = writeln!(stderr, "host-bridge: warning: {count} lines found no room here");
+            let _ = writeln!(stderr, "host-bridge: warning: {count} lines were dropped");
         }
         drop(stderr);
         if is_over {
@@ -172,9 +172,9 @@ pub fn events() -> EventSink {
 }
 
 /// One line: `host-bridge: message name=value …`.
-struct Plain;
+struct PlainFormat;
 
-impl<S, N> FormatEvent<S, N> for Plain
+impl<S, N> FormatEvent<S, N> for PlainFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

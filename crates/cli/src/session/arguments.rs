@@ -1,4 +1,4 @@
-//! The options that describe a program to be run, shared by `run` and `exec`.
+//! The options that describe a program to run, shared by `run` and `exec`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -17,31 +17,31 @@ use crate::terminal::Size;
 /// What to run, and how.
 #[derive(Debug, Args)]
 pub struct ProcessArguments {
-    /// Give the program our stdin
+    /// Connect stdin to the program (default: no input)
     #[arg(short, long)]
     pub interactive: bool,
 
-    /// Give the program a terminal of its own (with -i, ours is connected to it)
+    /// Run the program on a terminal (with -i, connected to yours)
     #[arg(short, long)]
     pub tty: bool,
 
-    /// Set an environment variable; NAME alone passes ours on
+    /// Set an environment variable; NAME alone passes the current value; repeatable
     #[arg(short, long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
 
-    /// Read environment variables from a file, one on each line
+    /// Read environment variables from a file, one per line; repeatable
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
 
-    /// Run in this directory of the box
+    /// Set the working directory in the sandbox (default: the image's, or /)
     #[arg(short = 'w', long, visible_alias = "workdir", value_name = "DIR")]
     pub cwd: Option<OsString>,
 
-    /// Run as NAME, NAME:GROUP, UID or UID:GID
+    /// Set the user: NAME, NAME:GROUP, UID or UID:GID (default: the sandbox's user)
     #[arg(short, long, value_name = "USER")]
     pub user: Option<String>,
 
-    /// Kill it, with all it has started, after so long (as in 90s, 5m); the exit code is then 124
+    /// Kill the program and its children after this time, as in 90s or 5m; exit with 124
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 }

@@ -1,5 +1,5 @@
-//! Beside a session on pipes that somebody else started: what it writes is shown, and nothing is
-//! asked of it. ctrl-c leaves, since it can go nowhere else.
+//! Follows a session on pipes that another client started: its output is printed and nothing is
+//! sent to it. ctrl-c ends the command, since it cannot be sent to the session.
 
 use anyhow::{Context as _, Result};
 use protocol::SessionId;
@@ -9,43 +9,44 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::super::output::Sink;
-use super::screen::Left;
-use super::show::{Shown, goal_of, show};
+use super::screen::SessionExit;
+use super::show::{OutputEnd, goal_of, show};
 use crate::terminal::{Notice, Notices};
 use agent_client::guest::Guest;
 
 /// Follows both outputs of a session to its end, beginning with the newest `tail_bytes` of each.
-pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Result<Left> {
+pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Result<SessionExit> {
     let mut notices = Notices::watch()?;
     let from = Origin::Tail { bytes: tail_bytes };
-    let mut stdout = Shower::begin(guest, session, Channel::Stdout, from, Sink::stdout()?).await?;
-    let stderr = Shower::begin(guest, session, Channel::Stderr, from, Sink::stderr()?).await?;
+    let mut stdout =
+        OutputTask::begin(guest, session, Channel::Stdout, from, Sink::stdout()?).await?;
+    let stderr = OutputTask::begin(guest, session, Channel::Stderr, from, Sink::stderr()?).await?;
     let mut ending = guest.wait_now(session)?;
     let mut stdout_over = false;
     loop {
         tokio::select! {
             record = &mut ending => {
-                let record = record.context("the session's end is not known")?;
+                let record = record.context("the exit status of the session is unknown")?;
                 stdout.goal.send_replace(Some(goal_of(&record, Channel::Stdout)));
                 stderr.goal.send_replace(Some(goal_of(&record, Channel::Stderr)));
                 if !stdout_over
-                    && let Shown::Unread = stdout.task.await.context("the output failed")??
+                    && let OutputEnd::Unread = stdout.task.await.context("the output task failed")??
                 {
-                    return Ok(Left::Unread);
+                    return Ok(SessionExit::Unread);
                 }
                 // Whether anybody reads what went wrong is no matter of ours.
-                stderr.task.await.context("the output failed")??;
-                return Ok(Left::Exited(record));
+                stderr.task.await.context("the output task failed")??;
+                return Ok(SessionExit::Exited(record));
             }
             shown = &mut stdout.task, if !stdout_over => {
-                match shown.context("the output failed")?? {
-                    Shown::Unread => return Ok(Left::Unread),
-                    Shown::Everything => stdout_over = true,
+                match shown.context("the output task failed")?? {
+                    OutputEnd::Unread => return Ok(SessionExit::Unread),
+                    OutputEnd::Everything => stdout_over = true,
                 }
             }
             notice = notices.next() => match notice {
-                Notice::End(nix::libc::SIGINT) => return Ok(Left::Detached),
-                Notice::End(signal) => return Ok(Left::Signalled(signal)),
+                Notice::End(nix::libc::SIGINT) => return Ok(SessionExit::Detached),
+                Notice::End(signal) => return Ok(SessionExit::Signalled(signal)),
                 Notice::Resized | Notice::Continued => {}
             },
         }
@@ -53,13 +54,13 @@ pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Resu
 }
 
 /// An output that is shown by a task of its own.
-struct Shower {
-    task: JoinHandle<Result<Shown>>,
+struct OutputTask {
+    task: JoinHandle<Result<OutputEnd>>,
     /// See [`show`].
     goal: watch::Sender<Option<u64>>,
 }
 
-impl Shower {
+impl OutputTask {
     async fn begin(
         guest: &Guest,
         session: &SessionId,

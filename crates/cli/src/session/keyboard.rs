@@ -1,5 +1,5 @@
-//! Our stdin in pieces. It is read by a thread, because a terminal or a pipe that is shared with
-//! others must not be made non-blocking, and a thread that waits for a key can be left behind.
+//! Reads stdin in pieces on a thread. A terminal or pipe that other programs share must not be made
+//! non-blocking, and a thread that waits for a key can be left behind at exit.
 
 use std::io::{ErrorKind, Read, stdin};
 

@@ -1,13 +1,13 @@
-//! A session seen from the host's side: how one is described on a command line, and the two ways
-//! to sit in front of it. `run`, `exec` and `attach` use it.
+//! Sessions on the host's side: the options that describe one, and the two ways to attach to one,
+//! on pipes and on a terminal. `run`, `exec` and `attach` use it.
 
 mod arguments;
 pub mod follow;
 mod keyboard;
+mod keyboard_input;
 pub mod pipes;
 pub mod screen;
 mod show;
-mod typist;
 
 use std::io::{IsTerminal, stdin};
 
@@ -18,7 +18,7 @@ use protocol::requests::{Origin, Role};
 
 use super::failure::CliError;
 use crate::terminal::Keys;
-use screen::{Keyboard, Seat};
+use screen::{Keyboard, ViewerOptions};
 
 pub use arguments::{ProcessArguments, program_name, terminal_size, terminal_variable};
 
@@ -36,9 +36,9 @@ pub fn own_holder(session: &SessionId) -> String {
 }
 
 /// In front of a session that we have just started: nothing missed, every key for the program.
-pub fn own_seat(session: SessionId, holder: String, keyboard: Keyboard) -> Seat {
+pub fn own_viewer(session: SessionId, holder: String, keyboard: Keyboard) -> ViewerOptions {
     let (origin, role) = (Origin::Offset { offset: 0 }, Role::Holder { name: holder });
-    Seat { session, origin, role, keys: Keys::none(), keyboard, sizes: true }
+    ViewerOptions { session, origin, role, keys: Keys::none(), keyboard, sizes: true }
 }
 
 /// Refuses `-it` in front of nothing, before anything is started for it.

@@ -1,8 +1,8 @@
-//! In front of a session on pipes: its stdout and stderr are written to ours, byte for byte, ours
-//! is its stdin with `-i`, and the signals that we get are its signals.
+//! Attaches to a session on pipes: its stdout and stderr are written to ours byte for byte, stdin
+//! is sent to it with `-i`, and signals are passed on.
 //!
-//! The next piece of output is asked for only when the one before is written. So whoever reads us
-//! slowly slows the program in the box, nothing is lost, and nothing piles up on the way.
+//! The next piece of output is requested only when the previous one has been written. A slow reader
+//! therefore slows the program down; nothing is lost and nothing accumulates.
 
 use std::io::ErrorKind;
 
@@ -22,11 +22,12 @@ use agent_client::program::{Ended, Event, Program, Running};
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
 /// What a broken link means to whoever waits for a program.
-const CUT: &str = "the connection to the box was lost, and how the program ended with it";
+const CUT: &str =
+    "the connection to the sandbox was lost, so the exit code of the program is unknown";
 
 /// How the output of a session came to its end.
-enum Shown {
-    Everything(Ended),
+enum SessionResult {
+    Ended(Ended),
     /// Nobody reads our stdout.
     Unread,
 }
@@ -64,7 +65,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
         }
     };
     match ended {
-        Shown::Everything(Ended { record, .. }) => {
+        SessionResult::Ended(Ended { record, .. }) => {
             release(guest, session, holder).await;
             // Whoever sent us the signal knows who killed it.
             if !(asked_before && matches!(record.cause, Cause::Killed { .. })) {
@@ -72,7 +73,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
             }
             Ok(Exit::of(&record))
         }
-        Shown::Unread => {
+        SessionResult::Unread => {
             // As the kernel does for a program whose pipe has no reader, but surely: a program
             // that ignores SIGPIPE would write into nowhere for ever.
             let kill = Signal { session: session.clone(), signal: SIGKILL, target: Target::Tree };
@@ -84,7 +85,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
 }
 
 /// Writes all output, until the record of the end has come behind it.
-async fn pump(running: &mut Running) -> Result<Shown> {
+async fn pump(running: &mut Running) -> Result<SessionResult> {
     let (stdout, stderr) = (Sink::stdout()?, Sink::stderr()?);
     let mut stderr_is_read = true;
     while let Some(event) = running.next().await? {
@@ -101,15 +102,17 @@ async fn pump(running: &mut Running) -> Result<Shown> {
             }
             Event::Output { bytes, .. } => match stdout.write(bytes).await {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Shown::Unread),
-                Err(error) => return Err(error).context("stdout cannot be written to"),
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    return Ok(SessionResult::Unread);
+                }
+                Err(error) => return Err(error).context("cannot write to stdout"),
             },
             Event::Gap { .. } => {}
             Event::Ended(ended) => {
                 if ended.missing_bytes > 0 {
                     output::note(&CliError::OutputMissing(ended.missing_bytes).to_string());
                 }
-                return Ok(Shown::Everything(ended));
+                return Ok(SessionResult::Ended(ended));
             }
         }
     }

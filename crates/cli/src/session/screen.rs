@@ -4,7 +4,7 @@
 //! ```text
 //!            ┌──── take (ctrl-p ctrl-t, or free at the start) ────┐
 //!            ▼                                                    │
-//!        typing ───── somebody else takes the keyboard ─────▶ watching
+//!        typing ───── another client takes the keyboard ─────▶ watching
 //!            │                                                    │
 //!            └── the program ends · detach · a signal · cut ──────┘──▶ left
 //! ```
@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::super::output::{self, Sink, printable};
-use super::show::{Shown, goal_of, show};
-use super::typist::{self, Reach, Typist};
+use super::keyboard_input::{self, KeyboardInput, KeyboardState};
+use super::show::{OutputEnd, goal_of, show};
 use super::{keyboard, terminal_size};
 use crate::terminal::{Command, Keys, Notice, Notices, RawMode};
 use agent_client::guest::{Guest, GuestError, Output};
@@ -34,7 +34,7 @@ const KEY_PATIENCE: Duration = Duration::from_secs(1);
 const CTRL_C: u8 = 0x03;
 
 /// Where and how to sit.
-pub struct Seat {
+pub struct ViewerOptions {
     pub session: SessionId,
     pub origin: Origin,
     /// A holder misses nothing, an observer is in nobody's way.
@@ -70,7 +70,7 @@ const LAST_PIECE_MAX: Duration = Duration::from_secs(1);
 
 /// Why we are no longer in front of the session.
 #[derive(Debug)]
-pub enum Left {
+pub enum SessionExit {
     Exited(ExitRecord),
     Detached,
     /// A signal ended us, or the terminal was closed (which is a hang-up).
@@ -80,7 +80,7 @@ pub enum Left {
 }
 
 /// Sits in front of a session until one side leaves.
-pub async fn sit(guest: &Guest, seat: Seat) -> Result<Left> {
+pub async fn run(guest: &Guest, seat: ViewerOptions) -> Result<SessionExit> {
     let interactive = seat.keyboard != Keyboard::Never;
     let mut notices = Notices::watch()?;
     // The stream is asked for before raw mode: a refusal then leaves the terminal alone.
@@ -91,7 +91,7 @@ pub async fn sit(guest: &Guest, seat: Seat) -> Result<Left> {
         .attend(stream, subscribed.from, &mut notices, raw.as_ref())
         .await;
     // A program that has ended by itself has put the screen in order; nobody else has.
-    if !matches!(left, Ok(Left::Exited(_)))
+    if !matches!(left, Ok(SessionExit::Exited(_)))
         && let Some(raw) = &mut raw
     {
         raw.tidy_at_end();
@@ -107,8 +107,8 @@ struct Screen<'a> {
     keyboard: Keyboard,
     interactive: bool,
     sizes: bool,
-    typist: Typist,
-    /// Typed, and not yet handed to the typist.
+    input: KeyboardInput,
+    /// Typed, and not yet handed to the input.
     typed: Vec<u8>,
 }
 
@@ -119,10 +119,10 @@ enum Step {
 }
 
 impl<'a> Screen<'a> {
-    fn new(guest: &'a Guest, seat: Seat, interactive: bool) -> Self {
-        let typist = Typist::new(guest, &seat.session);
-        let Seat { session, keys, keyboard, sizes, .. } = seat;
-        Self { guest, session, keys, keyboard, interactive, sizes, typist, typed: Vec::new() }
+    fn new(guest: &'a Guest, seat: ViewerOptions, interactive: bool) -> Self {
+        let input = KeyboardInput::new(guest, &seat.session);
+        let ViewerOptions { session, keys, keyboard, sizes, .. } = seat;
+        Self { guest, session, keys, keyboard, interactive, sizes, input, typed: Vec::new() }
     }
 
     async fn attend(
@@ -131,7 +131,7 @@ impl<'a> Screen<'a> {
         from: u64,
         notices: &mut Notices,
         raw: Option<&RawMode>,
-    ) -> Result<Left> {
+    ) -> Result<SessionExit> {
         let (goal, goal_seen) = watch::channel(None);
         let mut show = tokio::spawn(show(stream, from, goal_seen, Sink::stdout()?));
         let left = self.stay(&goal, &mut show, notices, raw).await;
@@ -146,10 +146,10 @@ impl<'a> Screen<'a> {
     async fn stay(
         &mut self,
         goal: &watch::Sender<Option<u64>>,
-        show: &mut JoinHandle<Result<Shown>>,
+        show: &mut JoinHandle<Result<OutputEnd>>,
         notices: &mut Notices,
         raw: Option<&RawMode>,
-    ) -> Result<Left> {
+    ) -> Result<SessionExit> {
         let mut ending = self.guest.wait_now(&self.session)?;
         let mut input = self.interactive.then(keyboard::listen);
         if self.keyboard.may_type() {
@@ -157,22 +157,22 @@ impl<'a> Screen<'a> {
         }
         self.tell_size(true)?;
         loop {
-            let typing = self.typist.keys();
+            let typing = self.input.keys();
             tokio::select! {
                 record = &mut ending => {
-                    let record = record.context("the session's end is not known")?;
+                    let record = record.context("the exit status of the session is unknown")?;
                     let _ = goal.send(Some(goal_of(&record, Channel::Terminal)));
-                    return match show.await.context("the screen failed")?? {
-                        Shown::Everything => Ok(Left::Exited(record)),
-                        Shown::Unread => Ok(Left::Unread),
+                    return match show.await.context("the screen task failed")?? {
+                        OutputEnd::Everything => Ok(SessionExit::Exited(record)),
+                        OutputEnd::Unread => Ok(SessionExit::Unread),
                     };
                 }
-                shown = &mut *show => match shown.context("the screen failed")?? {
-                    Shown::Unread => return Ok(Left::Unread),
+                shown = &mut *show => match shown.context("the screen task failed")?? {
+                    OutputEnd::Unread => return Ok(SessionExit::Unread),
                     // The terminal was closed by the last program on it; the record follows.
-                    Shown::Everything => {
-                        let record = (&mut ending).await.context("the session's end is not known")?;
-                        return Ok(Left::Exited(record));
+                    OutputEnd::Everything => {
+                        let record = (&mut ending).await.context("the exit status of the session is unknown")?;
+                        return Ok(SessionExit::Exited(record));
                     }
                 },
                 notice = notices.next() => match notice {
@@ -180,33 +180,33 @@ impl<'a> Screen<'a> {
                     Notice::Continued => {
                         // Whoever is hung up is continued, too, and may hear of that first.
                         if raw.is_some_and(|raw| raw.enforce().is_err()) {
-                            return Ok(Left::Signalled(nix::libc::SIGHUP));
+                            return Ok(SessionExit::Signalled(nix::libc::SIGHUP));
                         }
                         self.tell_size(true)?;
                     }
-                    Notice::End(signal) => return Ok(Left::Signalled(signal)),
+                    Notice::End(signal) => return Ok(SessionExit::Signalled(signal)),
                 },
                 bytes = next_keys(&mut input), if self.typed.is_empty() => match bytes {
                     Some(bytes) => if let Step::Leave = self.on_keys(&bytes).await? {
-                        return Ok(Left::Detached);
+                        return Ok(SessionExit::Detached);
                     },
-                    None if raw.is_some() => return Ok(Left::Signalled(nix::libc::SIGHUP)),
+                    None if raw.is_some() => return Ok(SessionExit::Signalled(nix::libc::SIGHUP)),
                     None => input = None,
                 },
                 () = tokio::time::sleep(KEY_PATIENCE), if self.keys.is_holding() => {
                     self.keys.expire(&mut self.typed);
                     self.forget_without_keyboard();
                 }
-                () = typist::type_in(typing.as_ref(), &mut self.typed), if !self.typed.is_empty() => {}
-                reason = self.typist.lost() => self.tell_lost(reason.as_ref()).await,
+                () = keyboard_input::type_in(typing.as_ref(), &mut self.typed), if !self.typed.is_empty() => {}
+                reason = self.input.lost() => self.tell_lost(reason.as_ref()).await,
             }
         }
     }
 
     /// Takes the keyboard at the start, or says who has it.
     async fn sit_down(&mut self) -> Result<()> {
-        if self.typist.take(self.keyboard == Keyboard::Take).await? == Reach::SomebodyElses {
-            let owner = self.owner().await.unwrap_or_else(|| "somebody else".to_owned());
+        if self.input.take(self.keyboard == Keyboard::Take).await? == KeyboardState::SomebodyElses {
+            let owner = self.owner().await.unwrap_or_else(|| "another client".to_owned());
             output::note(&format!("watching only: {owner} has the keyboard{}", self.how_to_take()));
         }
         // A program that has ended before we sat down still has an end to be told.
@@ -218,13 +218,15 @@ impl<'a> Screen<'a> {
             bytes = &bytes[taken..];
             match command {
                 Command::Detach => {
-                    self.typist.let_go(std::mem::take(&mut self.typed)).await;
+                    self.input.let_go(std::mem::take(&mut self.typed)).await;
                     return Ok(Step::Leave);
                 }
                 Command::Take if !self.keyboard.may_type() => {}
                 Command::Take => {
-                    if !self.typist.has_keyboard() && self.typist.take(true).await? == Reach::Ours {
-                        output::note("the keyboard is yours");
+                    if !self.input.has_keyboard()
+                        && self.input.take(true).await? == KeyboardState::Ours
+                    {
+                        output::note("you have the keyboard");
                         self.tell_size(true)?;
                     }
                 }
@@ -239,7 +241,7 @@ impl<'a> Screen<'a> {
 
     /// What is typed without a keyboard is for nobody, and must not be kept for later.
     fn forget_without_keyboard(&mut self) {
-        if !self.typist.has_keyboard() {
+        if !self.input.has_keyboard() {
             self.typed.clear();
         }
     }
@@ -252,7 +254,7 @@ impl<'a> Screen<'a> {
             && let Some(owner) = self.owner().await
         {
             let how = self.how_to_take();
-            output::note(&format!("watching only: {owner} has taken the keyboard{how}"));
+            output::note(&format!("watching only: {owner} took the keyboard{how}"));
         }
     }
 

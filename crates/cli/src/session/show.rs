@@ -1,4 +1,4 @@
-//! One output of a session on its way to a descriptor of ours, until its end or until all is shown
+//! Writes one output of a session to a descriptor, until the output ends or everything is written
 //! that the program had written when it ended.
 
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use agent_client::guest::{Output, Piece};
 const REST_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How an output came to its end.
-pub(super) enum Shown {
+pub(super) enum OutputEnd {
     Everything,
     /// Nobody reads our descriptor.
     Unread,
@@ -29,17 +29,17 @@ pub(super) async fn show(
     mut at: u64,
     mut goal: watch::Receiver<Option<u64>>,
     sink: Sink,
-) -> Result<Shown> {
+) -> Result<OutputEnd> {
     loop {
         let ended = *goal.borrow_and_update();
         if ended.is_some_and(|goal| at >= goal) {
-            return Ok(Shown::Everything);
+            return Ok(OutputEnd::Everything);
         }
         let piece = tokio::select! {
             piece = stream.next() => piece,
             Ok(()) = goal.changed() => continue,
             // The program is no more and its rest does not come: the agent is at fault.
-            () = tokio::time::sleep(REST_DEADLINE), if ended.is_some() => return Ok(Shown::Everything),
+            () = tokio::time::sleep(REST_DEADLINE), if ended.is_some() => return Ok(OutputEnd::Everything),
         };
         match piece {
             Piece::Bytes { offset, bytes } => {
@@ -47,19 +47,19 @@ pub(super) async fn show(
                 match sink.write(bytes).await {
                     Ok(()) => {}
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                        return Ok(Shown::Unread);
+                        return Ok(OutputEnd::Unread);
                     }
-                    Err(error) => return Err(error).context("the output cannot be written"),
+                    Err(error) => return Err(error).context("cannot write the output"),
                 }
             }
             Piece::Gap { from, to } => {
                 at = to;
                 output::note(&format!(
-                    "{} bytes were skipped, because they came too fast",
+                    "skipped {} bytes, because the terminal was too slow",
                     to - from
                 ));
             }
-            Piece::End => return Ok(Shown::Everything),
+            Piece::End => return Ok(OutputEnd::Everything),
             Piece::Failed(error) => return Err(error.into()),
         }
     }

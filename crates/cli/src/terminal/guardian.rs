@@ -37,9 +37,9 @@ const DISMISSED: u8 = b'd';
 /// Why there is no guardian.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardianError {
-    #[error("the guardian of the terminal cannot be started: {0}")]
+    #[error("cannot start the guardian of the terminal: {0}")]
     Spawn(#[source] std::io::Error),
-    #[error("the guardian of the terminal did not get ready")]
+    #[error("the guardian of the terminal did not become ready")]
     NotReady,
 }
 

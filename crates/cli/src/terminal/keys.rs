@@ -30,7 +30,7 @@ pub enum KeyError {
          as in ctrl-p,ctrl-q"
     )]
     Unknown { key: String },
-    #[error("a sequence has at most {} keys, and here are {count}", Keys::LENGTH_MAX)]
+    #[error("a sequence has at most {} keys, not {count}", Keys::LENGTH_MAX)]
     TooLong { count: usize },
 }
 

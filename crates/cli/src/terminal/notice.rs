@@ -1,5 +1,5 @@
-//! What the host tells a program in front of a terminal: the window changed, we were continued
-//! after a stop, or we shall end.
+//! The signals that concern the terminal: the window was resized, the process was continued after a
+//! stop, or it must end.
 
 use futures_util::StreamExt as _;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
@@ -12,7 +12,7 @@ use super::raw::TerminalError;
 pub enum Notice {
     /// The window has another size.
     Resized,
-    /// We were stopped and run again: the mode and the screen are somebody else's.
+    /// We were stopped and run again: the mode and the screen are another client's.
     Continued,
     /// A signal that means the end, by its number.
     End(i32),

@@ -25,9 +25,9 @@ pub const SCREEN_IN_ORDER: &[u8] = b"\x1b7\x1b[r\x1b8\x1b7\x1b[?1049l\x1b[?25h\x
 pub enum TerminalError {
     #[error("stdin is not a terminal")]
     NotATerminal,
-    #[error("the terminal's mode cannot be {action}: {source}")]
+    #[error("the terminal's mode could not be {action}: {source}")]
     Mode { action: &'static str, source: rustix::io::Errno },
-    #[error("this process cannot watch for signals: {0}")]
+    #[error("cannot watch for signals: {0}")]
     Signals(#[source] std::io::Error),
 }
 

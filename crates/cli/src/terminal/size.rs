@@ -1,4 +1,4 @@
-//! How large the person's window is.
+//! The size of the person's window.
 
 use std::io::{stderr, stdin, stdout};
 

@@ -105,8 +105,8 @@ fn variables_may_come_from_our_environment() {
 
 #[test]
 fn forwardings_have_one_to_three_parts() {
-    let forwarding = |bind: &str, host_port, box_port| {
-        Ok(Forwarding { bind: bind.to_owned(), host_port, box_port })
+    let forwarding = |bind: &str, host_port, sandbox_port| {
+        Ok(Forwarding { bind: bind.to_owned(), host_port, sandbox_port })
     };
     assert_eq!("80".parse(), forwarding("127.0.0.1", 80, 80));
     assert_eq!("8080:80".parse(), forwarding("127.0.0.1", 8080, 80));

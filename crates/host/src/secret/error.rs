@@ -1,4 +1,4 @@
-//! Why a sandbox does not get a secret. Nothing here carries a byte of what a provider gave.
+//! Why a sandbox does not get a secret. No error contains a byte of the value.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,20 +13,20 @@ pub enum SecretError {
     Unknown { name: String, namespace: String },
     #[error("there is no secret {name:?}")]
     Unset { name: String },
-    #[error("{count} secrets are asked for, and {SECRETS_PER_SANDBOX_MAX} is the limit")]
+    #[error("{count} secrets are requested, but the limit is {SECRETS_PER_SANDBOX_MAX}")]
     TooMany { count: usize },
-    #[error("two of the secrets are to be the variable {variable}")]
+    #[error("two of the secrets set the variable {variable}")]
     Twice { variable: String },
-    #[error("{variable} is asked for as a variable of the environment and as a secret")]
+    #[error("{variable} is set both as an environment variable and as a secret")]
     AlsoPlain { variable: String },
     #[error(
-        "the secret {name:?} is sent to {host} alone, at port 443, and no egress rule of the sandbox \
+        "the secret {name:?} is only sent to {host} at port 443, but no egress rule of the sandbox \
          allows that"
     )]
     OutOfReach { name: String, host: String },
-    #[error("the secret {name:?} is put into fields of requests, which cannot hold line breaks")]
+    #[error("the secret {name:?} contains a line break, which a header field cannot contain")]
     NoField { name: String },
-    #[error("the secret {name:?} could not be had from its {kind}: {}", source.told())]
+    #[error("cannot get the secret {name:?} from its {kind}: {}", source.told())]
     Provider { name: String, kind: &'static str, source: ProviderError },
 }
 
@@ -35,25 +35,25 @@ pub enum SecretError {
 pub enum ProviderError {
     #[error("the variable {variable} is not set")]
     Unset { variable: String },
-    #[error("systemd has given this service no credentials: CREDENTIALS_DIRECTORY is not set")]
+    #[error("systemd gave this service no credentials: CREDENTIALS_DIRECTORY is not set")]
     NoCredentials,
-    #[error("{path:?} is not read: {source}")]
+    #[error("cannot read {path:?}: {source}")]
     Unread { path: PathBuf, source: io::Error },
-    #[error("{path:?} is not read within {seconds} s")]
+    #[error("{path:?} was not read within {seconds} s")]
     Slow { path: PathBuf, seconds: u64 },
-    #[error("{program:?} is not started: {source}")]
+    #[error("cannot start {program:?}: {source}")]
     NotStarted { program: String, source: io::Error },
     #[error("{program:?} ended with {status}")]
     Failed { program: String, status: std::process::ExitStatus },
     #[error("{program:?} took longer than {seconds} s")]
     Overran { program: String, seconds: u64 },
-    #[error("it gave nothing")]
+    #[error("it is empty")]
     Empty,
-    #[error("it gave more than {SECRET_BYTES_MAX} bytes")]
+    #[error("it is larger than {SECRET_BYTES_MAX} bytes")]
     TooLong,
-    #[error("it gave a zero byte, which no environment can hold")]
+    #[error("it contains a zero byte, which an environment variable cannot contain")]
     Zero,
-    #[error("it gave something that is not UTF-8")]
+    #[error("it is not UTF-8")]
     NotText,
 }
 
@@ -61,15 +61,15 @@ impl ProviderError {
     /// The same for those who may not know how the host is set up: neither paths nor programs.
     pub fn told(&self) -> &'static str {
         match self {
-            Self::Unset { .. } | Self::NoCredentials => "it is not there",
-            Self::Unread { .. } => "it is not read",
+            Self::Unset { .. } | Self::NoCredentials => "it is missing",
+            Self::Unread { .. } => "it cannot be read",
             Self::Slow { .. } | Self::Overran { .. } => "it took too long",
-            Self::NotStarted { .. } => "it is not started",
+            Self::NotStarted { .. } => "it cannot be started",
             Self::Failed { .. } => "it failed",
-            Self::Empty => "it gave nothing",
-            Self::TooLong => "it gave too much",
-            Self::Zero => "it gave a zero byte",
-            Self::NotText => "it gave something that is not text",
+            Self::Empty => "it is empty",
+            Self::TooLong => "it is too large",
+            Self::Zero => "it contains a zero byte",
+            Self::NotText => "it is not text",
         }
     }
 }

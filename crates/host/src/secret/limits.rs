@@ -1,4 +1,4 @@
-//! Bounds of secrets, each with its reason.
+//! The limits of secrets, each with its reason.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The four places that values come from. Each is read anew for each sandbox, so that a secret that
-//! was changed on the host is the new one for the next sandbox.
+//! The four sources of secret values. Each is read for each new sandbox, so a secret that was
+//! changed on the host takes effect with the next sandbox.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use super::limits::{COMMAND_DEADLINE, FILE_DEADLINE, SECRET_BYTES_MAX};
 use super::value::wipe;
 use super::{Secret, Source};
 
-/// Where systemd puts the credentials of a service.
+/// The directory of a service's systemd credentials.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// Room for one value, a line break and one byte that is too many. It is never moved to a larger
 /// place, which would leave a copy behind.

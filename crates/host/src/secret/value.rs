@@ -1,5 +1,5 @@
-//! A value that leaves nothing behind: no `Debug` shows it, and its memory is written over when it
-//! is dropped.
+//! A value that leaves no trace: `Debug` does not show it, and its memory is overwritten when it is
+//! dropped.
 
 use std::fmt;
 use std::hint::black_box;
@@ -87,7 +87,7 @@ impl Drop for Wiped {
     }
 }
 
-/// Empties a text and writes over what it was.
+/// Clears a text and overwrites its memory.
 pub fn wipe_text(text: &mut String) {
     wipe(&mut std::mem::take(text).into_bytes());
 }

@@ -1,23 +1,23 @@
-//! `[defaults]`: what a sandbox has that names nothing else.
+//! `[defaults]`: the values of a sandbox whose creator does not set them.
 
-use super::{Choice, DURATION_OR_OFF, SECOND, STARTED, Section, put};
+use super::{ConfigOption, DURATION_OR_OFF, SECOND, STARTED, Section, put};
 use crate::limits::MEMORY_MIB_MAX;
 use crate::namespaces::read_egress;
 use crate::shown::{quote, quote_all, quote_duration, show_cpus};
 
 pub const SECTION: Section = Section {
     name: "defaults",
-    about: "What a sandbox has whose maker does not say otherwise.",
+    about: "The values of a sandbox whose creator does not set them.",
     options: &[
-        Choice {
+        ConfigOption {
             key: "machine",
             values: "`\"process\"`, `\"qemu\"`, `\"firecracker\"` or `\"cloud-hypervisor\"`",
-            about: "What it runs in. On a virtual machine an image is one of the kit: the names \
-                    that clients give are known, and `[images]` may name a file.",
+            about: "The kind of machine. On a virtual machine an image is one of the kit: the \
+                    names that clients use are known, and `[images]` may name a file.",
             set: |settings, given| put(&mut settings.defaults.machine, given.choice(&STARTED)),
             show: |settings| quote(settings.defaults.machine),
         },
-        Choice {
+        ConfigOption {
             key: "memory_mib",
             values: "1 to 67108864",
             about: "Memory in MiB.",
@@ -26,44 +26,45 @@ pub const SECTION: Section = Section {
             },
             show: |settings| settings.defaults.memory_mib.to_string(),
         },
-        Choice {
+        ConfigOption {
             key: "cpus",
             values: "0.001 to 4096",
-            about: "CPUs; fractions are shares of one.",
+            about: "CPUs; fractions are allowed.",
             set: |settings, given| put(&mut settings.defaults.cpu_millis, given.cpu_millis()),
             show: |settings| show_cpus(settings.defaults.cpu_millis),
         },
-        Choice {
+        ConfigOption {
             key: "ttl",
             values: DURATION_OR_OFF,
-            about: "The age at which a sandbox is stopped, whatever it does.",
+            about: "The age at which a sandbox is stopped, even if it is busy.",
             set: |settings, given| put(&mut settings.defaults.ttl, given.duration_or_off(SECOND)),
             show: |settings| quote_duration(settings.defaults.ttl),
         },
-        Choice {
+        ConfigOption {
             key: "idle_ttl",
             values: DURATION_OR_OFF,
-            about: "How long a sandbox in which nothing runs is left alone before it is stopped.",
+            about: "How long nothing may run in a sandbox before it is stopped.",
             set: |settings, given| {
                 put(&mut settings.defaults.idle_ttl, given.duration_or_off(SECOND))
             },
             show: |settings| quote_duration(settings.defaults.idle_ttl),
         },
-        Choice {
+        ConfigOption {
             key: "keep_stopped",
             values: DURATION_OR_OFF,
-            about: "How long record and logs of a stopped sandbox are kept. Without it, until \
-                    somebody removes them.",
+            about: "How long the record and logs of a stopped sandbox are kept. With `off`, \
+                    until somebody removes them.",
             set: |settings, given| {
                 put(&mut settings.defaults.keep_stopped, given.duration_or_off(SECOND))
             },
             show: |settings| quote_duration(settings.defaults.keep_stopped),
         },
-        Choice {
+        ConfigOption {
             key: "egress",
             values: "a list of rules, as in `[\"pypi.org\", \"*.pythonhosted.org\"]`",
-            about: "What a sandbox may reach, `host-bridge start` included. A list that its maker names \
-                    takes the place of this one, an empty one too; `[namespaces.NAME]` has that of one namespace. Without it, nothing.",
+            about: "The hosts that a sandbox may connect to, also with `host-bridge start`. A \
+                    list that the creator gives replaces this one, even if it is empty; \
+                    `[namespaces.NAME]` sets one for a namespace. Empty means none.",
             set: |settings, given| put(&mut settings.defaults.egress, read_egress(given)),
             show: |settings| quote_all(&settings.defaults.egress),
         },

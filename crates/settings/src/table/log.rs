@@ -1,17 +1,17 @@
-//! `[log]`: what the bridge says of itself.
+//! `[log]`: the log on stderr.
 
-use super::{Choice, Section};
+use super::{ConfigOption, Section};
 use crate::shown::quote;
 use crate::{LogFormat, LogLevel};
 
 pub const SECTION: Section = Section {
     name: "log",
-    about: "What the bridge says on stderr.",
+    about: "What the bridge logs to stderr.",
     options: &[
-        Choice {
+        ConfigOption {
             key: "format",
             values: "`\"text\"` or `\"json\"`",
-            about: "Lines for people, or one JSON object per line.",
+            about: "Lines of text for people, or one JSON object per line.",
             set: |settings, given| {
                 settings.log.format = match given.choice(&["text", "json"])? {
                     "json" => LogFormat::Json,
@@ -26,10 +26,10 @@ pub const SECTION: Section = Section {
                 })
             },
         },
-        Choice {
+        ConfigOption {
             key: "level",
             values: "`\"error\"`, `\"warn\"`, `\"info\"`, `\"debug\"` or `\"trace\"`",
-            about: "The least important events that are said.",
+            about: "The least important level that is logged.",
             set: |settings, given| {
                 let name = given.choice(&LogLevel::NAMES)?;
                 let found = LogLevel::ALL.into_iter().find(|level| level.as_str() == name);

@@ -1,31 +1,31 @@
-//! `[metrics]`: what the figures for Prometheus show.
+//! `[metrics]`: the series for Prometheus.
 
-use super::{Choice, Section, put_usize};
+use super::{ConfigOption, Section, put_usize};
 use crate::limits::{METRIC_LABELS_MAX, METRIC_VALUES_MAX};
 use crate::shown::quote_all;
-use crate::value::{Given, Wrong};
+use crate::value::{InvalidValue, RawValue};
 
 pub const SECTION: Section = Section {
     name: "metrics",
-    about: "What `/metrics` shows beside what it always does.",
+    about: "What `/metrics` shows in addition to its usual series.",
     options: &[
-        Choice {
+        ConfigOption {
             key: "labels",
-            values: "a list of keys of labels",
-            about: "Labels of sandboxes that are labels of their figures, too: `team` as \
-                    `label_team`. What is not here is in no figure: each value is a series of its \
-                    own, and whoever makes sandboxes chooses them.",
+            values: "a list of label keys",
+            about: "Labels of sandboxes that become labels of their series: `team` as \
+                    `label_team`. Other labels are left out: every value adds a series, and \
+                    whoever creates sandboxes chooses the values.",
             set: |settings, given| {
                 settings.metrics.labels = labels(given)?;
                 Ok(())
             },
             show: |settings| quote_all(&settings.metrics.labels),
         },
-        Choice {
+        ConfigOption {
             key: "label_values_max",
             values: "1 to 10000",
-            about: "How many values each of them may have while the bridge lives. The first that \
-                    come are shown, all others as `other`.",
+            about: "How many values each label may have while the bridge runs. The first ones \
+                    are shown, all others as `other`.",
             set: |settings, given| {
                 let count = given.whole(1, METRIC_VALUES_MAX);
                 put_usize(&mut settings.metrics.label_values_max, count)
@@ -35,20 +35,20 @@ pub const SECTION: Section = Section {
     ],
 };
 
-fn labels(given: &Given) -> Result<Vec<String>, Wrong> {
+fn labels(given: &RawValue) -> Result<Vec<String>, InvalidValue> {
     let keys = given.texts()?;
     if keys.len() > METRIC_LABELS_MAX {
-        return Err(Wrong::TooMany { entries_max: METRIC_LABELS_MAX });
+        return Err(InvalidValue::TooMany { entries_max: METRIC_LABELS_MAX });
     }
     let mut names = Vec::with_capacity(keys.len());
     for key in &keys {
         if !is_key(key) {
-            return Err(Wrong::LabelKey((*key).to_owned()));
+            return Err(InvalidValue::LabelKey((*key).to_owned()));
         }
         // As Prometheus has them, two that differ in their signs alone are one.
         let name = key.replace(['.', '/', '-'], "_");
         if names.contains(&name) {
-            return Err(Wrong::SameLabel((*key).to_owned()));
+            return Err(InvalidValue::SameLabel((*key).to_owned()));
         }
         names.push(name);
     }

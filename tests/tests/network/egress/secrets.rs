@@ -324,7 +324,7 @@ fn a_sandbox_that_may_not_reach_its_hosts_does_not_get_it() {
         let asked = json!({ "name": NAME, "egress": rules, "secrets": ["github"] });
         let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
         assert_eq!(refused.code(), "invalid");
-        assert!(refused.text().contains("is sent to"), "{}", refused.text());
+        assert!(refused.text().contains("is only sent to"), "{}", refused.text());
     }
     fs::write(value_file(&scene.internet), "two\nlines").unwrap();
     let asked = json!({ "name": NAME, "egress": ["public"], "secrets": ["github"] });

@@ -57,7 +57,7 @@ fn a_key_that_never_expires_lives_by_its_entry() {
     let scratch = Scratch::new("never");
     let store = Store::open(&scratch.0).unwrap();
     let (key, issued) =
-        store.issue(Order { expires_at_ms: None, ..order("*", &[Access::Run]) }).unwrap();
+        store.issue(KeyRequest { expires_at_ms: None, ..order("*", &[Access::Run]) }).unwrap();
     let keyring = Keyring::open(&scratch.0).unwrap();
     assert_eq!(keyring.verify(key.expose()).unwrap().expires_at_ms, None);
     fs::write(scratch.0.join("keys.json"), r#"{"keys":[]}"#).unwrap();
@@ -212,9 +212,9 @@ fn orders_that_make_no_sense_are_refused() {
     let scratch = Scratch::new("sense");
     let store = Store::open(&scratch.0).unwrap();
     for name in ["", "a\nb", "\x1b[2J", &"x".repeat(64)] {
-        let refused = Order { name: Some(name.to_owned()), ..order("*", &[Access::Run]) };
+        let refused = KeyRequest { name: Some(name.to_owned()), ..order("*", &[Access::Run]) };
         assert!(matches!(store.issue(refused), Err(KeysError::Label(_))), "{name:?}");
     }
-    let late = Order { expires_at_ms: Some(store::now_ms()), ..order("*", &[Access::Run]) };
+    let late = KeyRequest { expires_at_ms: Some(store::now_ms()), ..order("*", &[Access::Run]) };
     assert!(matches!(store.issue(late), Err(KeysError::ExpiredAlready)));
 }

@@ -65,7 +65,7 @@ fn archive(entries: &[(Entry, Vec<u8>)]) -> Vec<u8> {
 
 fn unpack(
     scratch: &Scratch,
-    named: Named,
+    named: RootName,
     entries: &[(Entry, Vec<u8>)],
 ) -> Result<Unpacked, UnpackError> {
     let mut unpacker = Unpacker::new(&scratch.destination(), named)?;
@@ -75,8 +75,8 @@ fn unpack(
     unpacker.finish()
 }
 
-fn named(name: &str) -> Named {
-    Named::As(name.into())
+fn named(name: &str) -> RootName {
+    RootName::As(name.into())
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn contents_go_into_the_destination_itself() {
     for root in ["src", "."] {
         let scratch = Scratch::new("contents");
         let below = format!("{root}/f");
-        unpack(&scratch, Named::Contents, &[directory(root), file(&below, "x")]).expect("good");
+        unpack(&scratch, RootName::Contents, &[directory(root), file(&below, "x")]).expect("good");
         assert!(scratch.destination().join("f").exists(), "{root}");
     }
 }

@@ -1,6 +1,7 @@
-//! Where an archive goes: stdout, what is there that is no file, or a file that is there when all of it
-//! is on disk. Until then it has no name where the file system can do that, so that nothing is left
-//! whatever ends this program; elsewhere it has one of its own, which goes with it.
+//! The target of an archive: stdout, an existing special file, or a regular file that appears only
+//! when it is complete and synced. Until then the file has no name, if the file system supports
+//! that, so nothing is left behind however the program ends; otherwise it has a temporary name,
+//! which is removed at the end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -31,15 +32,15 @@ pub struct NewFile {
     file: File,
     path: PathBuf,
     /// Its name until then, as far as it has one.
-    own: Own,
+    own: TemporaryFile,
 }
 
-struct Own {
+struct TemporaryFile {
     path: PathBuf,
     is_there: bool,
 }
 
-impl Drop for Own {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if self.is_there {
             // There is nobody left to tell.
@@ -98,7 +99,7 @@ impl NewFile {
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(&name);
         hidden.push(format!(".{}.{NEW}", std::process::id()));
-        let mut own = Own { path: parent.join(hidden), is_there: false };
+        let mut own = TemporaryFile { path: parent.join(hidden), is_there: false };
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(PRIVATE_FILE);
         let file = match rustix::fs::openat(CWD, &parent, flags, mode) {

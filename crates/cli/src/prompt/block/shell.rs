@@ -1,5 +1,5 @@
-//! Whether some lines for a shell are all there, as far as a look at quotes, brackets, here-documents
-//! and keywords tells. Pure.
+//! Decides whether shell input is complete by looking at quotes, brackets, here-documents and
+//! keywords. Pure.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;

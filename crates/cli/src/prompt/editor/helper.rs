@@ -1,5 +1,4 @@
-//! What the line editor asks while a line is edited: completions, and nothing else. Colours are left
-//! to those who like them.
+//! Answers the line editor's requests for completions. It does not colour anything.
 
 use std::cell::RefCell;
 use std::sync::mpsc as threads;
@@ -12,7 +11,7 @@ use rustyline::hint::Hinter;
 use rustyline::validate::Validator;
 use tokio::sync::mpsc;
 
-use super::{Heard, Question};
+use super::{EditorEvent, Question};
 
 /// How long a Tab may take. An interpreter that has nothing else to do answers in milliseconds.
 const COMPLETION_PATIENCE: Duration = Duration::from_millis(700);
@@ -22,7 +21,7 @@ const MATCHES_MAX: usize = 500;
 const MATCH_BYTES_MAX: usize = 256;
 
 /// Where in the code the line stands.
-pub(super) struct Scene {
+pub(super) struct LineContext {
     /// The lines above, each with its end.
     pub before: String,
 }
@@ -37,17 +36,17 @@ pub(in super::super) struct Found {
 /// See the module's description.
 pub(super) struct Helper {
     tab: &'static str,
-    ask: mpsc::Sender<Heard>,
+    ask: mpsc::Sender<EditorEvent>,
     /// None when the line is no code.
-    scene: RefCell<Option<Scene>>,
+    scene: RefCell<Option<LineContext>>,
 }
 
 impl Helper {
-    pub(super) fn new(tab: &'static str, ask: mpsc::Sender<Heard>) -> Self {
+    pub(super) fn new(tab: &'static str, ask: mpsc::Sender<EditorEvent>) -> Self {
         Self { tab, ask, scene: RefCell::new(None) }
     }
 
-    pub(super) fn set(&mut self, scene: Option<Scene>) {
+    pub(super) fn set(&mut self, scene: Option<LineContext>) {
         *self.scene.get_mut() = scene;
     }
 
@@ -55,7 +54,7 @@ impl Helper {
         let (answer, answered) = threads::sync_channel(1);
         let question =
             Question { code: format!("{before}{line}"), cursor: before.len() + cursor, answer };
-        self.ask.try_send(Heard::Complete(question)).ok()?;
+        self.ask.try_send(EditorEvent::Complete(question)).ok()?;
         let found = answered.recv_timeout(COMPLETION_PATIENCE).ok()?;
         fitting(found, before.len(), line, cursor)
     }

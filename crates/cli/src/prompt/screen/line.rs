@@ -1,4 +1,4 @@
-//! The line of the terminal that the cursor is on. Pure.
+//! Tracks the terminal line that the cursor is on. Pure.
 
 use super::super::super::output::printable;
 

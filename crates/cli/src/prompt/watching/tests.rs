@@ -29,8 +29,8 @@ fn late(text: &str, dropped: u64) -> Late {
     Late { of: 1, channel: Channel::Stdout, bytes: text.into(), dropped }
 }
 
-fn watching() -> Watching {
-    Watching { events: None, tale: Tale::default() }
+fn watching() -> ContextWatch {
+    ContextWatch { events: None, tale: EventTracker::default() }
 }
 
 #[test]
@@ -50,16 +50,16 @@ fn what_others_print_is_theirs() {
     let mut watching = watching();
     let printed = Happening::Stdout { bytes: "x".into() };
     assert_eq!(watching.tale.take(event(1, printed)), None);
-    let printed = News::Output(Channel::Stdout, b"x".to_vec());
+    let printed = Update::Output(Channel::Stdout, b"x".to_vec());
     assert_eq!(watching.tale.take(event(0, Happening::Late(late("x", 0)))), Some(printed));
 }
 
 #[test]
 fn late_output_that_is_lost_is_counted() {
-    let Some(News::Output(_, bytes)) = watching().late_in_run(late("x", 7)) else {
+    let Some(Update::Output(_, bytes)) = watching().late_in_run(late("x", 7)) else {
         panic!("nobody watches, so the run's word counts");
     };
-    assert_eq!(bytes, b"[7 bytes of late output are lost]\nx");
+    assert_eq!(bytes, b"[7 bytes of late output were lost]\nx");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_lost_interpreter_is_told_once() {
     let mut watching = watching();
     let lost = || event(0, Happening::Lost { reason: "killed".to_owned() });
     assert!(
-        matches!(watching.tale.take(lost()), Some(News::Line(line)) if line.contains("killed"))
+        matches!(watching.tale.take(lost()), Some(Update::Line(line)) if line.contains("killed"))
     );
     assert_eq!(watching.loss("killed"), None, "the next run says it again");
     assert!(watching.loss("another").is_some());

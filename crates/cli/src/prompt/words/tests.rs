@@ -135,7 +135,7 @@ fn what_a_guest_calls_things_draws_nothing() {
         bytes: 2048,
     };
     let line = artifact(&file);
-    assert!(line.ends_with(" 2.0 KiB, in the box: /tmp/a\\u{1b}]0;title\\u{7}]"), "{line}");
+    assert!(line.ends_with(" 2.0 KiB, in the sandbox: /tmp/a\\u{1b}]0;title\\u{7}]"), "{line}");
     assert!(line.len() < 200, "{line}");
     assert_eq!(lost("a\nb"), "the interpreter was lost (a\\nb), and its state with it");
 }

@@ -34,5 +34,5 @@ fn nobody_who_answers_is_no_hang() {
     assert_eq!(helper.find("", "x", 1), None);
     // The question was asked, nobody answered, and there is no room for the next.
     assert_eq!(helper.find("", "x", 1), None);
-    assert!(matches!(heard.try_recv(), Ok(Heard::Complete(_))));
+    assert!(matches!(heard.try_recv(), Ok(EditorEvent::Complete(_))));
 }

@@ -1,10 +1,10 @@
-//! Whose turn it is to write: of all processes that have the log, one at a time.
+//! The lock that lets one process at a time write to the log.
 //!
-//! Each takes the lock of `lock` in the log's directory for the few lines that it writes, and waits no
-//! longer than [`TURN_WAIT`] for another's end. In the file stands which number is the next, so that a
-//! process sees at once whether others have written since its last turn, and how the bridge that
-//! serves wants the log kept, so that others keep it so. A process that dies within its turn leaves the
-//! number zero, and the next one looks at the log itself.
+//! Each process takes the lock on the file `lock` in the log's directory for the few lines that it
+//! writes, and waits at most [`TURN_WAIT`] for another. The file stores the number of the next
+//! record, so a process sees at once whether others have written since its last turn, and the
+//! options of the running bridge, so that other processes keep the log the same way. A process that
+//! dies while it holds the lock leaves the number zero, and the next one reads the log itself.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -23,37 +23,37 @@ use host::paths::PRIVATE_FILE;
 
 const FILE: &str = "lock";
 
-/// What stands in the file.
+/// The content of the lock file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct LogState {
     /// The number of the next record; zero while somebody writes.
     pub next_seq: u64,
-    /// How the bridge that serves, or the last that did, keeps the log.
+    /// The options of the running bridge, or of the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Options>,
 }
 
-/// One process's way to its turns.
+/// One process's handle of the lock.
 #[derive(Clone, Debug)]
-pub struct Turns(Arc<File>);
+pub struct WriteLock(Arc<File>);
 
-/// A turn, until this is dropped.
+/// The held lock; released when dropped.
 #[derive(Debug)]
-pub struct Turn(Arc<File>);
+pub struct WriteGuard(Arc<File>);
 
-impl Turns {
+impl WriteLock {
     pub fn open(directory: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
         Ok(Self(Arc::new(options.open(directory.join(FILE))?)))
     }
 
-    /// Waits for a turn, and for so long alone.
-    pub fn take(&self) -> io::Result<Turn> {
+    /// Waits for the lock, up to a limit.
+    pub fn take(&self) -> io::Result<WriteGuard> {
         let since = Instant::now();
         loop {
             match flock(&*self.0, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Turn(Arc::clone(&self.0))),
+                Ok(()) => return Ok(WriteGuard(Arc::clone(&self.0))),
                 Err(Errno::WOULDBLOCK) if since.elapsed() < TURN_WAIT => {
                     std::thread::sleep(TURN_PAUSE);
                 }
@@ -75,26 +75,26 @@ impl Turns {
     }
 }
 
-impl Turn {
-    /// What the one before has left. What cannot be read says nothing.
-    pub fn mark(&self) -> Mark {
+impl WriteGuard {
+    /// The state that the previous holder left. An unreadable state is the default one.
+    pub fn mark(&self) -> LogState {
         read(&self.0)
     }
 
-    pub fn leave(&self, mark: &Mark) -> io::Result<()> {
+    pub fn leave(&self, mark: &LogState) -> io::Result<()> {
         let text = serde_json::to_vec(mark)?;
         self.0.write_all_at(&text, 0)?;
         self.0.set_len(text.len() as u64)
     }
 }
 
-fn read(file: &File) -> Mark {
+fn read(file: &File) -> LogState {
     let mut bytes = vec![0; MARK_BYTES_MAX];
     let count = file.read_at(&mut bytes, 0).unwrap_or(0);
     serde_json::from_slice(&bytes[..count]).unwrap_or_default()
 }
 
-impl Drop for Turn {
+impl Drop for WriteGuard {
     fn drop(&mut self) {
         // A process that cannot give it back gives it back with its end.
         let _ = flock(&*self.0, FlockOperation::Unlock);

@@ -1,5 +1,5 @@
-//! Whether a configuration can be served with: all that is read of it before anything listens, for `serve`
-//! and for those who only ask. What it names is read, and nothing is made.
+//! Checks a configuration before anything listens, for `serve` and for `--check-config`. It reads
+//! the files that the configuration names and creates nothing.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ use image::{Policy, PolicyError};
 use sandbox::pool;
 use settings::{Origin, Settings};
 
-/// What follows from a configuration that is sound.
-pub struct Sound {
+/// What a valid configuration results in.
+pub struct CheckedSettings {
     pub pool: pool::Options,
     pub image_policy: Policy,
     pub sources: registry::Options,
     pub tls: Option<Tls>,
-    /// The images of the store that `[images]` names.
+    /// The stored images that `[images]` names.
     pub aliases: Vec<String>,
 }
 
-/// Why there is no serving with a configuration. Each says where it is written.
+/// Why a configuration is invalid. Each error names the position.
 #[derive(Debug, thiserror::Error)]
-pub enum Unsound {
+pub enum InvalidSettings {
     #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
@@ -44,13 +44,13 @@ const PINS: &str = "image_policy.pins";
 const CERTIFICATE: &str = "server.tls_certificate";
 const AUTHORITIES: &str = "egress.authorities";
 
-/// Reads what the configuration names. It is a few files at the start of a program.
-pub fn sound(settings: &Settings) -> Result<Sound, Unsound> {
+/// Reads the files that the configuration names.
+pub fn check_settings(settings: &Settings) -> Result<CheckedSettings, InvalidSettings> {
     let allowed = &settings.image_policy;
     let images = |option| {
         move |source| {
             let (origin, source) = (settings.origin(option), Box::new(source));
-            Unsound::Images { origin, option, source }
+            InvalidSettings::Images { origin, option, source }
         }
     };
     let own = aliases(&settings.images)?;
@@ -59,7 +59,7 @@ pub fn sound(settings: &Settings) -> Result<Sound, Unsound> {
     let believe = |option: &str, path: &Path| {
         let refused = |source| {
             let (origin, option) = (settings.origin(option), option.to_owned());
-            Unsound::Authorities { origin, option, source: Box::new(source) }
+            InvalidSettings::Authorities { origin, option, source: Box::new(source) }
         };
         trust::connector(Some(path)).map(drop).map_err(refused)
     };
@@ -71,7 +71,7 @@ pub fn sound(settings: &Settings) -> Result<Sound, Unsound> {
             believe(&format!("registries.{host}.ca"), path)?;
         }
     }
-    Ok(Sound {
+    Ok(CheckedSettings {
         pool: pool_options(settings)?,
         image_policy: policy.with_own(own.clone()),
         sources: registry::Options::from_settings(&settings.registries)?,
@@ -80,12 +80,12 @@ pub fn sound(settings: &Settings) -> Result<Sound, Unsound> {
     })
 }
 
-fn tls(settings: &Settings) -> Result<Option<Tls>, Unsound> {
+fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSettings> {
     let Some((certificate, key)) = settings.server.tls() else { return Ok(None) };
     let files = TlsFiles { certificate: certificate.to_owned(), key: key.to_owned() };
     let refused = |source| {
         let (origin, source) = (settings.origin(CERTIFICATE), Box::new(source));
-        Unsound::Tls { origin, source }
+        InvalidSettings::Tls { origin, source }
     };
     Tls::open(files).map(Some).map_err(refused)
 }

@@ -1,4 +1,4 @@
-//! Tells what happens in a run: as the language's own interpreter would print it, or as JSON.
+//! Prints the events of a run, like the language's own interpreter or as JSON.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use super::super::values::human_bytes;
 use super::displays::{Displays, Saved, plain_form, rich_forms};
 use super::json;
 
-/// Whose box the run is in.
+/// Whose sandbox the run is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// A box that stays, in a context that others may use.
-    Shared,
-    /// A box that ends with us.
-    Alone,
+pub enum SandboxLifetime {
+    /// A sandbox that stays, in a context that others may use.
+    Persistent,
+    /// A sandbox that ends with us.
+    Temporary,
 }
 
 /// How a run is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum OutputFormat {
     Json,
     Plain { save_displays: Option<PathBuf> },
 }
@@ -31,18 +31,18 @@ pub enum Telling {
 /// Whether somebody listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Told {
-    Read,
+pub enum StdoutState {
+    Open,
     /// Nobody reads our stdout.
-    Unread,
+    Closed,
 }
 
 /// See the module's description.
-pub struct Teller {
+pub struct Printer {
     stdout: Sink,
     stderr: Sink,
     stderr_is_read: bool,
-    manner: Manner,
+    lifetime: SandboxLifetime,
     form: Form,
     /// What others of the context have said meanwhile.
     late_bytes: u64,
@@ -57,18 +57,20 @@ enum Form {
     Plain(Option<Displays>),
 }
 
-impl Teller {
-    pub fn new(manner: Manner, telling: &Telling) -> Result<Self> {
+impl Printer {
+    pub fn new(lifetime: SandboxLifetime, telling: &OutputFormat) -> Result<Self> {
         let form = match telling {
-            Telling::Json => Form::Json(json::Lines::default()),
-            Telling::Plain { save_displays: None } => Form::Plain(None),
-            Telling::Plain { save_displays: Some(dir) } => Form::Plain(Some(Displays::into(dir)?)),
+            OutputFormat::Json => Form::Json(json::Lines::default()),
+            OutputFormat::Plain { save_displays: None } => Form::Plain(None),
+            OutputFormat::Plain { save_displays: Some(dir) } => {
+                Form::Plain(Some(Displays::into(dir)?))
+            }
         };
         Ok(Self {
             stdout: Sink::stdout()?,
             stderr: Sink::stderr()?,
             stderr_is_read: true,
-            manner,
+            lifetime,
             form,
             late_bytes: 0,
             error: None,
@@ -82,7 +84,7 @@ impl Teller {
     }
 
     /// Tells one event, and returns when it has been written.
-    pub async fn tell(&mut self, event: &Event) -> Result<Told> {
+    pub async fn print(&mut self, event: &Event) -> Result<StdoutState> {
         if let Happening::Error(report) = &event.what {
             self.error = Some(report.kind.clone());
         }
@@ -102,7 +104,7 @@ impl Teller {
             Happening::Error(report) => return self.report(report).await,
             Happening::Started(Started { lost: Some(lost), .. }) => {
                 output::note(&format!(
-                    "the context has a new interpreter, and what was in it is lost: {}",
+                    "the context has a new interpreter, and its old state is lost: {}",
                     printable(lost)
                 ));
             }
@@ -117,24 +119,24 @@ impl Teller {
             | Happening::Gap { .. }
             | Happening::Finished(_) => {}
         }
-        Ok(Told::Read)
+        Ok(StdoutState::Open)
     }
 
     /// Tells what the run itself has said after its end.
-    pub async fn tell_late(&mut self, event: &Event) -> Result<Told> {
+    pub async fn print_late(&mut self, event: &Event) -> Result<StdoutState> {
         match &event.what {
             Happening::Late(late) if matches!(self.form, Form::Plain(_)) => {
                 self.write(late.channel, late.bytes.as_bytes().to_vec()).await
             }
-            Happening::Late(_) => self.tell(event).await,
-            _ => Ok(Told::Read),
+            Happening::Late(_) => self.print(event).await,
+            _ => Ok(StdoutState::Open),
         }
     }
 
     /// Asks what the code wants to know. A secret's question goes where nobody pipes it away.
-    pub async fn ask(&mut self, prompt: &str, secret: bool) -> Result<Told> {
+    pub async fn ask(&mut self, prompt: &str, secret: bool) -> Result<StdoutState> {
         if matches!(self.form, Form::Json(_)) {
-            return Ok(Told::Read);
+            return Ok(StdoutState::Open);
         }
         let channel = if secret { Channel::Stderr } else { Channel::Stdout };
         self.write(channel, prompt.as_bytes().to_vec()).await
@@ -144,27 +146,29 @@ impl Teller {
     pub fn part(&self) {
         if let Some(mime) = &self.unkept {
             output::note(&format!(
-                "the code has shown {}; --save-displays DIR keeps what it shows",
+                "the code displayed {}; --save-displays DIR saves what it displays",
                 printable(mime)
             ));
         }
         if self.late_bytes > 0 && matches!(self.form, Form::Plain(_)) {
             output::note(&format!(
-                "earlier runs in this context have said {} meanwhile, which --json shows",
+                "earlier runs in this context printed {} meanwhile; --json shows it",
                 human_bytes(self.late_bytes)
             ));
         }
     }
 
-    async fn show(&mut self, shown: &Display) -> Result<Told> {
-        let Form::Plain(displays) = &mut self.form else { return Ok(Told::Read) };
+    async fn show(&mut self, shown: &Display) -> Result<StdoutState> {
+        let Form::Plain(displays) = &mut self.form else { return Ok(StdoutState::Open) };
         match displays.as_mut().map(|displays| displays.save(shown)).transpose()? {
             Some(Saved::Files(files)) => {
                 for path in files {
                     output::note(&format!("displayed: {}", path.display()));
                 }
             }
-            Some(Saved::TooMany) => output::note("the code shows more than is kept"),
+            Some(Saved::TooMany) => {
+                output::note("the code displays too much; the rest is not saved")
+            }
             // What it returns is not what it shows.
             None if shown.role == DisplayRole::Shown => {
                 if let Some(form) = rich_forms(shown).next() {
@@ -179,11 +183,11 @@ impl Teller {
                 line.push(b'\n');
                 self.write(Channel::Stdout, line).await
             }
-            _ => Ok(Told::Read),
+            _ => Ok(StdoutState::Open),
         }
     }
 
-    async fn report(&mut self, report: &ErrorReport) -> Result<Told> {
+    async fn report(&mut self, report: &ErrorReport) -> Result<StdoutState> {
         let mut text = report.traceback.clone();
         if text.is_empty() {
             text = format!("{}: {}", report.kind, report.message);
@@ -197,30 +201,30 @@ impl Teller {
     fn offer(&self, file: &Artifact) {
         let path = printable(&file.path.to_string_lossy());
         let size = human_bytes(file.bytes);
-        let way = match self.manner {
-            Manner::Shared => "`host-bridge cp` fetches it",
-            Manner::Alone => {
-                "it goes with this box; in one that stays, `host-bridge cp` fetches it"
+        let way = match self.lifetime {
+            SandboxLifetime::Persistent => "`host-bridge cp` fetches it",
+            SandboxLifetime::Temporary => {
+                "it is removed with this sandbox; use `host-bridge start` to keep the sandbox"
             }
         };
         output::note(&format!("the code offers {path} ({size}); {way}"));
     }
 
-    async fn write(&mut self, channel: Channel, bytes: Vec<u8>) -> Result<Told> {
+    async fn write(&mut self, channel: Channel, bytes: Vec<u8>) -> Result<StdoutState> {
         if channel == Channel::Stderr {
             if self.stderr_is_read {
                 self.stderr_is_read = self.stderr.write(bytes).await.is_ok();
             }
-            return Ok(Told::Read);
+            return Ok(StdoutState::Open);
         }
-        told(self.stdout.write(bytes).await)
+        stdout_state(self.stdout.write(bytes).await)
     }
 }
 
-fn told(written: io::Result<()>) -> Result<Told> {
+fn stdout_state(written: io::Result<()>) -> Result<StdoutState> {
     match written {
-        Ok(()) => Ok(Told::Read),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Told::Unread),
-        Err(error) => Err(error).context("stdout cannot be written to"),
+        Ok(()) => Ok(StdoutState::Open),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(StdoutState::Closed),
+        Err(error) => Err(error).context("cannot write to stdout"),
     }
 }

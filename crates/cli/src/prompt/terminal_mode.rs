@@ -1,9 +1,9 @@
-//! Our hold on the terminal for as long as the conversation lasts.
+//! Guards the terminal mode while the prompt is open.
 //!
-//! The line editor enters and leaves a raw mode of its own for each line. It restores after a
-//! return and a panic, but not when we are killed, or leave while a line is being edited. So raw
-//! mode is entered once with its guard and its guardian, and left again at once with both alive:
-//! they know the mode that was there first, and restore it at any end.
+//! The line editor enters and leaves raw mode for each line. It restores the mode after a return
+//! and a panic, but not when the process is killed or ends during a line. So raw mode is entered
+//! once with its guard and its guardian, and left again at once while both stay alive: they know
+//! the original mode and restore it however the process ends.
 
 use std::io::stdin;
 
@@ -13,11 +13,11 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use crate::terminal::{RawMode, TerminalError};
 
 /// See the module's description.
-pub(super) struct Seat {
+pub(super) struct TerminalMode {
     guard: RawMode,
 }
 
-impl Seat {
+impl TerminalMode {
     pub(super) fn take() -> Result<Self, TerminalError> {
         let failed = |action| move |source| TerminalError::Mode { action, source };
         let mode = tcgetattr(stdin()).map_err(failed("read"))?;
@@ -34,7 +34,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for TerminalMode {
     fn drop(&mut self) {
         let _ = window_signal().thread_unblock();
     }

@@ -1,7 +1,7 @@
-//! Our hand on a session's keyboard: taking it, typing, and noticing that somebody else took it.
+//! Takes a session's keyboard, sends input to it, and notices when another client takes it.
 //!
-//! A task of its own writes, so that a program that does not read stops neither the screen nor the
-//! keys that are for us.
+//! A separate task writes, so a program that does not read its input blocks neither the screen nor
+//! the keys that detach.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -25,28 +25,28 @@ const LET_GO_MAX: Duration = Duration::from_secs(1);
 const SETTLED_CHECKED_EVERY: Duration = Duration::from_millis(5);
 
 /// A keyboard that we have, or would like to have.
-pub(super) struct Typist {
+pub(super) struct KeyboardInput {
     guest: Guest,
     session: SessionId,
-    hand: Option<Hand>,
+    hand: Option<InputTask>,
 }
 
 /// What came of reaching for the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum KeyboardState {
     Ours,
     SomebodyElses,
     /// The program has ended, or takes no more input: nobody types.
     Closed,
 }
 
-struct Hand {
+struct InputTask {
     pieces: mpsc::Sender<Vec<u8>>,
     lost: mpsc::Receiver<GuestError>,
     task: JoinHandle<()>,
 }
 
-impl Typist {
+impl KeyboardInput {
     pub(super) fn new(guest: &Guest, session: &SessionId) -> Self {
         Self { guest: guest.clone(), session: session.clone(), hand: None }
     }
@@ -56,11 +56,13 @@ impl Typist {
     }
 
     /// Asks for the keyboard; with `by_force` also from whoever has it.
-    pub(super) async fn take(&mut self, by_force: bool) -> Result<Reach> {
+    pub(super) async fn take(&mut self, by_force: bool) -> Result<KeyboardState> {
         let writer = match self.guest.input(&self.session, None, by_force).await {
             Ok((writer, _)) => writer,
-            Err(error) if error.fault_code() == Some(FaultCode::Gone) => return Ok(Reach::Closed),
-            Err(error) if is_taken(&error) && !by_force => return Ok(Reach::SomebodyElses),
+            Err(error) if error.fault_code() == Some(FaultCode::Gone) => {
+                return Ok(KeyboardState::Closed);
+            }
+            Err(error) if is_taken(&error) && !by_force => return Ok(KeyboardState::SomebodyElses),
             Err(error) => return Err(error.into()),
         };
         let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
@@ -71,11 +73,11 @@ impl Typist {
                 settle(&guest, &session, &writer).await;
             }
         });
-        self.hand = Some(Hand { pieces, lost, task });
-        Ok(Reach::Ours)
+        self.hand = Some(InputTask { pieces, lost, task });
+        Ok(KeyboardState::Ours)
     }
 
-    /// A way to type that does not borrow the typist, whose loss is awaited at the same time.
+    /// A way to type that does not borrow the keyboard, whose loss is awaited at the same time.
     pub(super) fn keys(&self) -> Option<mpsc::Sender<Vec<u8>>> {
         self.hand.as_ref().map(|hand| hand.pieces.clone())
     }
@@ -91,7 +93,7 @@ impl Typist {
     /// Types the last bytes and lets go of the keyboard when the program has them all. A program
     /// that does not read is not waited for.
     pub(super) async fn let_go(&mut self, last: Vec<u8>) {
-        let Some(Hand { pieces, lost, task }) = self.hand.take() else { return };
+        let Some(InputTask { pieces, lost, task }) = self.hand.take() else { return };
         let typed = async move {
             if pieces.send(last).await.is_ok() {
                 drop(pieces);
@@ -153,7 +155,7 @@ async fn settle(guest: &Guest, session: &SessionId, writer: &Writer) {
     }
 }
 
-/// Whether a refusal means that somebody else types.
+/// Whether a refusal means that another client types.
 fn is_taken(error: &GuestError) -> bool {
     matches!(error.fault_code(), Some(FaultCode::Conflict | FaultCode::Exists | FaultCode::Limit))
 }

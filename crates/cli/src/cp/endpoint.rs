@@ -1,4 +1,4 @@
-//! The two ends of a copy as people write them: `BOX:PATH`, a path of the host, or `-`. Pure.
+//! Parses the two ends of a copy: `SANDBOX:PATH`, a path of the host, or `-`. Pure.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,38 +7,38 @@ use sandbox::SandboxRef;
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// `-`: our stdin as a source, our stdout as a destination.
     Standard,
     Host(PathBuf),
     Guest(GuestPath),
 }
 
-/// A path inside a box.
+/// A path inside a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestPath {
     pub which: SandboxRef,
-    /// Absolute; a relative path counts from the root, since a box has no directory of ours.
+    /// Absolute; a relative path counts from the root, since a sandbox has no directory of ours.
     pub path: String,
 }
 
 /// Why a text is no end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
-    #[error("an empty path names nothing")]
+pub enum InvalidEndpoint {
+    #[error("the path is empty")]
     Empty,
-    #[error("{0:?} names a box but no path in it: write BOX:/path")]
+    #[error("{0:?} names a sandbox but no path in it: write SANDBOX:/path")]
     NoPath(String),
 }
 
-impl FromStr for Place {
-    type Err = PlaceError;
+impl FromStr for Endpoint {
+    type Err = InvalidEndpoint;
 
-    /// What begins with `/`, `.` or `~`, or has no `BOX:` in front, is a path of the host; a file
-    /// of the host that looks like `box:file` is written `./box:file`.
-    fn from_str(text: &str) -> Result<Self, PlaceError> {
+    /// What begins with `/`, `.` or `~`, or has no `SANDBOX:` in front, is a path of the host; a file
+    /// of the host that looks like `sandbox:file` is written `./sandbox:file`.
+    fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
         match text {
-            "" => return Err(PlaceError::Empty),
+            "" => return Err(InvalidEndpoint::Empty),
             "-" => return Ok(Self::Standard),
             _ => {}
         }
@@ -46,7 +46,7 @@ impl FromStr for Place {
             && let Ok(which) = front.parse::<SandboxRef>()
         {
             if path.is_empty() {
-                return Err(PlaceError::NoPath(text.to_owned()));
+                return Err(InvalidEndpoint::NoPath(text.to_owned()));
             }
             let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
             return Ok(Self::Guest(GuestPath { which, path }));
@@ -72,13 +72,13 @@ pub fn wants_contents(path: &str) -> bool {
     path == "." || path.ends_with("/.")
 }
 
-/// The last component of a path of a box; `None` for the root and for what ends in dots.
+/// The last component of a path of a sandbox; `None` for the root and for what ends in dots.
 pub fn base_name(path: &str) -> Option<&str> {
     let name = path.trim_end_matches('/').rsplit('/').next()?;
     (!matches!(name, "" | "." | "..")).then_some(name)
 }
 
-/// The directory that a path of a box is in.
+/// The directory that a path of a sandbox is in.
 pub fn parent(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", _)) | None => "/",
@@ -95,9 +95,9 @@ pub fn ends_in_slash(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn guest(which: &str, path: &str) -> Place {
-        let which = which.parse().expect("a box");
-        Place::Guest(GuestPath { which, path: path.to_owned() })
+    fn guest(which: &str, path: &str) -> Endpoint {
+        let which = which.parse().expect("a sandbox");
+        Endpoint::Guest(GuestPath { which, path: path.to_owned() })
     }
 
     #[test]
@@ -106,16 +106,16 @@ mod tests {
         assert_eq!("web:etc".parse(), Ok(guest("web", "/etc")));
         assert_eq!("team/web:/a:b".parse(), Ok(guest("team/web", "/a:b")));
         assert_eq!("C:x".parse(), Ok(guest("C", "/x")), "there are no drives here");
-        assert_eq!("web:".parse::<Place>(), Err(PlaceError::NoPath("web:".to_owned())));
+        assert_eq!("web:".parse::<Endpoint>(), Err(InvalidEndpoint::NoPath("web:".to_owned())));
     }
 
     #[test]
     fn everything_else_is_of_the_host() {
         for text in ["file", "/a:b", "./web:x", "../web:x", "a b:c", "a/b/c:d", ":x", "~x:y"] {
-            assert_eq!(text.parse(), Ok(Place::Host(text.into())), "{text}");
+            assert_eq!(text.parse(), Ok(Endpoint::Host(text.into())), "{text}");
         }
-        assert_eq!("-".parse(), Ok(Place::Standard));
-        assert_eq!("".parse::<Place>(), Err(PlaceError::Empty));
+        assert_eq!("-".parse(), Ok(Endpoint::Standard));
+        assert_eq!("".parse::<Endpoint>(), Err(InvalidEndpoint::Empty));
     }
 
     #[test]
