@@ -14,8 +14,7 @@ use super::limits::{BODY_PAUSE_MAX, REFUSED_BODY_TIME_MAX};
 use super::problem::{Code, Problem};
 
 pub use super::response::{
-    CutOff, Gone, Hold, JSON, NDJSON, OCTETS, Outgoing, Response, Sink, Streamed, json_response,
-    respond,
+    Gone, Hold, JSON, NDJSON, OCTETS, Outgoing, Response, Sink, Streamed, json_response, respond,
 };
 
 /// What arrives.

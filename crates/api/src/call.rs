@@ -1,6 +1,5 @@
 //! One call as a handler sees it: who asks, for what, until when, and how the answer shall come.
 
-use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -23,7 +23,6 @@ use tokio::time::timeout;
 
 use super::Api;
 use super::body::{Hold, Response};
-use super::call::Peer;
 use super::dispatch::dispatch;
 use super::entrance::Entrance;
 use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, TLS_TIME_MAX, TURNED_AWAY_MAX};

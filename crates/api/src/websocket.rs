@@ -33,7 +33,7 @@ use super::limits::{
 };
 use super::problem::{Code, Problem};
 use super::route::{Document, Output};
-use super::subprotocol::{KEY_PROTOCOL, offered};
+use super::subprotocol::offered;
 use pulse::{Felt, Pulse};
 
 /// The subprotocol that is spoken when a client offers it.
