@@ -14,6 +14,7 @@ mod logs;
 mod metrics;
 mod notebooks;
 mod ports;
+mod ranges;
 mod render;
 mod runs;
 mod sandboxes;
@@ -32,7 +33,8 @@ pub use notebooks::{
     InNotebook, Notebook, OwnSandbox, PastRun, Reopened, Stats, stats_of, usual_place,
 };
 pub use ports::{ForwardedPort, ForwardedPorts};
-pub use sandboxes::{CPUS_MAX, CreateSandbox, LABEL_KEY, NAME, PullPolicy, Sandbox, spec_of};
+pub use ranges::CPUS_MAX;
+pub use sandboxes::{CreateSandbox, LABEL_KEY, NAME, PullPolicy, Sandbox, spec_of};
 pub use starts::Starts;
 
 use super::route::Operation;

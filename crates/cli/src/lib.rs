@@ -30,6 +30,7 @@ mod kill;
 mod logs;
 mod machine_config;
 mod mcp;
+mod missing;
 mod output;
 mod pause;
 mod pool;

@@ -146,18 +146,6 @@ pub fn text(argument: OsString) -> Text {
     argument.into_vec().into()
 }
 
-/// Tells a sandbox without an interpreter from other failures, because something can be done about it.
-pub fn explain_missing(error: GuestError) -> anyhow::Error {
-    match error {
-        GuestError::Fault(fault)
-            if fault.spawn.as_ref().is_some_and(SpawnFailure::is_not_found) =>
-        {
-            CliError::NoInterpreter(fault).into()
-        }
-        error => error.into(),
-    }
-}
-
 impl Repl {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         let Selection { place, source } = words::read(&self.words, self.code.as_deref())?;

@@ -6,6 +6,7 @@
 //! without a name, which the next build finds by what the step was: the image before, the instruction,
 //! what programs are told, and what is in the files. Nothing here touches a terminal.
 
+mod blocking;
 mod error;
 mod plan;
 mod run;

@@ -2,7 +2,7 @@
 //! a run in one is and says is `runs`' affair; what was run before, `history`'s.
 
 mod history;
-mod shape;
+pub(super) mod shape;
 
 use hyper::Method;
 

@@ -25,7 +25,7 @@ use super::super::websocket;
 use agent_client::guest;
 use services::notebook::Turn;
 
-use super::notebooks::{InNotebook, Reopened};
+use super::notebooks::shape::{InNotebook, Reopened};
 use ask::{InputAnswer, RunOrder};
 pub use ask::{InterruptRequest, Interrupted, RunRequest};
 use carried::{Beginning, Carried, InTurn};

@@ -14,16 +14,14 @@ use super::super::images::workspace_of;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
-use super::exec::program::check_range;
+use super::ranges::{check_range, cpu_millis};
 use crate::limits::DEADLINE_MAX;
 use machine::MachineKind;
 use machine::limits::STOP_GRACE_MAX;
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Filter, Name, SandboxRef, Selector, Spec, Until};
 
-pub use shape::{
-    CPUS_MAX, CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME, PullPolicy, Sandbox,
-};
+pub use shape::{CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME, PullPolicy, Sandbox};
 use shape::{
     ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, SandboxPage, StopSandbox, WaitFor, WaitQuery,
 };
@@ -167,14 +165,6 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     spec.workspace = asked.workspace.map(permitted).transpose()?;
     spec.secrets = asked.secrets;
     Ok(spec)
-}
-
-/// Thousandths of a CPU.
-pub fn cpu_millis(cpus: f64) -> Result<u32, Problem> {
-    if cpus.is_finite() && (0.0..=1024.0).contains(&cpus) {
-        return Ok((cpus * 1000.0).round() as u32);
-    }
-    Err(Problem::invalid(format!("cpus must be from 0 to 1024, not {cpus}")))
 }
 
 async fn list(

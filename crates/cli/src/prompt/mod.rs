@@ -31,7 +31,7 @@ use anyhow::{Context as _, Result};
 use protocol::repl::OpenContext;
 
 use super::exit::Exit;
-use super::repl::explain_missing;
+use super::missing::explain_missing;
 use crate::terminal::{Notice, Notices, TerminalError};
 use agent_client::guest::Guest;
 use conversation::Conversation;

@@ -11,7 +11,8 @@ use super::super::exit::Exit;
 use super::super::output;
 use super::lines::{Awaited, EchoOff, Lines};
 use super::printer::{OutputFormat, Printer, SandboxLifetime, StdoutState};
-use super::{ending, explain_missing, late_output};
+use super::{ending, late_output};
+use crate::missing::explain_missing;
 use crate::terminal::{Notice, Notices};
 use agent_client::guest::{Guest, GuestError, Run, RunCode};
 

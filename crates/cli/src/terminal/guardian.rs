@@ -22,7 +22,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-use super::raw::{SCREEN_IN_ORDER, raw_form};
+use super::form::{SCREEN_IN_ORDER, raw_form};
 
 /// The hidden verb that makes this program a guardian.
 pub const VERB: &str = "__terminal-guard";

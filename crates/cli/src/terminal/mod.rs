@@ -13,6 +13,7 @@
 //! | TERM, HUP, INT, QUIT | [`notice::Notices`], whose reader leaves in order |
 //! | KILL, or anything unforeseen | the [`guardian`], a process of its own |
 
+pub mod form;
 pub mod guardian;
 pub mod keys;
 pub mod notice;

@@ -20,6 +20,14 @@ use crate::limits::CPU_PERIOD_US;
 
 /// What a sandbox may use; all that there is when absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
+const PREFIX: &str = "burrow-";
+
+/// What every group of a sandbox is called.
+pub fn group_name(id: &BoxId) -> String {
+    format!("{PREFIX}{id}")
+}
+
 pub struct Bounds {
     pub memory_bytes: Option<u64>,
     /// Thousandths of one processor.
@@ -55,7 +63,7 @@ pub async fn hold(id: &BoxId, pid: u32, bounds: Bounds) -> Vec<String> {
     if bounds == Bounds::default() {
         return Vec::new();
     }
-    let name = super::cgroup::group_name(id);
+    let name = group_name(id);
     // The kernel may take milliseconds to move a process.
     let held = tokio::task::spawn_blocking(move || hold_now(&name, pid, bounds));
     held.await.unwrap_or_else(|_| vec!["memory_mib and cpus are not enforced".to_owned()])

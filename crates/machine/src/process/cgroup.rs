@@ -17,18 +17,10 @@ use super::bounds;
 use crate::BoxId;
 use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE};
 
-/// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
-const PREFIX: &str = "burrow-";
-
-/// What every group of a sandbox is called.
-pub fn group_name(id: &BoxId) -> String {
-    format!("{PREFIX}{id}")
-}
-
 /// Finds and removes what is left of the groups of `id`. What cannot be removed is left: an empty
 /// group costs a few kilobytes of the kernel's memory and stands in nobody's way.
 pub async fn remove(id: &BoxId) {
-    let name = group_name(id);
+    let name = bounds::group_name(id);
     // A host may have thousands of groups, the kernel may still be emptying ours, and others wait for
     // this thread.
     let removed = tokio::task::spawn_blocking(move || {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::requests::{self, Release};
 use serde_json::Value;
 
-use super::stage::block;
+use super::blocking::block;
 use super::{Means, StepError, Told};
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Event, OnDrop, Program, draw_session};

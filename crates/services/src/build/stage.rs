@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::blocking::block;
 use super::plan::From;
 use super::words::Words;
 use super::{BuildError, Means, Plan, StepError, Told, run};
@@ -120,13 +121,6 @@ async fn finish(plan: &Plan, means: &Means, mut state: State) -> Result<Image, S
         Ok(lease.image.clone())
     })
     .await
-}
-
-/// Does what waits for disks and locks where that may be.
-pub(super) async fn block<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
-) -> Result<T, StepError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(ImageError::Busy.into()))
 }
 
 struct Work<'a> {

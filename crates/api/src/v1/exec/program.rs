@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::problem::Problem;
-use crate::v1::sandboxes::{CPUS_MAX, cpu_millis};
+pub use crate::v1::ranges::check_range;
+use crate::v1::ranges::{CPUS_MAX, cpu_millis};
 use sandbox::limits::MEMORY_MIB_MAX;
 
 pub use super::limits::TIMEOUT_MS_MAX;
@@ -95,13 +96,4 @@ const CPU_MILLIS_MIN: u32 = sandbox::limits::CPU_MILLIS_MIN;
 
 pub fn check_timeout(timeout_ms: Option<u64>) -> Result<(), Problem> {
     check_range("timeout_ms", timeout_ms, 1, TIMEOUT_MS_MAX)
-}
-
-pub fn check_range(field: &str, value: Option<u64>, min: u64, max: u64) -> Result<(), Problem> {
-    match value {
-        Some(value) if !(min..=max).contains(&value) => {
-            Err(Problem::invalid(format!("{field} must be from {min} to {max}, not {value}")))
-        }
-        _ => Ok(()),
-    }
 }

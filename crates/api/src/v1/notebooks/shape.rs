@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::v1::files::PATH;
-use crate::v1::sandboxes::{CPUS_MAX, CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME};
+use crate::v1::ranges::CPUS_MAX;
+use crate::v1::sandboxes::{CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME};
 use sandbox::Name;
 use sandbox::limits::{LABELS_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, WORKDIR_BYTES_MAX};
 use services::notebook::limits::ID_BYTES_MAX;

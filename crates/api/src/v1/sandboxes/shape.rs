@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::v1::files::PATH;
+use crate::v1::ranges::CPUS_MAX;
 use image::Pull;
 use machine::MachineKind;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{
-    CPU_MILLIS_MAX, LABELS_MAX, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, PAGE_RECORDS_MAX,
-    WORKDIR_BYTES_MAX,
+    LABELS_MAX, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, PAGE_RECORDS_MAX, WORKDIR_BYTES_MAX,
 };
 use sandbox::{Name, Phase, Record, SandboxRef, State};
 
@@ -160,8 +160,6 @@ pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
 pub const LABEL_KEY: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$";
 /// [`LIFETIME_MAX`] as the schema says it.
 pub const LIFETIME_MS_MAX: u64 = LIFETIME_MAX.as_millis() as u64;
-/// [`CPU_MILLIS_MAX`] in whole processors, as clients say them.
-pub const CPUS_MAX: u32 = CPU_MILLIS_MAX / 1000;
 /// A label's key, and what its value must be if that is said too.
 const SELECTOR: &str = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[^\\x00-\\x1f\\x7f-\\x9f]{0,255})?$";
 
