@@ -40,7 +40,9 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
     let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| inside.workdir.clone());
     let argv = std::iter::once(&command).chain(&args).map(String::as_str);
     let argv = requests::Program::argv(argv);
-    let session = draw_session().map_err(|error| Failure::inside(&inside.which, error))?;
+    let drawn = draw_session().map_err(|error| Failure::inside(&inside.which, error))?;
+    // Sessions of this door are known by their names.
+    let session = format!("rpc-{drawn}").parse().expect("hex digits behind letters are a name");
     // What it has left in the background was meant to stay, unless its time was over.
     let mut program = Program::new(session, argv);
     program.start.cwd = cwd.map(Text::from);
