@@ -109,7 +109,7 @@ impl Editor {
         );
     }
 
-    /// Asks for a line that code wants.
+    /// Asks for a line of input for the code.
     pub(super) fn ask_input(&mut self, prompt: String) {
         self.order(
             Kind::Input,
@@ -117,12 +117,12 @@ impl Editor {
         );
     }
 
-    /// The same for a line that nobody may see.
+    /// The same for a secret.
     pub(super) fn ask_secret(&mut self, prompt: String) {
         self.order(Kind::Input, EditorCommand::Secret { prompt });
     }
 
-    /// Puts an input where the arrow keys find it.
+    /// Adds an input to the history of the arrow keys.
     pub(super) fn remember(&mut self, entry: &str) {
         let _ = self.orders.try_send(EditorCommand::Remember(entry.to_owned()));
     }
@@ -133,7 +133,7 @@ impl Editor {
         let _ = self.orders.try_send(order);
     }
 
-    /// What the editor says next. Safe to cancel.
+    /// The next event of the editor. Safe to cancel.
     pub(super) async fn hear(&mut self) -> EditorEvent {
         let gone = || EditorEvent::Line(Line::Failed(io::Error::other("the line editor failed")));
         let heard = self.heard.recv().await.unwrap_or_else(gone);

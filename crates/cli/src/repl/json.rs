@@ -43,7 +43,7 @@ impl Lines {
     }
 }
 
-/// How many bytes there are before a character that is not all there.
+/// The number of bytes before an incomplete character.
 fn whole(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -142,7 +142,7 @@ fn finished(end: &Finished) -> Value {
     Value::Object(fields)
 }
 
-/// The fields that say something.
+/// The fields that are not empty.
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),

@@ -20,7 +20,7 @@ use super::guardian::Guardian;
 pub const SCREEN_IN_ORDER: &[u8] = b"\x1b7\x1b[r\x1b8\x1b7\x1b[?1049l\x1b[?25h\x1b[0m\
     \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\r\n";
 
-/// Why a terminal could not be taken.
+/// Why raw mode failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
     #[error("stdin is not a terminal")]
@@ -31,7 +31,7 @@ pub enum TerminalError {
     Signals(#[source] std::io::Error),
 }
 
-/// What the terminal was, and where it is.
+/// The terminal and its original mode.
 struct Saved {
     terminal: OwnedFd,
     mode: Termios,

@@ -8,10 +8,10 @@ use std::str::Chars;
 /// Words that open what another word closes.
 const OPENING: [&str; 7] = ["if", "while", "until", "for", "select", "case", "{"];
 const CLOSING: [&str; 4] = ["fi", "done", "esac", "}"];
-/// Words behind which a command begins.
+/// Words after which a command begins.
 const LEADING: [&str; 9] = ["if", "while", "until", "then", "do", "else", "elif", "{", "!"];
 
-/// Whether more lines are wanted.
+/// Whether more lines are needed.
 pub(in super::super) fn is_open(code: &str) -> bool {
     let mut scan = Scan { rest: code.chars().peekable(), ..Scan::new() };
     scan.run() || scan.wants_more
