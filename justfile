@@ -122,11 +122,11 @@ fuzz SECONDS="60":
 
 # Write docs/reference/configuration.md and dist/burrow.toml anew, after changing an option.
 configuration:
-    BURROW_WRITE_CONFIGURATION=1 cargo test -p host-bridge --lib settings
+    BURROW_WRITE_CONFIGURATION=1 cargo test -p settings --lib
 
 # Write docs/reference/cli.md anew, after changing a verb or an option.
 cli:
-    BURROW_WRITE_CLI=1 cargo test -p host-bridge --lib cli::reference
+    BURROW_WRITE_CLI=1 cargo test -p cli --lib reference
 
 # The book of docs/, as target/book/html. mdBook gets a tree that is laid out as this one is, so that links
 # to files beside docs/ work in the book too.
