@@ -223,7 +223,7 @@ mod tests {
         ended.left_behind = vec![Survivor { pid: 7, command: "sleep 1000".to_owned() }];
         ended.left_behind_count = 1;
         let line = explain_left_behind(&ended).expect("a line");
-        assert_eq!(line, "left behind 1 running process: 7 (sleep 1000)");
+        assert_eq!(line, "left 1 running process behind: 7 (sleep 1000)");
         ended.left_behind_count = 90;
         assert!(explain_left_behind(&ended).expect("a line").ends_with(", ..."));
     }

@@ -24,7 +24,7 @@ const CONNECTIONS_MAX: usize = 512;
 /// The size of one read from a connection: one chunk of the wire.
 const READ_BYTES: usize = protocol::limits::CHUNK_BYTES_MAX;
 
-/// Forward TCP ports of the host into a sandbox
+/// Forward TCP ports into a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge port-forward work 8080:80              127.0.0.1:8080 to port 80 of the sandbox

@@ -132,7 +132,7 @@ mod tests {
         end.state_kept = false;
         end.rung = Some(Rung::Killed);
         let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
-        assert!(line.contains("did not heed ctrl-c") && line.ends_with("is lost"), "{line}");
+        assert!(line.contains("did not react to ctrl-c") && line.ends_with("is lost"), "{line}");
         end.end = RunEnd::Died { cause: Cause::Exited { code: 1 } };
         let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
         assert_eq!(line, "the state of the context is lost");
