@@ -21,9 +21,9 @@ use services::artifact::{ArtifactError, ArtifactId, Category, content_of};
 use services::store;
 use services::store::artifacts::{ArtifactRow, Which, artifacts};
 
-/// What is read of an artifact at once.
+/// The size of one read.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Artifacts that are listed unless more are asked for.
+/// The default number of listed artifacts.
 const LIMIT_DEFAULT: u64 = 100;
 
 /// List, fetch and remove artifacts of runs
@@ -109,7 +109,7 @@ fn list(rows: &[ArtifactRow], json: bool) -> Result<Exit> {
     Ok(Exit::SUCCESS)
 }
 
-/// The name is the guest's, and may hold what a terminal would obey.
+/// The guest chose the name, which may contain control characters.
 fn row(artifact: &ArtifactRow) -> [String; 6] {
     [
         artifact.id.clone(),

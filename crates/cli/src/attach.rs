@@ -24,7 +24,7 @@ use agent_client::guest::{Guest, contexts};
 use agent_client::link::Address;
 use sandbox::SandboxRef;
 
-/// What is shown of what was there before: some screens.
+/// How much earlier output is shown: some screens.
 const SCROLL_BACK_BYTES: u64 = 64 * 1024;
 
 /// Attach the terminal to a session or shell
@@ -231,7 +231,7 @@ impl Attach {
         }
     }
 
-    /// The words and the code with which we leave.
+    /// Prints the last message and returns the exit code.
     fn leave(&self, left: SessionExit, session: &SessionId, command: &str) -> Exit {
         match left {
             SessionExit::Exited(record) => Self::ended(&record, command),
@@ -256,7 +256,7 @@ impl Attach {
         format!("host-bridge attach {} --session {session}", self.door())
     }
 
-    /// How the command line says where to go.
+    /// The arguments that name the same session.
     fn door(&self) -> String {
         if let Some(path) = &self.uds {
             format!("--uds {}", path.display())

@@ -13,7 +13,7 @@ use super::{instant, output, table};
 use access::audit::limits::FOLLOW_PAUSE;
 use access::audit::{Filter, Outcome, Record, Who, follow, read, verify};
 
-/// Records that are shown unless more are asked for.
+/// The default number of records.
 const LIMIT_DEFAULT: usize = 100;
 
 /// Show the audit log, newest last

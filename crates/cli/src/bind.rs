@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::output;
 use machine::Bind;
 
-/// What is carried, and whose sandbox it is for.
+/// The arguments of the hidden verb.
 #[derive(Debug, Args)]
 pub struct BindArguments {
     init: u32,
@@ -28,7 +28,7 @@ enum Mode {
 }
 
 impl BindArguments {
-    /// Does it, in a process that has one thread.
+    /// Mounts the directory. Must run in a process with one thread.
     pub fn run(self) -> Exit {
         let Self { init, supervisor, mode, target, directory, write } = self;
         let bind = Bind { directory, target, read_only: mode == Mode::Ro, write };

@@ -28,7 +28,7 @@ impl Completions {
     }
 }
 
-/// The same command with the verbs alone that people use: the generators offer hidden ones, too.
+/// The command without hidden verbs, which the generators would offer.
 fn without_hidden(command: &Command) -> Command {
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
     Command::new("host-bridge")

@@ -14,7 +14,7 @@ use control::{Client, ClientError, Code, List, Purpose};
 use host::paths::Paths;
 use sandbox::SandboxRef;
 
-/// Where things are.
+/// The paths of this process.
 pub struct Context {
     pub paths: Paths,
 }
@@ -24,22 +24,22 @@ impl Context {
         Ok(Self { paths: Paths::from_environment()? })
     }
 
-    /// The audit log, for what is done here and not by the daemon.
+    /// Opens the audit log, for operations of this process.
     pub fn audit(&self) -> Result<Audit> {
         Ok(control::open_audit(&self.paths, |what| output::note(&output::printable(&what)))?)
     }
 
-    /// The daemon.
+    /// Connects to the daemon.
     pub async fn daemon(&self) -> Result<Client> {
         Ok(Client::connect(&self.paths).await?)
     }
 
-    /// The agent of a running sandbox. `verb` is what others see us as.
+    /// Connects to the agent of a running sandbox. `verb` is shown to other clients.
     pub async fn guest(&self, which: &SandboxRef, verb: &str) -> Result<Guest> {
         self.guest_for(which, Purpose { verb: verb.to_owned(), ..Purpose::default() }).await
     }
 
-    /// The same for a program, which the daemon records: it does not see what is said to the agent.
+    /// The same for starting a program. The daemon records it, since it does not see requests to the agent.
     pub async fn guest_for(&self, which: &SandboxRef, purpose: Purpose) -> Result<Guest> {
         let verb = purpose.verb.clone();
         let mut daemon = self.daemon().await?;
@@ -61,7 +61,7 @@ impl Context {
         Ok(daemon)
     }
 
-    /// Adds what the daemon's refusal leaves open: what an unknown sandbox may have been meant as.
+    /// Adds suggestions to the daemon's refusal of an unknown sandbox.
     pub async fn explain(&self, which: &SandboxRef, error: ClientError) -> anyhow::Error {
         let ClientError::Refused(refusal) = &error else { return error.into() };
         match refusal.code {
@@ -74,13 +74,13 @@ impl Context {
         }
     }
 
-    /// The error for a sandbox that nothing is known of, with what it may have been meant as.
+    /// The error for an unknown sandbox, with suggestions.
     pub async fn unknown(&self, which: &SandboxRef) -> CliError {
         let similar = failure::similar(&which.to_string(), self.names().await);
         CliError::UnknownSandbox { name: which.clone(), similar }
     }
 
-    /// Names of all sandboxes, for a hint: whatever fails, there is none.
+    /// The names of all sandboxes, for a hint. Errors mean no hint.
     async fn names(&self) -> Vec<String> {
         let Ok(mut daemon) = self.daemon().await else { return Vec::new() };
         let all = daemon.list(List { all: true, ..List::default() }).await.unwrap_or_default();
@@ -98,10 +98,10 @@ impl Context {
 /// wait for: a person who is gone leaves the keyboard, and what is tied to us ends.
 const RESUME_WINDOW: Duration = Duration::from_secs(30);
 
-/// How long a virtual machine is dialled that does not answer at once.
+/// How long to retry connecting to a virtual machine.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
-/// Connects to an agent, wherever it is.
+/// Connects to an agent at any address.
 pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
     let mut options = Options::named(our_name(verb));
     options.resume_window = match address {
@@ -118,7 +118,7 @@ pub async fn connect(address: Address, verb: &str) -> Result<Guest> {
     Ok(Guest::connect(address, options).await?)
 }
 
-/// What other clients of an agent read when we have the keyboard: who to ask for it.
+/// The client name that others see when we have the keyboard.
 pub fn our_name(verb: &str) -> String {
     let uid = nix::unistd::Uid::current();
     let user = nix::unistd::User::from_uid(uid)

@@ -158,7 +158,7 @@ impl Verb {
 }
 
 impl ContextArgument {
-    /// The one that is named, or the only one.
+    /// The named context, or the only one.
     async fn find(&self, guest: &Guest, common: &CommonArguments) -> Result<ContextName> {
         if let Some(name) = &self.name {
             return Ok(name.clone());

@@ -114,7 +114,7 @@ impl Exec {
     }
 }
 
-/// What a closed terminal does to the programs on it. That the session is tied does the rest.
+/// Sends SIGHUP, as a closed terminal does. The tied session then ends with the connection.
 async fn hang_up(guest: &Guest, session: &SessionId) {
     let signal = nix::libc::SIGHUP;
     let _ = guest.signal(Signal { session: session.clone(), signal, target: Target::Tree }).await;

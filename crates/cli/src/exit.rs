@@ -18,22 +18,22 @@ use protocol::exit::{Cause, EXIT_FAILED_ITSELF, ExitRecord, SpawnFailure, SpawnS
 use super::output::printable;
 use super::values::{human_bytes, human_duration, signal_name};
 
-/// An exit code of ours.
+/// The exit code of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit(pub u8);
 
 impl Exit {
     pub const SUCCESS: Self = Self(0);
     pub const FAILED_ITSELF: Self = Self(EXIT_FAILED_ITSELF as u8);
-    /// Nobody reads what we write: 128 + SIGPIPE.
+    /// Our output has no reader: 128 + SIGPIPE.
     pub const UNREAD: Self = Self(128 + 13);
 
-    /// We end because of a signal.
+    /// The code when a signal ends this program.
     pub fn signalled(signal: i32) -> Self {
         Self(u8::try_from(128 + signal).unwrap_or(u8::MAX))
     }
 
-    /// A session has ended like this.
+    /// The code for the end of a session.
     pub fn of(record: &ExitRecord) -> Self {
         // The kernel keeps eight bits of an exit code. A guest that says more is cut to them.
         Self(record.cause.shell_code() as u8)
@@ -72,7 +72,7 @@ pub fn explain(cause: &Cause, command: &str) -> Option<String> {
     }
 }
 
-/// Why a command never ran, and what to do about it.
+/// The message for a command that could not be started, with a hint.
 pub fn explain_spawn(failure: &SpawnFailure) -> String {
     let subject = printable(&failure.subject);
     let errno = nix::errno::Errno::from_raw(failure.errno);
@@ -119,7 +119,7 @@ pub fn explain_spawn(failure: &SpawnFailure) -> String {
     }
 }
 
-/// What a session has left running, for people.
+/// The message for processes that a session left running.
 pub fn explain_left_behind(record: &ExitRecord) -> Option<String> {
     if record.left_behind_count == 0 && record.left_behind.is_empty() {
         return None;
@@ -137,7 +137,7 @@ pub fn explain_left_behind(record: &ExitRecord) -> Option<String> {
     Some(format!("left {count} running {noun} behind: {}{more}", named.join(", ")))
 }
 
-/// Survivors that a line names; the others are counted.
+/// The maximum number of processes that are named.
 const LEFT_BEHIND_NAMED_MAX: usize = 3;
 /// Characters of a survivor's command that a line shows.
 const COMMAND_CHARS_SHOWN: usize = 40;
@@ -223,7 +223,7 @@ mod tests {
         ended.left_behind = vec![Survivor { pid: 7, command: "sleep 1000".to_owned() }];
         ended.left_behind_count = 1;
         let line = explain_left_behind(&ended).expect("a line");
-        assert_eq!(line, "left behind 1 running process: 7 (sleep 1000)");
+        assert_eq!(line, "left 1 running process behind: 7 (sleep 1000)");
         ended.left_behind_count = 90;
         assert!(explain_left_behind(&ended).expect("a line").ends_with(", ..."));
     }

@@ -18,7 +18,7 @@ use host::paths::AgentMissing;
 use host::similar::distance;
 use sandbox::{InvalidName, SandboxError, SandboxRef};
 
-/// Failures that are the command line's own.
+/// Errors of the command line itself.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error("there is no sandbox {name}{}", alternatives(similar))]
@@ -82,7 +82,7 @@ pub enum CliError {
     ContextName(protocol::ids::InvalidName),
 }
 
-/// Says why we failed and gives the code to end with.
+/// Prints an error and returns the exit code.
 pub fn report(error: &Error) -> Exit {
     let mut line = describe(error);
     if let Some(hint) = hint(error) {
@@ -144,7 +144,7 @@ fn find<E: std::error::Error + Send + Sync + 'static>(error: &Error) -> Option<&
     error.chain().find_map(|reason| reason.downcast_ref())
 }
 
-/// What to do about it, where that is known.
+/// The hint of an error, if there is one.
 fn hint(error: &Error) -> Option<String> {
     if let Some(error) = find::<CliError>(error) {
         return error.hint();
@@ -279,7 +279,7 @@ fn alternatives(names: &[String]) -> String {
     format!(" (there is {})", names.join(", "))
 }
 
-/// Those of `names` that `wanted` may have been meant as, the likeliest first.
+/// The names that are similar to `wanted`, the most similar first.
 pub fn similar(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut rated: Vec<(usize, String)> = names
         .into_iter()
@@ -294,7 +294,7 @@ pub fn similar(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<Str
     rated.into_iter().take(SIMILAR_MAX).map(|(_, name)| name).collect()
 }
 
-/// Names that are offered for one that is unknown.
+/// The maximum number of suggestions.
 const SIMILAR_MAX: usize = 3;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use services::store::history::{Asked, RunRow, history};
 use services::store::limits::HISTORY_PAGE_MAX;
 use services::store::read;
 
-/// What is shown of a run's code in a line.
+/// The maximum length of a run's code in a line.
 const CODE_CHARS_MAX: usize = 60;
 
 /// Show runs of notebooks, newest first

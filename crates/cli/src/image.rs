@@ -21,7 +21,7 @@ use image::Images;
 use image::digest::Digest;
 use record::Recorder;
 
-/// Digits of a digest that people need.
+/// The number of digits in a short digest.
 const DIGITS_SHOWN: usize = 12;
 
 /// Manage images

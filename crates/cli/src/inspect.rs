@@ -37,7 +37,7 @@ pub struct Inspect {
 struct Inspection {
     #[serde(flatten)]
     record: Record,
-    /// What the agent says; absent when the sandbox is over or does not answer.
+    /// The agent's information; absent if the sandbox has stopped or does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<AgentInfo>,
     sessions: Vec<SessionInfo>,
@@ -125,7 +125,7 @@ impl Inspection {
     }
 }
 
-/// What was asked for beyond the defaults, and what became of it.
+/// The options that differ from the defaults, and warnings.
 fn describe_asked(record: &Record) -> Vec<(&'static str, String)> {
     let after = |ms: u64| human_duration(Duration::from_millis(ms));
     let mut facts = Vec::new();

@@ -46,14 +46,14 @@ pub struct Keygen {
     json: bool,
 }
 
-/// How long a key is good.
+/// The lifetime of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expiry {
     Never,
     After(Duration),
 }
 
-/// What durations have no units for: weeks, months and years as people count them.
+/// Units beyond those of durations: weeks, months and years, in days.
 const LONG_UNITS: [(&str, u32); 3] = [("w", 7), ("mo", 30), ("y", 365)];
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -141,7 +141,7 @@ fn row(key: &Issued, standing: Standing) -> [String; 7] {
     ]
 }
 
-/// A point in time to the minute, which is what a table has room for.
+/// A point in time to the minute, for a table.
 fn minute(ms: u64) -> String {
     /// As in `2026-01-31T12:00`.
     const MINUTE_CHARS: usize = 16;

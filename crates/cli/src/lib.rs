@@ -260,6 +260,41 @@ mod tests {
         }
     }
 
+    /// Every command that people see, with its path.
+    fn shown(parent: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+        let children = parent.get_subcommands().filter(|child| !child.is_hide_set());
+        let children = children.filter(|child| child.get_name() != "help");
+        children
+            .flat_map(|child| {
+                let path = format!("{path} {}", child.get_name());
+                let below = shown(child, &path);
+                [(path, child.clone())].into_iter().chain(below)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_command_opens_with_one_short_line() {
+        const WORDS_MAX: usize = 8;
+        for (path, command) in shown(&Arguments::command(), "host-bridge") {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let words = about.split_whitespace().count();
+            assert!((1..=WORDS_MAX).contains(&words), "{path}: {about:?} has {words} words");
+            assert!(about.starts_with(char::is_uppercase), "{path}: {about:?}");
+        }
+    }
+
+    #[test]
+    fn every_argument_says_what_it_sets() {
+        for (path, command) in shown(&Arguments::command(), "host-bridge") {
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{path}: {} has no help", argument.get_id());
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.split_whitespace().any(|word| word == "box"), "{path}: {help}");
+            }
+        }
+    }
+
     #[test]
     fn a_commands_own_options_are_its_own() {
         for line in [

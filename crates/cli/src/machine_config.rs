@@ -28,7 +28,7 @@ pub struct MachineConfig {
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
-    /// Set the size of the writable layer in memory; 0 for the agent's default
+    /// Set the size of the writable layer, if it is in memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     scratch_bytes: u64,
 

@@ -72,12 +72,12 @@ impl Mcp {
     }
 }
 
-/// Whether it is only that no daemon runs.
+/// Whether the error only means that no daemon runs.
 fn is_absent(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<ClientError>(), Some(ClientError::NotRunning { .. }))
 }
 
-/// Carries the lines both ways, until either end has no more.
+/// Copies lines both ways until either end closes.
 async fn carry(daemon: Client, preset: Preset) -> Result<Exit> {
     let (mut from_daemon, mut to_daemon) = daemon.mcp(preset).await?;
     let asking = async {

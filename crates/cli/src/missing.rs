@@ -5,7 +5,7 @@ use protocol::exit::SpawnFailure;
 
 use super::failure::CliError;
 
-/// Tells a sandbox without an interpreter from other failures, because something can be done about it.
+/// Turns the fault for a missing interpreter into an error with a hint.
 pub fn explain_missing(error: GuestError) -> anyhow::Error {
     match error {
         GuestError::Fault(fault)

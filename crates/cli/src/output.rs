@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use crate::terminal;
 
-/// What every line for people begins with.
+/// The prefix of every message on stderr.
 const OURSELVES: &str = "host-bridge: ";
 
-/// Writes text to stdout, as it is. Succeeds when nobody reads it.
+/// Writes text to stdout unchanged. A closed stdout is success.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = stdout().lock();
     forgive_absence(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
@@ -34,19 +34,19 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&text)
 }
 
-/// Says something to the person, on a line of its own. Nowhere to say it is no error.
+/// Prints a message on stderr on a line of its own. A closed stderr is not an error.
 pub fn note(text: &str) {
     // In raw mode nobody else moves the cursor back to the left, or off a half-written line.
     let (before, after) = if terminal::raw::is_on() { ("\r\n", "\r\n") } else { ("", "\n") };
     let _ = stderr().lock().write_all(format!("{before}{OURSELVES}{text}{after}").as_bytes());
 }
 
-/// Writes to stderr what another client has worded: clap's usage errors.
+/// Writes text to stderr without our prefix, for clap's usage errors.
 pub fn note_verbatim(text: &str) {
     let _ = stderr().lock().write_all(text.as_bytes());
 }
 
-/// Draws a line of stderr anew.
+/// Redraws a line on stderr.
 pub fn draw_line(text: &str) {
     let _ = stderr().lock().write_all(format!("\r\x1b[K{text}").as_bytes());
 }
@@ -63,7 +63,7 @@ pub fn stdout_has_colours() -> bool {
     stdout().is_terminal() && able && !unwanted
 }
 
-/// Text that another client has chosen, a guest above all, made harmless for a terminal: control
+/// Makes untrusted text, such as a guest's, harmless for a terminal: control
 /// characters are shown instead of obeyed.
 pub fn printable(text: &str) -> String {
     text.chars()
@@ -86,7 +86,7 @@ fn forgive_absence(written: io::Result<()>) -> io::Result<()> {
 #[derive(Clone)]
 pub struct Sink {
     file: Arc<File>,
-    /// What was a terminal at the start says `EIO` when it has been closed.
+    /// A terminal that has been closed returns `EIO`.
     is_terminal: bool,
 }
 
@@ -104,7 +104,7 @@ impl Sink {
         Ok(Self { file: Arc::new(File::from(descriptor.try_clone_to_owned()?)), is_terminal })
     }
 
-    /// Returns when all of `bytes` are written. `BrokenPipe` means that nobody reads any more.
+    /// Returns when all of `bytes` are written. `BrokenPipe` means that the reader is gone.
     pub async fn write(&self, bytes: Vec<u8>) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         let written = tokio::task::spawn_blocking(move || write_all(&file, &bytes))

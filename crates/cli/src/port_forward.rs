@@ -21,10 +21,10 @@ use sandbox::SandboxRef;
 /// Connections at once; more wait in the kernel's backlog. An agent allows a client 2048 streams,
 /// and a connection is two of them.
 const CONNECTIONS_MAX: usize = 512;
-/// What is read from a connection at once: one chunk of the wire.
+/// The size of one read from a connection: one chunk of the wire.
 const READ_BYTES: usize = protocol::limits::CHUNK_BYTES_MAX;
 
-/// Forward TCP ports of the host into a sandbox
+/// Forward TCP ports into a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   host-bridge port-forward work 8080:80              127.0.0.1:8080 to port 80 of the sandbox

@@ -84,7 +84,7 @@ const HEAD: [&str; 5] = ["NAME", "MACHINE", "STATE", "AGE", "IMAGE"];
 const WIDE_HEAD: [&str; 9] =
     ["NAME", "MACHINE", "STATE", "AGE", "MEMORY", "CPUS", "ENDS", "LABELS", "IMAGE"];
 
-/// The columns of `row` with those that only some want to see before the last, the longest.
+/// The columns of `row`, with the additional ones before the last.
 fn wide_row(row: [String; 5], record: &Record, now_ms: u64) -> [String; 9] {
     let none = || "-".to_owned();
     let [name, machine, state, age, image] = row;
@@ -98,7 +98,7 @@ fn wide_row(row: [String; 5], record: &Record, now_ms: u64) -> [String; 9] {
     [name, machine, state, age, memory, cpus, ends, output::printable(&labels), image]
 }
 
-/// What its root is, in a word.
+/// The root of a sandbox as one word.
 pub fn root_of(record: &Record) -> String {
     let unnamed = match record.machine {
         MachineKind::Process => "(the host's root)",

@@ -8,7 +8,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Arguments;
 
-/// The page, from the root of the tree.
+/// The path of the page in the repository.
 const PAGE: &str = "docs/reference/cli.md";
 /// Set to write the page instead of comparing it.
 const WRITE_VARIABLE: &str = "BURROW_WRITE_CLI";
@@ -103,7 +103,7 @@ fn row(argument: &Arg) -> String {
     format!("| `{}` | {} |\n", name.trim().replace('|', "\\|"), cell(&help))
 }
 
-/// What stands in a cell of a table: one line, without what would end the cell or begin a tag.
+/// Escapes text for a table cell: one line, without characters that end the cell or begin a tag.
 fn cell(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.replace('|', "\\|").replace('<', "&lt;")

@@ -96,7 +96,7 @@ pub struct Repl {
     words: Vec<OsString>,
 }
 
-/// Which interpreter, and in what surroundings.
+/// The options of an interpreter.
 #[derive(Debug, Args)]
 pub struct InterpreterArguments {
     /// Set the language: python, node or bash (default: by the file's extension, or python)
@@ -121,7 +121,7 @@ pub struct InterpreterArguments {
 }
 
 impl InterpreterArguments {
-    /// What is asked of the context.
+    /// The request to open the context.
     pub fn open(&self, context: ContextName, language: &Language) -> Result<OpenContext> {
         let mut env = Vec::new();
         for variable in &self.env {
@@ -140,7 +140,7 @@ impl InterpreterArguments {
     }
 }
 
-/// In the guest, what the command line says is bytes, too.
+/// Converts an argument to the protocol's text, which is bytes.
 pub fn text(argument: OsString) -> Text {
     use std::os::unix::ffi::OsStringExt;
     argument.into_vec().into()
@@ -173,7 +173,7 @@ impl Repl {
         }
     }
 
-    /// The sandbox of its own.
+    /// The specification of a new sandbox.
     fn spec(&self) -> Result<Spec> {
         let which = SandboxRef { namespace: Name::default_namespace(), name: Name::generate()? };
         let mut spec = Spec::new(which);
@@ -186,14 +186,14 @@ impl Repl {
     }
 }
 
-/// All that the command line has settled.
+/// The parsed command line.
 struct Invocation<'a> {
     repl: &'a Repl,
     context: &'a Context,
     language: Language,
     open: OpenContext,
     source: Source,
-    /// Absent when a person gives it line by line.
+    /// Absent if a person types it line by line.
     code: Option<Vec<u8>>,
 }
 

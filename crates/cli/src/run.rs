@@ -100,7 +100,7 @@ impl Run {
         result
     }
 
-    /// What is recorded of it.
+    /// The audit entry of the command.
     fn entry(&self, spec: &Spec, with_arguments: bool) -> Entry {
         let mut words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
         let mut entry = control::entry("run");

@@ -9,7 +9,7 @@ use host::paths::Paths;
 use sandbox::{EventSink, Preset};
 use settings::Settings;
 
-/// The parts that serve. `main` implements it over the crates `daemon` and `api`.
+/// The servers. `main` implements this with the crates `daemon` and `api`.
 pub trait Servers {
     /// Serves until a signal ends it.
     fn serve(

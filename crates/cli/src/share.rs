@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::output;
 use machine::qemu::share::Share;
 
-/// What is shown, as the bridge has put it.
+/// The arguments of the hidden verb.
 #[derive(Debug, Args)]
 pub struct ShareArguments {
     #[arg(value_parser = Share::from_str)]
@@ -17,7 +17,7 @@ pub struct ShareArguments {
 }
 
 impl ShareArguments {
-    /// Does it, in a process that has one thread; returns only when it cannot.
+    /// Runs the program. Must run in a process with one thread; returns only on failure.
     pub fn run(self) -> Exit {
         output::note_verbatim(&self.share.become_daemon().to_string());
         Exit::FAILED_ITSELF

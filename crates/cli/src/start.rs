@@ -19,7 +19,7 @@ use image::Pull;
 use machine::MachineKind;
 use sandbox::{Name, SandboxRef, Spec, label};
 
-/// What a sandbox is made of.
+/// The options of a new sandbox.
 #[derive(Debug, Args)]
 pub struct SandboxArguments {
     /// Name the sandbox: NAME or NAMESPACE/NAME (default: a generated name)
@@ -103,7 +103,7 @@ impl SandboxArguments {
     }
 }
 
-/// Whether an image is meant by its name: what looks like a path is one, and so is what is there.
+/// Whether an image is given by name: text that looks like a path, or exists as one, is a path.
 fn is_name(image: &Path, is_virtual: bool) -> bool {
     let mut components = image.components();
     let is_plain = matches!(components.next(), Some(Component::Normal(_)));
@@ -111,7 +111,7 @@ fn is_name(image: &Path, is_virtual: bool) -> bool {
     is_plain && ((is_virtual && components.next().is_none()) || !image.exists())
 }
 
-/// Whether a workspace is meant by its name: a directory is said with a slash or a dot.
+/// Whether a workspace is given by name: a directory is written with a slash or a dot.
 fn is_workspace_name(name: &Path) -> bool {
     let mut components = name.components();
     matches!(components.next(), Some(Component::Normal(_)))
@@ -119,14 +119,14 @@ fn is_workspace_name(name: &Path) -> bool {
         && !name.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// The daemon has another working directory than we have.
+/// Makes a path absolute, since the daemon has another working directory.
 fn absolute(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::Unreadable { path: path.to_path_buf(), source };
     let path = path.canonicalize().map_err(failed)?;
     Ok(path.display().to_string())
 }
 
-/// The same where no link may be on the way. One is left to the bridge to refuse.
+/// The same for a path that must not contain links. A path with one is passed on for the bridge to refuse.
 fn straight(path: &Path) -> Result<String, CliError> {
     let real = absolute(path)?;
     let failed = |source| CliError::Unreadable { path: path.to_path_buf(), source };

@@ -1,6 +1,6 @@
 //! Aligns columns of text. Pure.
 
-/// Lines up `rows` under `head`, two spaces between columns, nothing behind the last.
+/// Aligns `rows` under `head`, with two spaces between columns and none at the end.
 pub fn align<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = head.map(|cell| cell.chars().count());
     for row in rows {

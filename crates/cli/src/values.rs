@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::instant;
 
-/// Why a value was not understood; each says what would have been.
+/// Why a value is invalid; each message says what would be valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("{0:?} is not a size: write a number of bytes, or one with K, M, G or T, as in 512M")]
@@ -120,7 +120,7 @@ fn scale(number: &str, unit: u64) -> Option<u64> {
 /// A point in time for `--since`, kept as written until "now" is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// So long ago.
+    /// An age.
     Age(Duration),
     /// Milliseconds since 1970.
     At(u64),
@@ -172,7 +172,7 @@ pub fn parse_signal(text: &str) -> Result<i32, ValueError> {
     name.parse::<Signal>().map(|signal| signal as i32).map_err(|_| wrong())
 }
 
-/// What people call a signal.
+/// The name of a signal.
 pub fn signal_name(number: i32) -> String {
     Signal::try_from(number)
         .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
@@ -219,7 +219,7 @@ pub fn resolve_variables(
 /// One `[BIND:]HOST_PORT:SANDBOX_PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
-    /// Address of the host; the loopback unless one is named.
+    /// Address of the host; loopback by default.
     pub bind: String,
     /// Port of the host; 0 lets the kernel choose.
     pub host_port: u16,

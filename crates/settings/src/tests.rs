@@ -438,14 +438,14 @@ fn secrets_say_where_they_are_and_who_may_use_them() {
     assert_eq!(parsed(&settings.to_toml()).unwrap().secrets, settings.secrets);
     for (text, expected) in [
         ("[secrets]\na = \"x\"", "\"x\" is not a table"),
-        ("[secrets.a]\nnamespaces = \"*\"", "with one of env, file, credential and command"),
-        ("[secrets.a]\nenv = \"A\"\nfile = \"/a\"\nnamespaces = \"*\"", "env and file both say"),
-        ("[secrets.a]\nenv = \"A\"", "who may use it"),
+        ("[secrets.a]\nnamespaces = \"*\"", "write one of env, file, credential and command"),
+        ("[secrets.a]\nenv = \"A\"\nfile = \"/a\"\nnamespaces = \"*\"", "env and file both set"),
+        ("[secrets.a]\nenv = \"A\"", "those that may use it"),
         ("[secrets.a]\nenv = \"A=B\"", "env: \"A=B\" is not a name of a variable"),
         ("[secrets.a]\nfile = \"a\"", "file: \"a\" is not an absolute path"),
         ("[secrets.a]\ncredential = \"../a\"", "is not a name of a credential"),
-        ("[secrets.a]\ncommand = \"echo a\"", "a command is a list"),
-        ("[secrets.a]\ncommand = [\"echo\"]", "the program an absolute path"),
+        ("[secrets.a]\ncommand = \"echo a\"", "a command must be a list"),
+        ("[secrets.a]\ncommand = [\"echo\"]", "an absolute path for the program"),
         ("[secrets.a]\nenv = \"A\"\nnamespaces = [\"a/b\"]", "is not a name of a namespace"),
         ("[secrets.a]\nflie = \"/a\"", "there is no key \"flie\"; did you mean \"file\"?"),
         ("[secrets.\"a b\"]\nenv = \"A\"", "is not a name of a secret"),
@@ -475,15 +475,18 @@ fn workspaces_say_which_directory_it_is_and_what_comes_back() {
     assert_eq!((entry.policy.write[0].as_str(), entry.policy.file_bytes_max), ("outputs", 1 << 20));
     assert_eq!(parsed(&settings.to_toml()).unwrap().workspaces, settings.workspaces);
     for (text, word) in [
-        ("[workspaces.a]\nnamespaces = \"*\"", "say with path"),
-        ("[workspaces.a]\npath = \"/a\"", "who may use it"),
+        ("[workspaces.a]\nnamespaces = \"*\"", "set path to a directory"),
+        ("[workspaces.a]\npath = \"/a\"", "those that may use it"),
         ("[workspaces.a]\npath = \"a\"\nnamespaces = \"*\"", "path: \"a\" is not an absolute path"),
         ("[workspaces.a]\npath = \"/a\"\nwrite = [\"../b\"]", "is not a path in a workspace"),
-        ("[workspaces.a]\npath = \"/a\"\nbucket = \"abc\"\nnamespaces = \"*\"", "and not both"),
-        ("[workspaces.a]\nregion = \"eu\"\nnamespaces = \"*\"", "region is about a bucket"),
+        (
+            "[workspaces.a]\npath = \"/a\"\nbucket = \"abc\"\nnamespaces = \"*\"",
+            "path and bucket are both set",
+        ),
+        ("[workspaces.a]\nregion = \"eu\"\nnamespaces = \"*\"", "region needs a bucket"),
         ("[workspaces.a]\nbucket = \"A\"", "is not the name of a bucket"),
         ("[workspaces.a]\nbucket = \"abc\"\nendpoint = \"here\"", "is not an endpoint"),
-        ("[workspaces.a]\nbucket = \"abc\"\nsecret_key = \"s\"", "belong together"),
+        ("[workspaces.a]\nbucket = \"abc\"\nsecret_key = \"s\"", "must be set together"),
         (
             "[workspaces.a]\nbucket = \"abc\"\nnamespaces = \"*\"\naccess_key = \"a\"\nsecret_key = \"s\"",
             "no [secrets.a]",

@@ -171,7 +171,7 @@ fn a_sandbox_is_started_listed_inspected_stopped_and_removed() {
 
     assert_eq!(burrow.ok(&["rm", "work"]), "work\n");
     assert_eq!(burrow.ok(&["ps", "--all", "--quiet"]), "");
-    assert_refused(&burrow.run(&["inspect", "work"]), 125, &["there is no box work"]);
+    assert_refused(&burrow.run(&["inspect", "work"]), 125, &["there is no sandbox work"]);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn an_unknown_sandbox_is_told_with_those_that_may_have_been_meant() {
         &["attach", "worked", "--session", "x"],
         &["logs", "worked"],
     ] {
-        assert_refused(&burrow.run(verb), 125, &["there is no box worked", "worker"]);
+        assert_refused(&burrow.run(verb), 125, &["there is no sandbox worked", "worker"]);
     }
 }
 
@@ -341,8 +341,8 @@ fn a_followed_log_shows_what_comes_and_ends_with_its_sandbox() {
 fn whoever_sits_in_a_sandbox_that_ends_is_told_so() {
     let burrow = Burrow::serving();
     for (verb, code, word) in [
-        (&["stop", "work"][..], 137, "because the box was stopped"),
-        (&["kill", "work"], 125, "the connection to the box was lost"),
+        (&["stop", "work"][..], 137, "because the sandbox was stopped"),
+        (&["kill", "work"], 125, "the connection to the sandbox was lost"),
     ] {
         burrow.ok(&["start", "--name", "work"]);
         let exec = burrow

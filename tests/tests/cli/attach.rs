@@ -104,7 +104,7 @@ fn detaching_says_the_way_back_and_leaves_the_session_running() {
     let Some(viewer) = stage.attach("") else { return };
     viewer.sees("early-bird");
     viewer.detaches();
-    viewer.sees("come back with: host-bridge attach work --session demo");
+    viewer.sees("return with: host-bridge attach work --session demo");
     assert!(stage.is_running());
     // The very terminal can be used again, for a shell and for attaching.
     viewer.tmux.clear();
@@ -320,7 +320,7 @@ fn a_fresh_shell_survives_detaching_and_its_code_arrives() {
     tmux.wait_for("code=0");
     tmux.wait_for_mode(&mode);
     let screen = tmux.screen();
-    let way_back = screen.split("come back with: host-bridge ").nth(1).expect("the way back");
+    let way_back = screen.split("return with: host-bridge ").nth(1).expect("the way back");
     let way_back = way_back.lines().next().expect("a line").to_owned();
     tmux.clear();
     tmux.line(&format!("hb {way_back}; echo code=$?"));
@@ -604,7 +604,7 @@ fn uses_a_door_without_daemon(burrow: &Burrow, door: &str) {
     tmux.wait_for("code=0");
     tmux.wait_for_mode(&mode);
     let screen = tmux.screen();
-    let way_back = screen.split("come back with: host-bridge ").nth(1).expect("the way back");
+    let way_back = screen.split("return with: host-bridge ").nth(1).expect("the way back");
     let way_back = way_back.lines().next().expect("a line").to_owned();
     tmux.clear();
     tmux.line(&format!("hb {way_back}; echo code=$?"));

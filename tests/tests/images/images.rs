@@ -673,7 +673,7 @@ fn what_names_stand_for_is_looked_at_before_a_server_starts() {
     assert!(!output.status.success() && message.contains("team/python"), "{message}");
     let output = check("small:1");
     let message = text(&output.stderr);
-    assert!(output.status.success() && message.contains("no image here"), "{message}");
+    assert!(output.status.success() && message.contains("there is no such image"), "{message}");
     assert!(!burrow.state().join("images").exists(), "a look makes no store");
     small(&burrow, &busybox);
     let output = check("small:1");

@@ -19,13 +19,13 @@ use super::progress::Progress;
 use super::unpack::{RootName, Unpacker};
 use agent_client::guest::{Guest, Output, Piece};
 
-/// Pieces that wait between the link and the disk.
+/// Pieces buffered between the link and the disk.
 const PIECES_WAITING_MAX: usize = 4;
 /// Bits of a mode that a copy keeps.
 const MODE_KEPT: u32 = 0o777;
 
 impl Cp {
-    /// To our stdout.
+    /// Copies to our stdout.
     pub(super) async fn print(&self, guest: &Guest, from: &str) -> Result<Exit> {
         let (mut output, total) = if self.tar || is_directory(guest, from).await? {
             (guest.tar_get(tar_path(from), true).await?, None)
@@ -46,7 +46,7 @@ impl Cp {
         Ok(Exit::SUCCESS)
     }
 
-    /// To a path of the host.
+    /// Copies to a path of the host.
     pub(super) async fn fetch(&self, guest: &Guest, from: &str, to: &Path) -> Result<()> {
         if is_directory(guest, from).await? {
             return self.fetch_tree(guest, from, to).await;
@@ -93,7 +93,7 @@ impl Cp {
     }
 }
 
-/// Where a tree goes, and what it is called there.
+/// The directory that a tree is written to, and the name of its root there.
 fn tree_target(from: &str, to: &Path) -> Result<(PathBuf, RootName)> {
     if endpoint::wants_contents(from) {
         if !to.exists() {

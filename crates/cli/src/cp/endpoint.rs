@@ -22,7 +22,7 @@ pub struct GuestPath {
     pub path: String,
 }
 
-/// Why a text is no end of a copy.
+/// Why a text is not an end of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
     #[error("the path is empty")]
@@ -56,7 +56,7 @@ impl FromStr for Endpoint {
 }
 
 impl GuestPath {
-    /// Whether the person insists that it is a directory.
+    /// Whether the path must be a directory because it ends in a slash.
     pub fn wants_directory(&self) -> bool {
         self.path.ends_with('/') || wants_contents(&self.path)
     }

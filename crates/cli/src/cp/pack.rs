@@ -12,7 +12,7 @@ use archive::{END_OF_ARCHIVE, Entry, Kind, TarError, encode_entry, padding};
 /// One piece of the archive: a few chunks of the wire, so that hand-over costs little.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Why a tree could not be archived.
+/// Why packing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     #[error("{path}: {source}")]
@@ -21,12 +21,12 @@ pub enum PackError {
     Encode { path: PathBuf, source: TarError },
     #[error("{path}: the file shrank while it was copied")]
     Shrunk { path: PathBuf },
-    /// Whoever takes the pieces has given up, and has said why elsewhere.
+    /// The consumer stopped; its error is reported elsewhere.
     #[error("nobody reads the archive")]
     Unwanted,
 }
 
-/// What went into an archive.
+/// The result of packing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Packed {
     pub entries: u64,

@@ -7,7 +7,7 @@ use super::super::values::human_bytes;
 
 /// How often the line is drawn: below it people see no difference, and a serial line chokes.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// Copies that are over before this are not worth a line.
+/// Shorter copies show no line.
 const QUIET_FOR: Duration = Duration::from_millis(300);
 const BAR_CELLS: usize = 24;
 
@@ -29,7 +29,7 @@ impl Progress {
         Self { what, total, done: 0, started: Instant::now(), drawn: None, enabled }
     }
 
-    /// So many bytes more.
+    /// Adds transferred bytes.
     pub fn add(&mut self, bytes: u64) {
         self.done += bytes;
         if !self.enabled {

@@ -35,7 +35,7 @@ const DIRECTORY_MODE_NEEDED: u32 = 0o700;
 const NOWHERE_ELSE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// Why an archive was not unpacked to its end.
+/// Why unpacking failed.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     #[error("the sandbox sent a broken archive: {0}")]
@@ -52,7 +52,7 @@ pub enum UnpackError {
     Destination { path: String, source: io::Error },
 }
 
-/// What came out of an archive.
+/// The result of unpacking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     pub entries: u64,
@@ -60,12 +60,12 @@ pub struct Unpacked {
     pub left_out: u64,
 }
 
-/// What the one thing of the archive is called on the host.
+/// The name of the archive's single root entry on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RootName {
-    /// So, within the destination.
+    /// This name, within the destination.
     As(Vec<u8>),
-    /// Its contents go into the destination itself.
+    /// None: its contents go into the destination itself.
     Contents,
 }
 

@@ -23,15 +23,15 @@ use agent_client::guest::{FileTarget, Guest, Upload};
 
 /// What is read from a file at once.
 const READ_BYTES: usize = 256 * 1024;
-/// Pieces that wait between the disk and the link.
+/// Pieces buffered between the disk and the link.
 const PIECES_WAITING_MAX: usize = 4;
 /// Bits of a mode that a copy keeps: what is set-id here has no business being so there.
 const MODE_KEPT: u32 = 0o777;
-/// The mode of what comes from stdin, which has none, where the sandbox has no such file yet.
+/// The mode of a new file from stdin: the agent's default.
 const MODE_OF_STDIN: Option<u32> = None;
 
 impl Cp {
-    /// A file or directory of the host.
+    /// Copies a file or directory of the host.
     pub(super) async fn send(&self, guest: &Guest, from: &Path, to: &GuestPath) -> Result<Exit> {
         let unreadable = |source| CliError::Unreadable { path: from.to_path_buf(), source };
         let metadata = std::fs::metadata(from).map_err(unreadable)?;
@@ -101,7 +101,7 @@ impl Cp {
         Ok(Exit::SUCCESS)
     }
 
-    /// Our stdin.
+    /// Copies our stdin.
     pub(super) async fn store(&self, guest: &Guest, to: &GuestPath) -> Result<Exit> {
         let upload = if self.tar || to.wants_directory() || is_directory(guest, to).await? {
             guest.tar_put(to.path.as_str(), self.archive, self.parents)?

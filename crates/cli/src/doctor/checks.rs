@@ -182,7 +182,7 @@ pub(super) async fn daemon(context: &Context) -> Check {
     }
 }
 
-/// The check that counts: a sandbox, and a command in it. Returns what its agent says of itself, too.
+/// The main check: starts a sandbox and runs a command in it. Also returns its agent's information.
 pub(super) async fn sandbox(paths: &Paths) -> (Check, Option<AgentInfo>) {
     let name = "a sandbox";
     let mut agent = None;

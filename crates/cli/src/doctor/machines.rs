@@ -16,12 +16,12 @@ use machine::qemu::{self, Accelerator};
 use machine::vmm::{Kit, RELAY, SHARER, find_program};
 use machine::{cloud_hypervisor, firecracker};
 
-/// How long a program may take to say its version.
+/// How long a program may take to print its version.
 const VERSION_MAX: Duration = Duration::from_secs(5);
-/// What is shown of that, at most.
+/// The maximum length of a version in the report.
 const VERSION_CHARS_MAX: usize = 80;
 
-/// All of them. Slow the first time, when a guest is run to see whether that goes.
+/// All checks. The first call is slow, because it runs a guest.
 pub(super) async fn all(paths: &Paths) -> Vec<Check> {
     let kit = Kit::find();
     let (known, directory) = (kit.as_ref().ok().cloned(), paths.runtime.clone());
@@ -82,7 +82,7 @@ fn describe_kvm(kvm: &Kvm) -> Check {
     }
 }
 
-/// Which accelerator QEMU has here, and why; `None` without QEMU or anything to boot.
+/// QEMU's accelerator here, and why; `None` without QEMU or an image to boot.
 fn try_qemu(kit: Kit, directory: &Path) -> Option<qemu::Probe> {
     kit.kernel().and(kit.initramfs()).ok()?;
     let program = qemu::qemu().ok()?;
@@ -116,7 +116,7 @@ async fn program(name: &'static str, program: &str, fix: &str) -> Check {
     }
 }
 
-/// A monitor that is good for nothing without a hypervisor.
+/// A monitor that needs KVM.
 async fn on_kvm(name: &'static str, fix: &str, kvm: &Kvm) -> Check {
     let check = program(name, name, fix).await;
     match kvm {
@@ -130,7 +130,7 @@ async fn on_kvm(name: &'static str, fix: &str, kvm: &Kvm) -> Check {
     }
 }
 
-/// What a program says of itself, or at least where it is.
+/// A program's version, or its path if it prints none.
 async fn version_of(program: &Path) -> String {
     let place = program.display().to_string();
     // mkfs.ext4 knows the short flag alone, and says its version where others complain.

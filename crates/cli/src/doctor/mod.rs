@@ -28,12 +28,12 @@ pub struct Doctor {
     json: bool,
 }
 
-/// What came of one check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     Works,
-    /// Sandboxes run, with less.
+    /// Sandboxes run, but with a feature missing.
     Lacks,
     Fails,
     /// Nothing was tried.

@@ -18,7 +18,7 @@ pub const VERB: &str = "__probe";
 /// How long one probe may take: it is a few system calls.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Tries one thing, and says with the exit code whether it works; stdout says why not.
+/// Tries one feature. The exit code says whether it works, and stdout why not.
 #[derive(Debug, Args)]
 pub struct Probe {
     what: ProbeKind,

@@ -20,7 +20,7 @@ use image::{Image, ImageError, Images};
 use services::build::{self, Means, Order, Plan, Told};
 use settings::{Overrides, Settings};
 
-/// What may wait to be written; a program that says more waits itself.
+/// The maximum number of buffered messages; a full buffer slows the build down.
 const TOLD_WAITING_MAX: usize = 64;
 
 /// Build an image from a Dockerfile
@@ -84,7 +84,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     pair.ok_or_else(|| "write NAME=VALUE".to_owned())
 }
 
-/// What somebody says there, within the bound of recipes.
+/// Reads a Dockerfile from stdin, within its size limit.
 fn recipe_of_stdin() -> Result<String> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
@@ -189,7 +189,7 @@ impl Build {
     }
 }
 
-/// Writes what is told. Nobody who reads it is no error.
+/// Prints the progress of a build. A closed stderr is not an error.
 async fn write(mut told: Receiver<Told>, quiet: bool) {
     let Ok(stderr) = Sink::stderr() else { return };
     while let Some(told) = told.recv().await {

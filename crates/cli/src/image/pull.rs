@@ -58,7 +58,7 @@ impl Pull {
     }
 }
 
-/// Pulls the image of a sandbox that no daemon makes, if that was asked for.
+/// Pulls the image of a sandbox that is started without the daemon, if requested.
 pub async fn if_wanted(paths: &Paths, spec: &Spec) -> Result<()> {
     let pull = spec.pull.unwrap_or_default();
     let name = spec.image.as_deref().filter(|name| !name.starts_with('/'));
@@ -76,7 +76,7 @@ pub async fn if_wanted(paths: &Paths, spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// Pulls an image, with a line that says how far it is.
+/// Pulls an image and shows a progress line.
 pub async fn fetch(
     images: &Images,
     name: &Reference,
@@ -92,7 +92,7 @@ pub async fn fetch(
     pulled
 }
 
-/// One line on a terminal, until nobody tells any more.
+/// Draws the progress line until the pull ends.
 async fn draw(mut told: watch::Receiver<Progress>, what: String, quiet: bool) {
     let mut line: Option<Line> = None;
     let mut drawn = 0;

@@ -11,34 +11,34 @@ use image::digest::Digest;
 use image::save::SaveError;
 use image::{Image, ImageError};
 
-/// Digests in the record of something that is about any number of images; the count is whole.
+/// The maximum number of digests in one record; the count is always complete.
 const DIGESTS_MAX: usize = 32;
 
-/// The log, for one use of `image`; none by default. Clones are the same.
+/// The audit log for one `image` command; none by default. Clones share it.
 #[derive(Clone, Default)]
 pub struct Recorder(Audit);
 
 impl Recorder {
-    /// Opened before anything is done: it may be that nothing is to be done that is not recorded.
+    /// Opens the log before anything is done, because unrecorded operations may have to be refused.
     pub fn open(context: &Context) -> Result<Self> {
         let audit = context.audit()?;
         audit.admit()?;
         Ok(Self(audit))
     }
 
-    /// Something that is done to an image, or to all.
+    /// Begins the record of an operation on one image or on all.
     pub fn begin(&self, operation: &str) -> AuditedAction {
         let entry = control::entry(operation);
         AuditedAction { audit: self.0.clone(), entry, began: Instant::now() }
     }
 
-    /// Writes what was recorded until now.
+    /// Writes what was recorded so far.
     pub async fn close(&self) {
         self.0.close().await;
     }
 }
 
-/// Something under way, of which there is a record when it has ended.
+/// An operation that is recorded when it ends.
 #[derive(Clone)]
 pub struct AuditedAction {
     audit: Audit,
@@ -65,7 +65,7 @@ impl AuditedAction {
         self
     }
 
-    /// The first digests of those that it has come to.
+    /// Adds the first digests of the affected images.
     #[must_use]
     pub fn digests(self, digests: &[Digest]) -> Self {
         let first: Vec<_> = digests.iter().take(DIGESTS_MAX).map(ToString::to_string).collect();
@@ -76,7 +76,7 @@ impl AuditedAction {
         self.write(Outcome::Ok);
     }
 
-    /// Its end, and the image that has come of it.
+    /// Records the end, with the resulting image.
     pub fn ended(self, result: &Result<Image>) {
         match result {
             Ok(image) => self.digest(&image.digest).done(),
@@ -84,7 +84,7 @@ impl AuditedAction {
         }
     }
 
-    /// What has come of it, with a record if that is nothing.
+    /// Passes the result on, and records an error.
     pub fn tried<T>(&self, result: Result<T, ImageError>) -> Result<T> {
         result.map_err(|error| {
             let error = error.into();
@@ -98,7 +98,7 @@ impl AuditedAction {
         self.fact("why", format!("{error:#}")).write(outcome);
     }
 
-    /// A signal has broken it off.
+    /// Records that a signal interrupted it.
     pub fn broken_off(self) {
         self.fact("why", "it was interrupted").write(Outcome::Failed);
     }
@@ -110,7 +110,7 @@ impl AuditedAction {
     }
 }
 
-/// What is wrong with what was asked for was never begun.
+/// Invalid requests were never started, so they are recorded as refused.
 fn outcome(error: &Error) -> Outcome {
     let of_saving = error.downcast_ref().and_then(|error| match error {
         SaveError::Image(error) => Some(error),

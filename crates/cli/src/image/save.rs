@@ -64,7 +64,7 @@ impl Save {
         saved
     }
 
-    /// What is recorded of one of them: what is in an archive leaves this host.
+    /// The record for one image, since saving it exports its contents.
     fn act(&self, images: &Images, recorder: &Recorder, image: &str) -> AuditedAction {
         let act = recorder.begin("save_image").image(image);
         let act = act.fact("to", self.output.to_string_lossy());

@@ -4,7 +4,7 @@ mod shell;
 
 pub(super) use shell::is_open as is_open_shell;
 
-/// What the interpreter may ask the next line to begin with.
+/// The longest indentation that an interpreter may suggest.
 const INDENT_BYTES_MAX: usize = 256;
 
 /// The lines so far.
@@ -19,7 +19,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Whether its first line is still to come.
+    /// Whether it has no line yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.lines == 0
     }
@@ -28,12 +28,12 @@ impl Block {
         self.text.trim().is_empty()
     }
 
-    /// What the next line begins with, for the person to go on or to erase.
+    /// The suggested indentation of the next line.
     pub(super) fn indent(&self) -> &str {
         &self.indent
     }
 
-    /// What stands before the next line.
+    /// The text before the next line.
     pub(super) fn before(&self) -> String {
         if self.is_fresh() { String::new() } else { format!("{}\n", self.text) }
     }
@@ -42,7 +42,7 @@ impl Block {
         &self.text
     }
 
-    /// Takes the next line, or several that were pasted as one.
+    /// Adds the next line, or several that were pasted.
     pub(super) fn push(&mut self, line: &str) {
         if !self.is_fresh() {
             self.text.push('\n');
@@ -62,7 +62,7 @@ impl Block {
         self.lines += 1;
     }
 
-    /// More lines are wanted, and the next would begin with `indent`.
+    /// Expects another line, which would begin with `indent`.
     pub(super) fn grow(&mut self, indent: &str) {
         // It comes from the guest, and goes in front of what a person types.
         let blank = indent.chars().all(|c| c == ' ' || c == '\t');

@@ -24,7 +24,7 @@ use host::paths::Paths;
 /// looks: somebody has pressed Enter and waits.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What waits for the end of the line that is being edited.
+/// The maximum size of output held back while a line is edited.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 
 /// See the module's description.
@@ -38,17 +38,17 @@ pub(super) struct Conversation<'a> {
     pub(super) language: Language,
     history: Option<History>,
     way_back: Option<String>,
-    /// What came while code was edited, which must not be written into.
+    /// Output that arrived while code was edited.
     held: Vec<u8>,
 }
 
-/// What the person wants.
+/// The next action of the person.
 enum NextStep {
     Run(String),
     Leave(PromptExit),
 }
 
-/// What came of asking for one line.
+/// The result of asking for one line.
 enum Answer {
     Line(Line),
     PromptExit(PromptExit),
@@ -93,7 +93,7 @@ impl<'a> Conversation<'a> {
         })
     }
 
-    /// Until the person leaves.
+    /// Runs the loop until the person leaves.
     pub(super) async fn hold(&mut self, notices: &mut Notices) -> Result<PromptExit> {
         loop {
             match self.read(notices).await? {
@@ -107,12 +107,12 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Whether the terminal is in the editor's hands.
+    /// Whether the editor is reading a line.
     pub(super) fn is_editing(&self) -> bool {
         self.editor.editing().is_some()
     }
 
-    /// The last words.
+    /// Prints the last message.
     pub(super) async fn part(&mut self) {
         if let Some(way_back) = &self.way_back {
             self.screen.start_line();
@@ -122,7 +122,7 @@ impl<'a> Conversation<'a> {
         let _ = self.screen.settle().await;
     }
 
-    /// Reads lines until they are something to run.
+    /// Reads lines until the input is complete.
     async fn read(&mut self, notices: &mut Notices) -> Result<NextStep> {
         loop {
             if let Some(left) = self.wait_for_stale_line(notices).await? {
@@ -162,7 +162,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Remembers an input that goes to the interpreter.
+    /// Adds an input to the history.
     fn take(&mut self, block: &Block) -> String {
         let code = block.text().to_owned();
         let entry = code.trim_end();
@@ -175,7 +175,7 @@ impl<'a> Conversation<'a> {
         code
     }
 
-    /// The next line's indentation, if there is to be one.
+    /// The next line's indentation, if the input is incomplete.
     async fn wants_more(&mut self, block: &Block) -> Result<Option<String>> {
         if self.language.judge == CompletenessCheck::Shell {
             return Ok(block::is_open_shell(block.text()).then(String::new));
@@ -191,7 +191,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// A line that was asked for by code which has ended since is still being edited.
+    /// Waits until a line is finished that ended code had asked for.
     async fn wait_for_stale_line(&mut self, notices: &mut Notices) -> Result<Option<PromptExit>> {
         while self.is_editing() {
             if let Answer::PromptExit(left) = self.answer(notices).await? {
@@ -228,7 +228,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The cursor is at the left edge again, and there is room for what was held back.
+    /// Notes that the cursor is at the left edge, and writes what was held back.
     pub(super) fn line_is_done(&mut self) {
         self.screen.start_line();
         let held = std::mem::take(&mut self.held);
@@ -237,7 +237,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Answers a Tab, without holding anything up.
+    /// Answers a completion request in the background.
     pub(super) fn complete(&self, question: Question) {
         let Question { code, cursor, .. } = &question;
         let context = self.context.context.clone();
@@ -251,7 +251,7 @@ impl<'a> Conversation<'a> {
         });
     }
 
-    /// Shows what happened beside our own runs.
+    /// Shows an event besides our own runs.
     pub(super) fn tell(&mut self, news: Update) {
         match news {
             Update::Output(channel, bytes) => self.show(channel, bytes),
@@ -279,7 +279,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Says a line of ours.
+    /// Prints a message.
     pub(super) fn say(&mut self, line: &str) {
         if !self.holds_back(Channel::Stderr) {
             return self.screen.say(line);
@@ -305,7 +305,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Why the conversation is over when cannot read the terminal: it was closed, or we are at fault.
+/// Why the prompt ends when the terminal cannot be read: it was closed, or an error occurred.
 pub(super) fn unreadable(error: io::Error) -> Result<PromptExit> {
     match error.raw_os_error() {
         Some(nix::libc::EIO) => Ok(PromptExit::Signalled(nix::libc::SIGHUP)),

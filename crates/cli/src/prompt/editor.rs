@@ -21,19 +21,19 @@ use super::terminal_mode;
 pub(super) use helper::Found;
 use helper::{Helper, LineContext};
 
-/// Orders that wait for the thread: one to remember a line, one to read the next.
+/// Commands queued for the thread: one to remember a line, one to read the next.
 const ORDERS_WAITING_MAX: usize = 4;
-/// What the thread has to say: the end of a line, or a question within it.
+/// Events queued by the thread: the end of a line, or a completion request.
 const WORDS_WAITING_MAX: usize = 4;
 
-/// What the thread shall do.
+/// A command for the thread.
 enum EditorCommand {
     Line { prompt: String, initial: String, scene: Option<LineContext> },
     Secret { prompt: String },
     Remember(String),
 }
 
-/// What a line came to.
+/// The result of reading a line.
 #[derive(Debug)]
 pub(super) enum Line {
     Typed(String),
@@ -45,14 +45,14 @@ pub(super) enum Line {
     Failed(io::Error),
 }
 
-/// What the thread says.
+/// An event of the thread.
 pub(super) enum EditorEvent {
     Line(Line),
     /// A Tab was pressed.
     Complete(Question),
 }
 
-/// What stands before the cursor, and where the answer goes.
+/// A completion request: the code before the cursor, and where the answer goes.
 pub(super) struct Question {
     pub code: String,
     pub cursor: usize,
@@ -60,22 +60,22 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// An answer that nobody waits for any more is no loss.
+    /// Sends the answer; a late answer is dropped.
     pub(super) fn answer(self, found: Found) {
         let _ = self.answer.try_send(found);
     }
 }
 
-/// What a line is for.
+/// The purpose of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// To be run.
+    /// Code to run.
     Code,
-    /// To be given to code that asks for it.
+    /// Input for code that asks for it.
     Input,
 }
 
-/// The editor as the conversation sees it.
+/// The conversation's handle of the editor.
 pub(super) struct Editor {
     orders: threads::SyncSender<EditorCommand>,
     heard: mpsc::Receiver<EditorEvent>,
@@ -94,7 +94,7 @@ impl Editor {
         Ok(Self { orders, heard, editing: None })
     }
 
-    /// What the line is for that was asked for and has not come.
+    /// The purpose of the requested line, if one is open.
     pub(super) fn editing(&self) -> Option<Kind> {
         self.editing
     }
@@ -109,7 +109,7 @@ impl Editor {
         );
     }
 
-    /// Asks for a line that code wants.
+    /// Asks for a line of input for the code.
     pub(super) fn ask_input(&mut self, prompt: String) {
         self.order(
             Kind::Input,
@@ -117,12 +117,12 @@ impl Editor {
         );
     }
 
-    /// The same for a line that nobody may see.
+    /// The same for a secret.
     pub(super) fn ask_secret(&mut self, prompt: String) {
         self.order(Kind::Input, EditorCommand::Secret { prompt });
     }
 
-    /// Puts an input where the arrow keys find it.
+    /// Adds an input to the history of the arrow keys.
     pub(super) fn remember(&mut self, entry: &str) {
         let _ = self.orders.try_send(EditorCommand::Remember(entry.to_owned()));
     }
@@ -133,7 +133,7 @@ impl Editor {
         let _ = self.orders.try_send(order);
     }
 
-    /// What the editor says next. Safe to cancel.
+    /// The next event of the editor. Safe to cancel.
     pub(super) async fn hear(&mut self) -> EditorEvent {
         let gone = || EditorEvent::Line(Line::Failed(io::Error::other("the line editor failed")));
         let heard = self.heard.recv().await.unwrap_or_else(gone);

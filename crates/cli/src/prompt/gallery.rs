@@ -23,7 +23,7 @@ const NAME_CHARS_MAX: usize = 100;
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
-/// Why something was not kept.
+/// Why something was not saved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GalleryError {
     #[error("not saved: this prompt has saved {FILES_MAX} files already")]
@@ -39,12 +39,12 @@ pub(super) enum GalleryError {
 /// The files of one conversation.
 pub(super) struct Gallery {
     wanted: PathBuf,
-    /// Made with the first file.
+    /// Created with the first file.
     directory: Option<PathBuf>,
     next: u32,
     files: usize,
     bytes: u64,
-    /// Where a display is, by its id and form.
+    /// The file of a display, by its id and form.
     named: BTreeMap<(String, String), PathBuf>,
 }
 
@@ -59,7 +59,7 @@ impl Gallery {
         Self { wanted, directory: None, next: 1, files: 0, bytes: 0, named: BTreeMap::new() }
     }
 
-    /// Keeps one form of a display in a file of its own.
+    /// Saves one form of a display in a file of its own.
     pub(super) fn keep(
         &mut self,
         id: Option<&str>,
@@ -141,7 +141,7 @@ impl Gallery {
     }
 }
 
-/// Whether `path` is now a directory that is ours alone.
+/// Whether `path` is a private directory of this user.
 fn make_private(path: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(PRIVATE_DIRECTORY).create(path) {
         Ok(()) => return Ok(true),
@@ -175,7 +175,7 @@ fn directory_name(place: &str, context: &str) -> String {
     format!("burrow-{}", safe.take(NAME_CHARS_MAX).collect::<String>())
 }
 
-/// What the files of a form are called.
+/// The file extension for a form.
 fn extension(mime: &str) -> &'static str {
     let bare = mime.split(';').next().unwrap_or_default().trim();
     match bare {

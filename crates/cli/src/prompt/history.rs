@@ -13,13 +13,13 @@ use std::path::PathBuf;
 
 use host::paths::{Paths, make_private_directory};
 
-/// Entries that are kept.
+/// The maximum number of entries.
 pub(super) const ENTRIES_MAX: usize = 2000;
 /// A longer input is a file that was pasted: nobody looks for it with the arrow keys.
 const ENTRY_BYTES_MAX: usize = 16 * 1024;
 /// A file that has grown beyond this is cut to its last entries when it is opened.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// What is read of a file, whatever it has become.
+/// The maximum number of bytes that are read from a file.
 const READ_BYTES_MAX: u64 = 4 * FILE_BYTES_MAX;
 
 const PRIVATE_FILE: u32 = 0o600;
@@ -48,7 +48,7 @@ impl History {
         Ok((history, entries))
     }
 
-    /// Keeps one more input; says whether it is one that is kept.
+    /// Adds an input; returns whether it is one that is saved.
     pub(super) fn add(&mut self, entry: &str) -> io::Result<bool> {
         if !is_kept(entry) || self.last.as_deref() == Some(entry) {
             return Ok(false);
@@ -81,7 +81,7 @@ impl History {
         let mut reader = BufReader::new(file.take(READ_BYTES_MAX));
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
-            // What is no entry was cut by a full disk, or written by another client.
+            // What is no entry was cut by a full disk, or written by another program.
             if let Ok(entry) = serde_json::from_slice::<String>(&line) {
                 if entries.len() == ENTRIES_MAX {
                     entries.pop_front();

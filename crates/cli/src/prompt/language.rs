@@ -5,22 +5,22 @@ use protocol::repl::RunEnd;
 /// One row per language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Language {
-    /// As its people write it.
+    /// The name of the language as it is usually written.
     pub title: &'static str,
     pub first: &'static str,
-    /// Before the further lines of an input.
+    /// The prompt before further lines of an input.
     pub more: &'static str,
-    /// What Tab writes where there is nothing to complete.
+    /// The text that Tab inserts where there is nothing to complete.
     pub tab: &'static str,
     pub judge: CompletenessCheck,
 }
 
-/// Who knows whether an input is complete.
+/// How to decide whether an input is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompletenessCheck {
-    /// The living interpreter.
+    /// Ask the interpreter.
     Interpreter,
-    /// We, as far as it can be seen: a shell has no way to be asked.
+    /// Look at the text: a shell cannot be asked.
     Shell,
 }
 
@@ -68,7 +68,7 @@ impl Language {
     }
 }
 
-/// Whether a line for a shell is nothing but the wish to leave it.
+/// Whether a line only leaves the shell.
 fn is_exit(code: &str) -> bool {
     let mut words = code.split_whitespace();
     let leaves = matches!(words.next(), Some("exit" | "logout"));

@@ -38,27 +38,27 @@ use conversation::Conversation;
 use host::paths::Paths;
 use terminal_mode::TerminalMode;
 
-/// What a conversation is about.
+/// The options of a prompt.
 pub struct Prompt {
-    /// Opened if there is none of that name.
+    /// Opened if it does not exist.
     pub context: OpenContext,
-    /// What people call the machine: `work`, `/run/agent.sock`, `CID 3`.
+    /// The name of the machine for people: `work`, `/run/agent.sock`, `CID 3`.
     pub place: String,
-    /// The command that leads back here; none when the machine goes away with the prompt.
+    /// The command that returns here; none if the machine ends with the prompt.
     pub way_back: Option<String>,
 }
 
-/// Why a conversation is over.
+/// Why the prompt ended.
 enum PromptExit {
-    /// The person has left, and the code that ran last may have said with which exit code.
+    /// The person left; the last code may have set the exit code.
     Person(Exit),
     /// A signal ended us, or the terminal was closed (which is a hang-up).
     Signalled(i32),
-    /// Nobody reads our stdout.
+    /// Our stdout is closed.
     Unread,
 }
 
-/// Holds a conversation until the person leaves. The context lives on, and the guest stays open.
+/// Runs the prompt until the person leaves. The context keeps running, and the guest stays open.
 pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Exit> {
     if !stdin().is_terminal() {
         return Err(TerminalError::NotATerminal.into());
@@ -91,7 +91,7 @@ pub async fn hold(guest: &Guest, paths: &Paths, mut prompt: Prompt) -> Result<Ex
     }
 }
 
-/// The next signal that means the end.
+/// Waits for the next signal that ends the process.
 async fn next_end(notices: &mut Notices) -> i32 {
     loop {
         if let Notice::End(signal) = notices.next().await {

@@ -26,7 +26,7 @@ pub(super) struct Screen {
     err: Sink,
     waiting: VecDeque<(Channel, Vec<u8>)>,
     writing: Option<Writing>,
-    /// Where the cursor is, as far as what was written tells.
+    /// The position of the cursor, derived from what was written.
     line: Line,
     colours: bool,
 }
@@ -51,7 +51,7 @@ impl Screen {
         }
     }
 
-    /// Output of a program, as it is.
+    /// Writes output of a program unchanged.
     pub(super) fn write(&mut self, channel: Channel, bytes: Vec<u8>) {
         if bytes.is_empty() {
             return;
@@ -62,7 +62,7 @@ impl Screen {
         self.waiting.push_back((channel, bytes));
     }
 
-    /// Text of a program that is a whole line, or several.
+    /// Writes whole lines of a program.
     pub(super) fn write_lines(&mut self, channel: Channel, text: &[u8]) {
         let mut bytes = text.to_vec();
         if !bytes.ends_with(b"\n") {
@@ -74,19 +74,19 @@ impl Screen {
         self.write(channel, bytes);
     }
 
-    /// A line of ours. What in it comes from a guest must be printable.
+    /// Writes a message. Text in it that comes from a guest must be printable.
     pub(super) fn say(&mut self, text: &str) {
         self.end_line();
         let line = self.worded(text);
         self.write(Channel::Stderr, line.into_bytes());
     }
 
-    /// A line of ours, as it is written.
+    /// A message as it is written.
     pub(super) fn worded(&self, text: &str) -> String {
         if self.colours { format!("{DIM}{text}{PLAIN}\n") } else { format!("{text}\n") }
     }
 
-    /// Sees to it that what follows begins at the left edge.
+    /// Ends the current line, so that what follows begins at the left edge.
     pub(super) fn end_line(&mut self) {
         if !self.line.is_fresh() {
             let channel = if stdout().is_terminal() { Channel::Stdout } else { Channel::Stderr };

@@ -17,7 +17,7 @@ const CTRL_U: u8 = 0x15;
 const CTRL_W: u8 = 0x17;
 const DELETE: u8 = 0x7f;
 
-/// What came of asking.
+/// The result of asking for a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Secret {
     Line(String),
@@ -43,7 +43,7 @@ pub(super) fn ask(prompt: &str) -> io::Result<Secret> {
     secret
 }
 
-/// Where the editor shows its prompts, too.
+/// The terminal on which the editor shows its prompts.
 fn show(text: &str) -> io::Result<()> {
     if stdout().is_terminal() {
         let mut stdout = stdout().lock();

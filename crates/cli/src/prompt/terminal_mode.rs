@@ -28,7 +28,7 @@ impl TerminalMode {
         Ok(Self { guard })
     }
 
-    /// From now on the end also puts the screen in order.
+    /// From now on the screen is also reset at the end.
     pub(super) fn tidy_at_end(&mut self) {
         self.guard.tidy_at_end();
     }
@@ -40,7 +40,7 @@ impl Drop for TerminalMode {
     }
 }
 
-/// That the window has another size.
+/// The signal for a resized window.
 pub(super) fn window_signal() -> SigSet {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGWINCH);

@@ -18,25 +18,25 @@ use agent_client::guest::{GuestError, RunCode};
 
 /// How long a run waits for its turn before the person is told why.
 const TURN_PATIENCE: Duration = Duration::from_millis(300);
-/// How long an interrupted run may go on before the person is told what else there is.
+/// How long an interrupted run may continue before the person is told about force.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(2);
-/// A ctrl-c is a request, which code may take its time to grant. Only another one is more.
+/// The grace of one ctrl-c: code may take its time. Only another ctrl-c adds force.
 const POLITE_GRACE: Duration = Duration::from_secs(3600);
-/// Questions of one run that wait for theirs to be asked.
+/// The maximum number of open questions of one run.
 const QUESTIONS_MAX: usize = 64;
 
-/// A run that is on, or waits for its turn.
+/// A run that is running or queued.
 struct PendingRun {
     run: u64,
     ahead: u32,
     began: bool,
-    /// How often the person has asked for its end.
+    /// How often the person pressed ctrl-c.
     presses: u32,
-    /// An error has been shown.
+    /// Whether an error was shown.
     told_error: bool,
-    /// When there is something to say about the time that it takes.
+    /// When to print a note about the time that it takes.
     tell_at: Option<Instant>,
-    /// The question that the person is being asked.
+    /// The open question.
     asked: Option<u64>,
     questions: std::collections::VecDeque<Request>,
 }
@@ -49,7 +49,7 @@ struct Request {
 }
 
 impl Conversation<'_> {
-    /// Runs an input. Returns why the conversation is over, if it is.
+    /// Runs an input. Returns why the prompt ends, if it does.
     pub(super) async fn turn(
         &mut self,
         code: String,
@@ -278,7 +278,7 @@ impl PendingRun {
     }
 }
 
-/// Never comes when there is no such time.
+/// Never returns without a time.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

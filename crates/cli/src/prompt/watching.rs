@@ -12,28 +12,28 @@ use agent_client::guest::{Events, Guest};
 /// Our latest runs, of which a watch may still tell.
 const OWN_RUNS_MAX: usize = 64;
 
-/// Something to be shown.
+/// Something to show.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Update {
     Output(Channel, Vec<u8>),
     Line(String),
 }
 
-/// A watch, and what is known from it.
+/// A watch of the context, and what is known from it.
 pub(super) struct ContextWatch {
     events: Option<Events>,
     tale: EventTracker,
 }
 
-/// What a watch has told. Pure.
+/// The state derived from the watched events. Pure.
 #[derive(Debug, Default)]
 struct EventTracker {
     own: VecDeque<u64>,
-    /// The run that is on, if it is another's.
+    /// The current run, if it belongs to another client.
     running: Option<u64>,
-    /// Runs of others that have ended since the person last heard of it.
+    /// Runs of other clients that ended since the last notice.
     others: u64,
-    /// That the present interpreter replaced a lost one has been said.
+    /// Whether the loss of the previous interpreter was reported.
     loss_told: bool,
     /// Late output has been shown, or a run has begun whose events could have had it.
     late_told: bool,
@@ -46,14 +46,14 @@ impl ContextWatch {
         Self { events, tale: EventTracker { running: info.running, ..EventTracker::default() } }
     }
 
-    /// Watches again when the context was closed and made anew.
+    /// Watches again after the context was closed and reopened.
     pub(super) async fn renew(&mut self, guest: &Guest, context: &protocol::ContextName) {
         if self.events.is_none() {
             self.events = guest.watch_context(context).await.ok();
         }
     }
 
-    /// The next thing to show. Never comes when the watch is over. Safe to cancel.
+    /// The next thing to show. Never returns when the watch has ended. Safe to cancel.
     pub(super) async fn next(&mut self) -> Update {
         loop {
             let Some(events) = &mut self.events else { return std::future::pending().await };
@@ -76,17 +76,17 @@ impl ContextWatch {
         }
     }
 
-    /// A run of ours has its number.
+    /// Registers the number of a run of ours.
     pub(super) fn own(&mut self, run: u64) {
         self.tale.own(run);
     }
 
-    /// The run of another client that is on.
+    /// The current run of another client.
     pub(super) fn running(&self) -> Option<u64> {
         self.tale.running
     }
 
-    /// How many runs of others have ended since this was last asked.
+    /// The number of runs of others that ended since the last call.
     pub(super) fn take_others(&mut self) -> u64 {
         std::mem::take(&mut self.tale.others)
     }
@@ -109,7 +109,7 @@ impl ContextWatch {
         (!told).then(|| words::lost(reason))
     }
 
-    /// That the interpreter is lost has been said in other words.
+    /// Marks the loss of the interpreter as reported.
     pub(super) fn loss_was_told(&mut self) {
         self.tale.loss_told = true;
     }

@@ -18,7 +18,7 @@ const WORD_CHARS_MAX: usize = 80;
 
 const PLAIN: &str = "text/plain";
 
-/// The first line: what this is, who shares it, and the way out.
+/// The first line: the interpreter, who shares it, and how to leave.
 pub(super) fn banner(language: &Language, info: &ContextInfo, place: &str) -> String {
     let title =
         if language.title.is_empty() { words(&info.language) } else { language.title.into() };
@@ -32,7 +32,7 @@ pub(super) fn banner(language: &Language, info: &ContextInfo, place: &str) -> St
     )
 }
 
-/// What has become of a context that had an interpreter before this one.
+/// The message for a lost interpreter.
 pub(super) fn lost(reason: &str) -> String {
     format!("the interpreter and its state were lost: {}", words(reason))
 }
@@ -50,7 +50,7 @@ pub(super) fn waiting(running: Option<u64>, ahead: u32) -> String {
     }
 }
 
-/// What others have done since the person last heard of it.
+/// The message about runs of other clients.
 pub(super) fn others(runs: u64) -> Option<String> {
     match runs {
         0 => None,
@@ -127,7 +127,7 @@ pub(super) fn kept(role: DisplayRole, form: &Datum, path: &Path) -> String {
     format!("[{update}{mime} {size}: {}]", path.display())
 }
 
-/// The same when there is no file.
+/// The line if no file was saved.
 pub(super) fn not_kept(form: &Datum, why: &impl std::fmt::Display) -> String {
     let (mime, size) = (words(&form.mime), human_bytes(form.data.as_bytes().len() as u64));
     format!("[{mime} {size}: {}]", printable(&why.to_string()))

@@ -13,10 +13,10 @@ use super::super::failure::CliError;
 /// something in a loop shall not fill the disk.
 const DISPLAYS_MAX: usize = 1000;
 
-/// Bytes of all of them together, for the same reason.
+/// Limits the bytes of all displays, for the same reason.
 const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// Endings of what people open; other text is `.txt`, and the rest `.bin`.
+/// File extensions by type; other text is `.txt`, and the rest `.bin`.
 const ENDINGS: [(&str, &str); 13] = [
     ("image/png", "png"),
     ("image/jpeg", "jpg"),
@@ -39,15 +39,15 @@ pub struct Displays {
     count: usize,
     bytes: u64,
     is_full: bool,
-    /// Numbers of those that may be updated.
+    /// File numbers of displays that may be updated, by id.
     by_id: HashMap<String, usize>,
 }
 
-/// What became of a display.
+/// The result of saving a display.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Saved {
     Files(Vec<PathBuf>),
-    /// The first of those that are left out.
+    /// The first display that exceeds the limit.
     TooMany,
     Nothing,
 }
@@ -96,12 +96,12 @@ impl Displays {
     }
 }
 
-/// The forms that a terminal has no way to show.
+/// The forms that a terminal cannot show.
 pub fn rich_forms(shown: &Display) -> impl Iterator<Item = &Datum> {
     shown.data.iter().filter(|form| form.mime != "text/plain")
 }
 
-/// The form that is text.
+/// The plain-text form.
 pub fn plain_form(shown: &Display) -> Option<&Datum> {
     shown.data.iter().find(|form| form.mime == "text/plain")
 }

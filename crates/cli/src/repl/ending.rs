@@ -11,7 +11,7 @@ use super::super::output::printable;
 use super::super::values::{human_duration, signal_name};
 use super::printer::SandboxLifetime;
 
-/// What a program is that ctrl-c has ended: 128 + SIGINT.
+/// The exit code after ctrl-c: 128 + SIGINT.
 const INTERRUPTED: Exit = Exit(128 + 2);
 
 /// What Python calls an interrupt that nobody caught, be it from ctrl-c or raised by the code: it then
@@ -35,7 +35,7 @@ pub fn exit(end: &RunEnd, error: Option<&str>, by_us: bool) -> Exit {
     }
 }
 
-/// What the exit code does not say.
+/// The message for what the exit code does not say.
 pub fn explain(finished: &Finished, lifetime: SandboxLifetime, by_us: bool) -> Option<String> {
     let killed = finished.rung == Some(Rung::Killed);
     let fate = if killed { "the interpreter was killed" } else { "the code was interrupted" };
@@ -132,7 +132,7 @@ mod tests {
         end.state_kept = false;
         end.rung = Some(Rung::Killed);
         let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
-        assert!(line.contains("did not heed ctrl-c") && line.ends_with("is lost"), "{line}");
+        assert!(line.contains("did not react to ctrl-c") && line.ends_with("is lost"), "{line}");
         end.end = RunEnd::Died { cause: Cause::Exited { code: 1 } };
         let line = explain(&end, SandboxLifetime::Persistent, true).expect("a line");
         assert_eq!(line, "the state of the context is lost");

@@ -135,7 +135,7 @@ fn finished(end: &Finished) -> Value {
     Value::Object(fields)
 }
 
-/// The fields that say something.
+/// The fields that are not empty.
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),

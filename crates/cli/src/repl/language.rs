@@ -18,9 +18,9 @@ pub struct Language(String);
 struct Row {
     name: &'static str,
     endings: &'static [&'static str],
-    /// What the interpreter calls code of its command line.
+    /// The interpreter's name for code from the command line.
     inline: &'static str,
-    /// What it calls code of its stdin.
+    /// The interpreter's name for code from stdin.
     piped: &'static str,
 }
 
@@ -35,29 +35,29 @@ impl Language {
         &self.0
     }
 
-    /// By the ending of a file's name.
+    /// The language of a file, by its extension.
     pub fn of_file(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         let row = ROWS.iter().find(|row| row.endings.contains(&ending.as_str()))?;
         Some(Self(row.name.to_owned()))
     }
 
-    /// The one that is called so, if we know any.
+    /// The table's row for this language, if there is one.
     pub fn called(name: &str) -> Option<Self> {
         language::called(name).map(|own| Self(own.to_owned()))
     }
 
-    /// The context of this language that is meant when none is named.
+    /// The default context of this language.
     pub fn context(&self) -> Result<ContextName, CliError> {
         self.0.parse().map_err(CliError::ContextName)
     }
 
-    /// What code of the command line is called in tracebacks.
+    /// The name of command-line code in tracebacks.
     pub fn inline_name(&self) -> &'static str {
         self.row().map_or("<string>", |row| row.inline)
     }
 
-    /// What code of stdin is called.
+    /// The name of code from stdin in tracebacks.
     pub fn piped_name(&self) -> &'static str {
         self.row().map_or("<stdin>", |row| row.piped)
     }
@@ -73,7 +73,7 @@ impl Default for Language {
     }
 }
 
-/// Why a text cannot be a language's name.
+/// Why a text is not a language's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a language: write python, node or bash")]
 pub struct InvalidLanguage(String);

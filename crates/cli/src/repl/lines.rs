@@ -12,7 +12,7 @@ use super::super::failure::CliError;
 use crate::terminal::{RawMode, TerminalError};
 use agent_client::guest::limits::ANSWER_BYTES_MAX;
 
-/// A line that is on its way; `None` is the end of the input.
+/// A requested line; `None` is the end of the input.
 pub type Awaited = oneshot::Receiver<io::Result<Option<Vec<u8>>>>;
 
 /// See the module's description.
@@ -56,7 +56,7 @@ pub struct EchoOff {
 }
 
 impl EchoOff {
-    /// `None` when stdin is no terminal: then nothing is echoed anyway.
+    /// `None` if stdin is not a terminal: then nothing is echoed anyway.
     pub fn keep() -> Result<Option<Self>, TerminalError> {
         if !stdin().is_terminal() {
             return Ok(None);

@@ -12,28 +12,28 @@ use super::super::values::human_bytes;
 use super::displays::{Displays, Saved, plain_form, rich_forms};
 use super::json;
 
-/// Whose sandbox the run is in.
+/// Whether the sandbox outlives the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxLifetime {
-    /// A sandbox that stays, in a context that others may use.
+    /// The sandbox keeps running, and others may use the context.
     Persistent,
-    /// A sandbox that ends with us.
+    /// The sandbox is removed at the end.
     Temporary,
 }
 
-/// How a run is told.
+/// The format of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     Json,
     Plain { save_displays: Option<PathBuf> },
 }
 
-/// Whether somebody listens.
+/// Whether stdout still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum StdoutState {
     Open,
-    /// Nobody reads our stdout.
+    /// Our stdout is closed.
     Closed,
 }
 
@@ -44,11 +44,11 @@ pub struct Printer {
     stderr_is_read: bool,
     lifetime: SandboxLifetime,
     form: Form,
-    /// What others of the context have said meanwhile.
+    /// Bytes of late output of earlier runs.
     late_bytes: u64,
     /// The kind of the last error.
     error: Option<String>,
-    /// A picture was shown, and is kept nowhere.
+    /// The type of the first display that was not saved.
     unkept: Option<String>,
 }
 
@@ -78,12 +78,12 @@ impl Printer {
         })
     }
 
-    /// The kind of the last error that was told.
+    /// The kind of the last error that was printed.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 
-    /// Tells one event, and returns when it has been written.
+    /// Prints one event, and returns when it has been written.
     pub async fn print(&mut self, event: &Event) -> Result<StdoutState> {
         if let Happening::Error(report) = &event.what {
             self.error = Some(report.kind.clone());
@@ -122,7 +122,7 @@ impl Printer {
         Ok(StdoutState::Open)
     }
 
-    /// Tells what the run itself has said after its end.
+    /// Prints output of the run that arrived after its end.
     pub async fn print_late(&mut self, event: &Event) -> Result<StdoutState> {
         match &event.what {
             Happening::Late(late) if matches!(self.form, Form::Plain(_)) => {
@@ -133,7 +133,7 @@ impl Printer {
         }
     }
 
-    /// Asks what the code wants to know. A secret's question goes where nobody pipes it away.
+    /// Prints a question of the code. A question for a secret goes to stderr, which is rarely redirected.
     pub async fn ask(&mut self, prompt: &str, secret: bool) -> Result<StdoutState> {
         if matches!(self.form, Form::Json(_)) {
             return Ok(StdoutState::Open);
@@ -142,7 +142,7 @@ impl Printer {
         self.write(channel, prompt.as_bytes().to_vec()).await
     }
 
-    /// Says what is left to be said, behind the end.
+    /// Prints the closing notes after the end of the run.
     pub fn part(&self) {
         if let Some(mime) = &self.unkept {
             output::note(&format!(

@@ -16,20 +16,20 @@ use crate::missing::explain_missing;
 use crate::terminal::{Notice, Notices};
 use agent_client::guest::{Guest, GuestError, Run, RunCode};
 
-/// What a broken link means to whoever waits for a run.
+/// The message for a link that broke during a run.
 const CUT: &str = "the connection to the sandbox was lost, so the result of the code is unknown";
 
-/// How the telling of a run came to its end.
+/// How following a run ended.
 enum RunResult {
     Finished(Finished),
-    /// Nobody reads our stdout.
+    /// Our stdout is closed.
     Unread,
 }
 
 /// How a wait ended.
 enum Outcome<T> {
     Done(T),
-    /// A signal ended us.
+    /// We must end because of a signal.
     Signalled(i32),
 }
 
@@ -89,7 +89,7 @@ pub async fn perform(
     Ok(ending::exit(&finished.end, printer.error(), by_us))
 }
 
-/// Our hand on the ladder.
+/// Sends interrupts of increasing force for one run.
 struct Interrupter<'a> {
     guest: &'a Guest,
     context: ContextName,
@@ -98,7 +98,7 @@ struct Interrupter<'a> {
 }
 
 impl Interrupter<'_> {
-    /// A signal means the next rung; false when it means that we shall leave at once.
+    /// Handles a signal by interrupting with more force; false if we must end at once.
     fn climb(&mut self, signal: i32) -> bool {
         let none = Some(0);
         let grace = match self.rungs {
@@ -119,7 +119,7 @@ impl Interrupter<'_> {
     }
 }
 
-/// Tells all events, until the last one; answers what the code asks with lines of stdin.
+/// Prints all events until the last one, and answers questions with lines of stdin.
 async fn pump(
     guest: &Guest,
     run: &mut Run,
@@ -158,7 +158,7 @@ async fn pump(
     }
 }
 
-/// What the code wants to know, one after the other: stdin has one line at a time.
+/// The open questions of the code, one at a time: stdin has one line at a time.
 #[derive(Default)]
 struct Questions {
     waiting: VecDeque<Question>,
@@ -181,7 +181,7 @@ impl Questions {
         }
     }
 
-    /// Asks the next one, if none is asked.
+    /// Prints the next question, if none is open.
     async fn next(&mut self, lines: &Lines, printer: &mut Printer) -> Result<StdoutState> {
         if self.asked.is_some() {
             return Ok(StdoutState::Open);
@@ -194,7 +194,7 @@ impl Questions {
         Ok(told)
     }
 
-    /// The line that answers the one that is asked. Never returns if none is.
+    /// The line that answers the open question. Never returns if there is none.
     async fn line(&mut self) -> Result<Option<Vec<u8>>> {
         match &mut self.asked {
             // A reader that is gone has reached the end.
@@ -223,7 +223,7 @@ impl Questions {
     }
 }
 
-/// The next signal that means the end.
+/// Waits for the next signal that ends the process.
 async fn next_end(notices: &mut Notices) -> i32 {
     loop {
         if let Notice::End(signal) = notices.next().await {

@@ -12,16 +12,16 @@ use super::language::Language;
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The command line.
+    /// Code from the command line.
     Inline(Vec<u8>),
     File(PathBuf),
     Stdin,
-    /// Whoever sits in front of the prompt.
+    /// A person at the prompt.
     Person,
 }
 
 impl Source {
-    /// Where there is no person, their part is stdin's.
+    /// Reads from stdin instead of a person if stdin is not a terminal.
     pub fn or_stdin(self, for_a_program: bool) -> Self {
         match self {
             Self::Person if for_a_program || !stdin().is_terminal() => Self::Stdin,
@@ -36,7 +36,7 @@ impl Source {
         }
     }
 
-    /// What the code is called in tracebacks.
+    /// The file name of the code in tracebacks.
     pub fn name(&self, language: &Language) -> String {
         match self {
             Self::File(path) => path.to_string_lossy().into_owned(),
@@ -45,7 +45,7 @@ impl Source {
         }
     }
 
-    /// All of the code.
+    /// Reads all of the code.
     pub async fn read(&self) -> Result<Vec<u8>> {
         let code = match self.clone() {
             Self::Inline(code) => code,
@@ -68,7 +68,7 @@ impl Source {
     }
 }
 
-/// Reads as much as there may be, and one byte more, which tells too much from just enough.
+/// Reads up to the limit and one byte more, which shows that the code is too long.
 fn read_some(reader: impl Read) -> io::Result<Vec<u8>> {
     let mut code = Vec::new();
     reader.take(CODE_BYTES_MAX as u64 + 1).read_to_end(&mut code)?;

@@ -9,15 +9,15 @@ use super::super::failure::CliError;
 use super::source::Source;
 use sandbox::SandboxRef;
 
-/// What the words mean.
+/// The meaning of the arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// A sandbox of its own when absent.
+    /// A new sandbox if absent.
     pub place: Option<SandboxRef>,
     pub source: Source,
 }
 
-/// Reads the words. `code` is what `-c` gives.
+/// Interprets the arguments. `code` is the value of `-c`.
 pub fn read(words: &[OsString], code: Option<&OsStr>) -> Result<Selection, CliError> {
     let inline = code.map(|code| Source::Inline(code.as_bytes().to_vec()));
     match (words, inline) {
@@ -38,7 +38,7 @@ pub fn read(words: &[OsString], code: Option<&OsStr>) -> Result<Selection, CliEr
     }
 }
 
-/// How the file is written that one word may have been meant as, if there is one.
+/// How to write the argument if it was meant as a file, if that file exists.
 pub fn file_instead(words: &[OsString]) -> Option<String> {
     match words {
         [word] if Path::new(word).is_file() => Some(format!("./{}", word.to_string_lossy())),
@@ -46,7 +46,7 @@ pub fn file_instead(words: &[OsString]) -> Option<String> {
     }
 }
 
-/// No sandbox has a dot in its name, nor a slash in front.
+/// The name of a sandbox contains no dot and does not begin with a slash.
 fn is_file(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     bytes == b"-" || bytes.first() == Some(&b'/') || bytes.contains(&b'.')

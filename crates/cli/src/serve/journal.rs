@@ -27,10 +27,10 @@ use super::super::output;
 use sandbox::EventSink;
 use settings::{Log, LogFormat, LogLevel};
 
-/// Where sandboxes' events come from.
+/// The `tracing` target of sandboxes' events.
 const SANDBOX: &str = "burrow::sandbox";
 
-/// Where the words of the SDK of MCP come from.
+/// The `tracing` target of the MCP SDK.
 const SDK: &str = "rmcp";
 
 /// Lines that wait to be written: about a megabyte of them.
@@ -117,14 +117,14 @@ fn write_lines(waiting: &Receiver<Vec<u8>>, lost: &AtomicU64) {
     }
 }
 
-/// Where lines are put.
+/// The buffer of lines.
 #[derive(Clone)]
 struct Lines {
     sender: SyncSender<Vec<u8>>,
     lost: Arc<AtomicU64>,
 }
 
-/// One line on its way.
+/// One line being formatted.
 struct Line {
     bytes: Vec<u8>,
     lines: Lines,
@@ -158,7 +158,7 @@ impl Drop for Line {
     }
 }
 
-/// Tells what happens to sandboxes.
+/// Logs events of sandboxes.
 pub fn events() -> EventSink {
     Arc::new(|event| {
         let text = output::printable(&event.to_string());

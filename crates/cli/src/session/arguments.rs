@@ -33,7 +33,7 @@ pub struct ProcessArguments {
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
 
-    /// Set the working directory in the sandbox (default: the image's, or /)
+    /// Set the working directory in the sandbox (default: the image's)
     #[arg(short = 'w', long, visible_alias = "workdir", value_name = "DIR")]
     pub cwd: Option<OsString>,
 
@@ -75,7 +75,7 @@ impl ProcessArguments {
         }
     }
 
-    /// Files first, so that an option on the command line has the last word.
+    /// Variables of files come first, so that options on the command line override them.
     fn environment(&self) -> Result<Vec<(Text, Text)>> {
         let ours = |name: &str| std::env::var(name).ok();
         let mut variables = Vec::new();
@@ -94,19 +94,19 @@ impl ProcessArguments {
     }
 }
 
-/// What kind of terminal the person has, since the program will draw on it.
+/// The TERM variable of the person's terminal, for the program.
 pub fn terminal_variable() -> (String, String) {
     let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
     ("TERM".to_owned(), term.unwrap_or_else(|| "xterm".to_owned()))
 }
 
-/// How large a new terminal shall be: as ours, if we have one.
+/// The size of a new terminal: that of ours, if we have one.
 pub fn terminal_size() -> TerminalSize {
     let size = Size::read().unwrap_or(Size::DEFAULT);
     TerminalSize { rows: size.rows, columns: size.columns }
 }
 
-/// The first words of a command, for messages.
+/// The program of a command, for messages.
 pub fn program_name(command: &[OsString]) -> String {
     command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

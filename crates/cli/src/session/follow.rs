@@ -53,7 +53,7 @@ pub async fn follow(guest: &Guest, session: &SessionId, tail_bytes: u64) -> Resu
     }
 }
 
-/// An output that is shown by a task of its own.
+/// A task that writes one output.
 struct OutputTask {
     task: JoinHandle<Result<OutputEnd>>,
     /// See [`show`].

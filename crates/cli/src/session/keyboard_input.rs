@@ -24,19 +24,19 @@ const LOSS_CHECKED_EVERY: Duration = Duration::from_millis(200);
 const LET_GO_MAX: Duration = Duration::from_secs(1);
 const SETTLED_CHECKED_EVERY: Duration = Duration::from_millis(5);
 
-/// A keyboard that we have, or would like to have.
+/// The keyboard of a session, taken or not.
 pub(super) struct KeyboardInput {
     guest: Guest,
     session: SessionId,
     hand: Option<InputTask>,
 }
 
-/// What came of reaching for the keyboard.
+/// The result of taking the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyboardState {
     Ours,
     SomebodyElses,
-    /// The program has ended, or takes no more input: nobody types.
+    /// The program has ended or takes no more input.
     Closed,
 }
 
@@ -55,7 +55,7 @@ impl KeyboardInput {
         self.hand.is_some()
     }
 
-    /// Asks for the keyboard; with `by_force` also from whoever has it.
+    /// Takes the keyboard if it is free; with `by_force`, from its current holder.
     pub(super) async fn take(&mut self, by_force: bool) -> Result<KeyboardState> {
         let writer = match self.guest.input(&self.session, None, by_force).await {
             Ok((writer, _)) => writer,
@@ -118,7 +118,7 @@ pub(super) async fn type_in(keys: Option<&mpsc::Sender<Vec<u8>>>, bytes: &mut Ve
     }
 }
 
-/// Types what comes, until nothing more will: then the writer is given back.
+/// Sends input until the channel closes, then returns the writer.
 async fn write(
     mut writer: Writer,
     mut waiting: mpsc::Receiver<Vec<u8>>,
@@ -155,7 +155,7 @@ async fn settle(guest: &Guest, session: &SessionId, writer: &Writer) {
     }
 }
 
-/// Whether a refusal means that another client types.
+/// Whether a refusal means that another client has the keyboard.
 fn is_taken(error: &GuestError) -> bool {
     matches!(error.fault_code(), Some(FaultCode::Conflict | FaultCode::Exists | FaultCode::Limit))
 }

@@ -22,26 +22,26 @@ use screen::{Keyboard, ViewerOptions};
 
 pub use arguments::{ProcessArguments, program_name, terminal_size, terminal_variable};
 
-/// The holder that the daemon's recorder is: what it has not yet written to disk is kept.
+/// The holder name of the daemon's recorder: the agent keeps output until the recorder has written it.
 pub const LOG_HOLDER: &str = "log";
 
-/// A fresh session's name.
+/// Generates a session id.
 pub fn draw_id() -> anyhow::Result<SessionId> {
     Ok(agent_client::program::draw_session()?)
 }
 
-/// What we call ourselves among the holders of a session that we start.
+/// Our holder name for a session that we start.
 pub fn own_holder(session: &SessionId) -> String {
     format!("cli-{session}").chars().take(NAME_BYTES_MAX).collect()
 }
 
-/// In front of a session that we have just started: nothing missed, every key for the program.
+/// The options for a session that we just started: no output is missed, and every key goes to the program.
 pub fn own_viewer(session: SessionId, holder: String, keyboard: Keyboard) -> ViewerOptions {
     let (origin, role) = (Origin::Offset { offset: 0 }, Role::Holder { name: holder });
     ViewerOptions { session, origin, role, keys: Keys::none(), keyboard, sizes: true }
 }
 
-/// Refuses `-it` in front of nothing, before anything is started for it.
+/// Refuses `-it` without a terminal before anything is started.
 pub fn check_terminal(process: &ProcessArguments) -> Result<(), CliError> {
     if process.tty && process.interactive && !stdin().is_terminal() {
         return Err(CliError::StdinNotATerminal);
@@ -49,7 +49,7 @@ pub fn check_terminal(process: &ProcessArguments) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The one session that `wanted` means: its whole id, or the beginning of only one.
+/// Finds a session by its id or by an unambiguous prefix.
 pub fn find<'a>(sessions: &'a [SessionInfo], wanted: &str) -> Result<&'a SessionInfo, CliError> {
     if let Some(exact) = sessions.iter().find(|session| session.session.as_str() == wanted) {
         return Ok(exact);
@@ -71,7 +71,7 @@ pub fn find<'a>(sessions: &'a [SessionInfo], wanted: &str) -> Result<&'a Session
     }
 }
 
-/// Sessions that an error names.
+/// The maximum number of sessions in an error.
 const NAMES_SHOWN_MAX: usize = 5;
 
 #[cfg(test)]

@@ -21,14 +21,14 @@ use agent_client::program::{Ended, Event, Program, Running};
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
-/// What a broken link means to whoever waits for a program.
+/// The message for a link that broke while a program ran.
 const CUT: &str =
     "the connection to the sandbox was lost, so the exit code of the program is unknown";
 
-/// How the output of a session came to its end.
+/// How the output of a session ended.
 enum SessionResult {
     Ended(Ended),
-    /// Nobody reads our stdout.
+    /// Our stdout is closed.
     Unread,
 }
 
@@ -84,7 +84,7 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
     }
 }
 
-/// Writes all output, until the record of the end has come behind it.
+/// Writes all output until the record of the end arrives.
 async fn pump(running: &mut Running) -> Result<SessionResult> {
     let (stdout, stderr) = (Sink::stdout()?, Sink::stderr()?);
     let mut stderr_is_read = true;
@@ -119,7 +119,7 @@ async fn pump(running: &mut Running) -> Result<SessionResult> {
     Err(GuestError::Malformed { what: "the end of a session without its record" }.into())
 }
 
-/// Gives the program our stdin, and its end. A program that has closed its own is content.
+/// Sends our stdin and its end to the program. A program may have closed its stdin already.
 async fn feed(mut writer: Writer) {
     let mut input = keyboard::listen();
     while let Some(bytes) = input.recv().await {
@@ -130,7 +130,7 @@ async fn feed(mut writer: Writer) {
     let _ = writer.finish().await;
 }
 
-/// The first signal is for the program to deal with; the second says that it did not.
+/// Passes the first signal on to the program; a second one kills it.
 fn forward(guest: &Guest, session: &SessionId, signal: i32, asked_before: bool) -> Result<()> {
     let (signal, target) =
         if asked_before { (SIGKILL, Target::Tree) } else { (signal, Target::Group) };

@@ -30,32 +30,32 @@ use agent_client::guest::{Guest, GuestError, Output};
 /// between two keys, shorter than patience with a shell whose history does not come.
 const KEY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What leaves a session that we only watch: it can mean nothing else there.
+/// The key that leaves a session that we only watch: ctrl-c.
 const CTRL_C: u8 = 0x03;
 
-/// Where and how to sit.
+/// How to attach to a session.
 pub struct ViewerOptions {
     pub session: SessionId,
     pub origin: Origin,
-    /// A holder misses nothing, an observer is in nobody's way.
+    /// A holder receives all output; an observer never slows the program down.
     pub role: Role,
     pub keys: Keys,
-    /// Whether there is a keyboard to connect at all.
+    /// Which keyboard to connect.
     pub keyboard: Keyboard,
-    /// Whether our window has a say in the session's size.
+    /// Whether our window affects the session's size.
     pub sizes: bool,
 }
 
-/// What we want of the session's keyboard.
+/// How to use the session's keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyboard {
-    /// Nothing, and we have no keyboard ourselves.
+    /// Never take it, and read no keys.
     Never,
-    /// Nothing, ever; our own is there for the keys that detach.
+    /// Never take it; read keys only to detach.
     Watch,
-    /// To have it if nobody else does.
+    /// Take it if it is free.
     IfFree,
-    /// To have it.
+    /// Take it.
     Take,
 }
 
@@ -68,18 +68,18 @@ impl Keyboard {
 /// How long the screen may take for what it is being given when we leave.
 const LAST_PIECE_MAX: Duration = Duration::from_secs(1);
 
-/// Why we are no longer in front of the session.
+/// Why the attachment ended.
 #[derive(Debug)]
 pub enum SessionExit {
     Exited(ExitRecord),
     Detached,
     /// A signal ended us, or the terminal was closed (which is a hang-up).
     Signalled(i32),
-    /// Nobody reads our stdout.
+    /// Our stdout is closed.
     Unread,
 }
 
-/// Sits in front of a session until one side leaves.
+/// Attaches to a session until one side ends it.
 pub async fn run(guest: &Guest, seat: ViewerOptions) -> Result<SessionExit> {
     let interactive = seat.keyboard != Keyboard::Never;
     let mut notices = Notices::watch()?;
@@ -108,11 +108,11 @@ struct Screen<'a> {
     interactive: bool,
     sizes: bool,
     input: KeyboardInput,
-    /// Typed, and not yet handed to the input.
+    /// Typed bytes that are not sent yet.
     typed: Vec<u8>,
 }
 
-/// What a key of ours led to.
+/// The result of a key.
 enum Step {
     On,
     Leave,
@@ -203,7 +203,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Takes the keyboard at the start, or says who has it.
+    /// Takes the keyboard at the start, or prints who has it.
     async fn sit_down(&mut self) -> Result<()> {
         if self.input.take(self.keyboard == Keyboard::Take).await? == KeyboardState::SomebodyElses {
             let owner = self.owner().await.unwrap_or_else(|| "another client".to_owned());
@@ -239,7 +239,7 @@ impl<'a> Screen<'a> {
         Ok(Step::On)
     }
 
-    /// What is typed without a keyboard is for nobody, and must not be kept for later.
+    /// Drops bytes typed without the keyboard, so that they are not sent later.
     fn forget_without_keyboard(&mut self) {
         if !self.input.has_keyboard() {
             self.typed.clear();
@@ -265,14 +265,14 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Who types, as they name themselves.
+    /// The name of the client that has the keyboard.
     async fn owner(&self) -> Option<String> {
         let sessions = self.guest.sessions(0).await.ok()?.sessions;
         let info = sessions.into_iter().find(|info| info.session == self.session)?;
         info.keyboard.as_deref().map(printable)
     }
 
-    /// Says how large our window is; `redraw` asks the program to draw all of it.
+    /// Sends the size of our window; `redraw` asks the program to redraw everything.
     fn tell_size(&self, redraw: bool) -> Result<()> {
         if !self.sizes {
             if redraw {
@@ -290,7 +290,7 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// What is typed next; never comes without a keyboard.
+/// The next typed bytes; never returns without a keyboard.
 async fn next_keys(input: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
     match input {
         Some(input) => input.recv().await,

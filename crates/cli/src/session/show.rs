@@ -15,10 +15,10 @@ use agent_client::guest::{Output, Piece};
 /// How long the rest of the output may take to begin to arrive when the program has ended.
 const REST_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How an output came to its end.
+/// How writing an output ended.
 pub(super) enum OutputEnd {
     Everything,
-    /// Nobody reads our descriptor.
+    /// The descriptor has no reader.
     Unread,
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn show(
     }
 }
 
-/// How far one output is to be shown when the program has ended.
+/// The offset up to which an output is shown after the program has ended.
 pub(super) fn goal_of(record: &ExitRecord, channel: Channel) -> u64 {
     record.complete_at(channel).unwrap_or(u64::MAX)
 }

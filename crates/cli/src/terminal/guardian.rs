@@ -34,7 +34,7 @@ const READY_DEADLINE: Duration = Duration::from_secs(2);
 const READY: u8 = b'r';
 const DISMISSED: u8 = b'd';
 
-/// Why there is no guardian.
+/// Why the guardian could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardianError {
     #[error("cannot start the guardian of the terminal: {0}")]
@@ -43,7 +43,7 @@ pub enum GuardianError {
     NotReady,
 }
 
-/// Our end of a running guardian.
+/// A running guardian.
 pub struct Guardian {
     child: Child,
 }
@@ -81,7 +81,7 @@ impl Guardian {
             && word == [READY]
     }
 
-    /// Ends the guardian without work for it: the terminal is restored already.
+    /// Ends the guardian, because the terminal is restored already.
     pub(super) fn dismiss(mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {
             let _ = pipe.write_all(&[DISMISSED]);

@@ -14,11 +14,11 @@ pub struct Keys {
     held: Vec<u8>,
 }
 
-/// What a person asked of us.
+/// A command typed with the detach keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Detach,
-    /// Take the keyboard from whoever has it.
+    /// Take the keyboard from its current holder.
     Take,
 }
 
@@ -44,10 +44,10 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// Keys in one sequence: more could not be remembered.
+    /// The maximum length of a sequence.
     pub const LENGTH_MAX: usize = 8;
 
-    /// Every key is for the program.
+    /// No sequences: every key goes to the program.
     pub fn none() -> Self {
         Self::new(Vec::new())
     }
@@ -94,12 +94,12 @@ impl Keys {
         None
     }
 
-    /// Whether bytes wait for the next one.
+    /// Whether bytes are held until the next one arrives.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Gives up waiting: what is held is for the program.
+    /// Stops waiting: held bytes go to the program.
     pub fn expire(&mut self, forward: &mut Vec<u8>) {
         forward.append(&mut self.held);
     }

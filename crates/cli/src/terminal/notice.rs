@@ -10,11 +10,11 @@ use super::raw::TerminalError;
 /// One thing that happened to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The window has another size.
+    /// The window was resized.
     Resized,
-    /// We were stopped and run again: the mode and the screen are another client's.
+    /// The process was stopped and continued: another program may have changed the mode and the screen.
     Continued,
-    /// A signal that means the end, by its number.
+    /// A signal that ends the process, by its number.
     End(i32),
 }
 

@@ -12,7 +12,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use super::form::{SCREEN_IN_ORDER, raw_form};
 use super::guardian::Guardian;
 
-/// Why a terminal could not be taken.
+/// Why raw mode failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
     #[error("stdin is not a terminal")]
@@ -23,7 +23,7 @@ pub enum TerminalError {
     Signals(#[source] std::io::Error),
 }
 
-/// What the terminal was, and where it is.
+/// The terminal and its original mode.
 struct Saved {
     terminal: OwnedFd,
     mode: Termios,

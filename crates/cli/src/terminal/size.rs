@@ -2,7 +2,7 @@
 
 use std::io::{stderr, stdin, stdout};
 
-/// Rows and columns of a window.
+/// The size of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     pub rows: u16,

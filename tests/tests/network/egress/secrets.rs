@@ -329,5 +329,5 @@ fn a_sandbox_that_may_not_reach_its_hosts_does_not_get_it() {
     fs::write(value_file(&scene.internet), "two\nlines").unwrap();
     let asked = json!({ "name": NAME, "egress": ["public"], "secrets": ["github"] });
     let refused = scene.client().post("/v1/sandboxes", &asked).expect(400);
-    assert!(refused.text().contains("line breaks"), "{}", refused.text());
+    assert!(refused.text().contains("contains a line break"), "{}", refused.text());
 }

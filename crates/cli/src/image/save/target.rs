@@ -17,21 +17,21 @@ use crate::failure::CliError;
 use host::paths::PRIVATE_FILE;
 
 const STANDARD: &str = "-";
-/// What a file is called that is to become one.
+/// The suffix of a temporary file's name.
 const NEW: &str = "new";
 
-/// Where to write.
+/// The target of an archive.
 pub enum Target {
-    /// What is written is gone at once: a pipe, a device, stdout.
+    /// A pipe, a device or stdout.
     Stream(File),
     File(NewFile),
 }
 
-/// A file that is not there yet.
+/// A file that appears when it is complete.
 pub struct NewFile {
     file: File,
     path: PathBuf,
-    /// Its name until then, as far as it has one.
+    /// Its temporary name, if it has one.
     own: TemporaryFile,
 }
 
@@ -82,7 +82,7 @@ impl Target {
         }
     }
 
-    /// Gives a file its name, once all of it is on disk.
+    /// Syncs a file and gives it its name.
     pub fn finish(self) -> io::Result<()> {
         match self {
             Self::Stream(_) => Ok(()),

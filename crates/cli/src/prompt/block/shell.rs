@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Words that open what another word closes.
+/// Words that open a compound command.
 const OPENING: [&str; 7] = ["if", "while", "until", "for", "select", "case", "{"];
 const CLOSING: [&str; 4] = ["fi", "done", "esac", "}"];
-/// Words behind which a command begins.
+/// Words after which a command begins.
 const LEADING: [&str; 9] = ["if", "while", "until", "then", "do", "else", "elif", "{", "!"];
 
-/// Whether more lines are wanted.
+/// Whether more lines are needed.
 pub(in super::super) fn is_open(code: &str) -> bool {
     let mut scan = Scan { rest: code.chars().peekable(), ..Scan::new() };
     scan.run() || scan.wants_more
@@ -19,7 +19,7 @@ pub(in super::super) fn is_open(code: &str) -> bool {
 
 struct Scan<'a> {
     rest: Peekable<Chars<'a>>,
-    /// Whether the next word is a command's.
+    /// Whether the next word is the name of a command.
     at_command: bool,
     word: String,
     keywords: i32,
@@ -30,7 +30,7 @@ struct Scan<'a> {
     documents: VecDeque<Document>,
 }
 
-/// A here-document whose lines are still to come.
+/// A here-document whose lines are still missing.
 struct Document {
     end: String,
     tabs: bool,
@@ -131,7 +131,7 @@ impl Scan<'_> {
         self.at_command = leads;
     }
 
-    /// Behind an opening quote; false when there is no closing one.
+    /// Skips a quoted text; false if the closing quote is missing.
     fn skip_quoted(&mut self, quote: char) -> bool {
         while let Some(c) = self.rest.next() {
             if c == quote {
@@ -162,7 +162,7 @@ impl Scan<'_> {
         false
     }
 
-    /// Behind the first of `<<`, `<<-` or `<<<`.
+    /// Reads `<<`, `<<-` or `<<<` after its first character.
     fn open_document(&mut self) {
         self.end_word();
         self.rest.next();

@@ -13,20 +13,20 @@ use tokio::sync::mpsc;
 
 use super::{EditorEvent, Question};
 
-/// How long a Tab may take. An interpreter that has nothing else to do answers in milliseconds.
+/// How long a completion may take. An idle interpreter answers in milliseconds.
 const COMPLETION_PATIENCE: Duration = Duration::from_millis(700);
 /// Matches that are shown: some screens.
 const MATCHES_MAX: usize = 500;
 /// A longer match is no name.
 const MATCH_BYTES_MAX: usize = 256;
 
-/// Where in the code the line stands.
+/// The position of the line in the code.
 pub(super) struct LineContext {
-    /// The lines above, each with its end.
+    /// The lines above, each with its line break.
     pub before: String,
 }
 
-/// What could replace the code from `start` to the cursor.
+/// Completions that could replace the code from `start` to the cursor.
 #[derive(Debug, Default)]
 pub(in super::super) struct Found {
     pub start: usize,
@@ -37,7 +37,7 @@ pub(in super::super) struct Found {
 pub(super) struct Helper {
     tab: &'static str,
     ask: mpsc::Sender<EditorEvent>,
-    /// None when the line is no code.
+    /// None if the line is not code.
     scene: RefCell<Option<LineContext>>,
 }
 
@@ -60,7 +60,7 @@ impl Helper {
     }
 }
 
-/// What of an answer can be used on this line: the guest chose it, and it is drawn as it is.
+/// The completions that can be used on this line. The guest chose them, so they are filtered.
 fn fitting(found: Found, before: usize, line: &str, cursor: usize) -> Option<(usize, Vec<String>)> {
     let start = found.start.checked_sub(before)?;
     if start > cursor || !line.is_char_boundary(start) {

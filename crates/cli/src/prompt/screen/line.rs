@@ -2,7 +2,7 @@
 
 use super::super::super::output::printable;
 
-/// What is remembered of a line: more than any window is wide.
+/// The maximum length of a stored line: more than any window is wide.
 const LINE_BYTES_MAX: usize = 2048;
 
 const ESCAPE: u8 = 0x1b;
@@ -11,7 +11,7 @@ const ESCAPE: u8 = 0x1b;
 #[derive(Debug, Default)]
 pub(super) struct Line {
     bytes: Vec<u8>,
-    /// It was longer than is remembered.
+    /// Whether it was longer than that.
     long: bool,
 }
 
@@ -34,7 +34,7 @@ impl Line {
         !self.long && self.visible().is_empty()
     }
 
-    /// What is to be seen, printable; `None` when it has more than `columns`.
+    /// The visible text, printable; `None` if it has more than `columns`.
     pub(super) fn text(&self, columns: usize) -> Option<String> {
         let text = printable(&String::from_utf8_lossy(&self.visible()));
         (!self.long && text.chars().count() < columns).then_some(text)

@@ -79,17 +79,14 @@ fn the_loss_of_state_is_always_said() {
     assert!(line.expect("a line").contains("state is lost"));
     let reason = "closed".to_owned();
     let line = end(&finished(RunEnd::Cancelled { reason }, None, false), false, false);
-    assert_eq!(line.as_deref(), Some("never begun: closed"));
+    assert_eq!(line.as_deref(), Some("not run: closed"));
 }
 
 #[test]
 fn who_waits_is_told_for_whom() {
-    assert_eq!(waiting(Some(12), 1), "waiting: run 12 of another client is on");
-    assert_eq!(
-        waiting(Some(12), 3),
-        "waiting: run 12 of another client is on, and 2 more after it"
-    );
-    assert_eq!(waiting(None, 2), "waiting: 2 runs of other clients come first");
+    assert_eq!(waiting(Some(12), 1), "waiting for run 12 of another client");
+    assert_eq!(waiting(Some(12), 3), "waiting for run 12 of another client, then 2 more");
+    assert_eq!(waiting(None, 2), "waiting for 2 runs of other clients");
     assert_eq!(others(0), None);
     assert!(others(3).expect("a line").contains("3 times"));
 }
@@ -137,7 +134,7 @@ fn what_a_guest_calls_things_draws_nothing() {
     let line = artifact(&file);
     assert!(line.ends_with(" 2.0 KiB, in the sandbox: /tmp/a\\u{1b}]0;title\\u{7}]"), "{line}");
     assert!(line.len() < 200, "{line}");
-    assert_eq!(lost("a\nb"), "the interpreter was lost (a\\nb), and its state with it");
+    assert_eq!(lost("a\nb"), "the interpreter and its state were lost: a\\nb");
 }
 
 #[test]
