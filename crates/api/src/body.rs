@@ -153,25 +153,3 @@ pub fn too_large(bytes_max: u64) -> Problem {
         .hint("send a smaller body, or raise `body_bytes_max` in the server's configuration")
         .details(serde_json::json!({ "limit": bytes_max }))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn small_chunks_are_joined_and_a_large_one_goes_as_it_is() {
-        let (sink, mut body) = Outgoing::stream(None);
-        let large = Bytes::from(vec![7; JOINED_BYTES_MAX]);
-        let (a, b) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
-        for chunk in [a.clone(), b.clone(), large.clone(), a, b] {
-            sink.send(chunk).await.unwrap();
-        }
-        drop(sink);
-        let mut frames = Vec::new();
-        while let Some(frame) = body.frame().await {
-            frames.push(frame.unwrap().into_data().unwrap());
-        }
-        assert_eq!(frames, [Bytes::from_static(b"ab"), large.clone(), Bytes::from_static(b"ab")]);
-        assert_eq!(frames[1].as_ptr(), large.as_ptr(), "it was not copied");
-    }
-}

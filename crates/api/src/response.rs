@@ -254,3 +254,27 @@ pub fn respond(status: StatusCode, kind: HeaderValue, body: Outgoing) -> Respons
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn small_chunks_are_joined_and_a_large_one_goes_as_it_is() {
+        let (sink, mut body) = Outgoing::stream(None);
+        let large = Bytes::from(vec![7; JOINED_BYTES_MAX]);
+        let (a, b) = (Bytes::from_static(b"a"), Bytes::from_static(b"b"));
+        for chunk in [a.clone(), b.clone(), large.clone(), a, b] {
+            sink.send(chunk).await.unwrap();
+        }
+        drop(sink);
+        let mut frames = Vec::new();
+        while let Some(frame) = body.frame().await {
+            frames.push(frame.unwrap().into_data().unwrap());
+        }
+        assert_eq!(frames, [Bytes::from_static(b"ab"), large.clone(), Bytes::from_static(b"ab")]);
+        assert_eq!(frames[1].as_ptr(), large.as_ptr(), "it was not copied");
+    }
+}

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use protocol::exit::SpawnFailure;
 use protocol::repl::{Grace, OpenContext};
 use protocol::requests::GroupLimits;
 use protocol::{ContextName, Text};
@@ -28,7 +27,7 @@ use super::exit::Exit;
 use super::failure::CliError;
 use super::prompt::{self, Prompt};
 use super::values::{parse_duration, parse_size, resolve_variable};
-use agent_client::guest::{Guest, GuestError, RunCode};
+use agent_client::guest::{Guest, RunCode};
 use language::Language;
 use printer::SandboxLifetime;
 use sandbox::{Name, SandboxRef, Spec};

@@ -18,16 +18,16 @@ use cgroups_rs::{CgroupPid, Controller};
 use crate::BoxId;
 use crate::limits::CPU_PERIOD_US;
 
-/// What a sandbox may use; all that there is when absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 /// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
-const PREFIX: &str = "burrow-";
+pub const PREFIX: &str = "burrow-";
 
 /// What every group of a sandbox is called.
 pub fn group_name(id: &BoxId) -> String {
     format!("{PREFIX}{id}")
 }
 
+/// What a sandbox may use; all that there is when absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub memory_bytes: Option<u64>,
     /// Thousandths of one processor.

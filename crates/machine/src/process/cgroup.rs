@@ -88,7 +88,9 @@ fn find(root: &Path, name: &str) -> Vec<PathBuf> {
 
 /// Whether it is some sandbox's group. There are none of another sandbox below it.
 fn is_of_a_sandbox(group: &Path) -> bool {
-    group.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+    group
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(bounds::PREFIX.as_bytes()))
 }
 
 fn subdirectories(directory: &Path) -> Vec<PathBuf> {
