@@ -1,5 +1,5 @@
-//! `__bind`: carries a directory of the host into a box. The bridge runs its own program with this hidden
-//! verb, because whoever enters a box's namespaces stays in them.
+//! `__bind`: mounts a directory of the host in a sandbox. The bridge runs its helper with this hidden verb,
+//! because a process that enters a sandbox's namespaces stays in them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::output;
 use machine::Bind;
 
-/// What is carried, and whose box it is for.
+/// What is mounted, and the sandbox that it is mounted in.
 #[derive(Debug, Args)]
 pub struct Carry {
     init: u32,

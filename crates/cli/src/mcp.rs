@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::context::Context;
 use super::exit::Exit;
+use super::machine_kind::{self, KindParser};
 use super::output;
 use crate::servers::Servers;
 use control::{Client, ClientError};
@@ -34,8 +35,9 @@ pub struct Mcp {
     #[arg(long, value_name = "NAME")]
     namespace: Option<Name>,
 
-    /// What its own box runs on: process, qemu, firecracker or cloud-hypervisor
-    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true)]
+    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true,
+          help = machine_kind::help_started("its own box"), value_parser = KindParser,
+          hide_possible_values = true)]
     machine: Option<MachineKind>,
 
     /// What the root of its own box is: a directory, or an image by its name

@@ -1,5 +1,5 @@
-//! `__share`: becomes the program that shows a directory of the host to a box's machine. The machine's shell
-//! runs the bridge's own program with this hidden verb, because it must see nothing but that directory.
+//! `__share`: becomes the program that shows a directory of the host to a sandbox's machine. The machine's
+//! shell runs the bridge's helper with this hidden verb, because it must see nothing but that directory.
 
 use std::str::FromStr;
 

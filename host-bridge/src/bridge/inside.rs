@@ -9,7 +9,7 @@ use protocol::{ContextName, ExitRecord, SessionId, Text};
 use super::BridgeError;
 use agent_client::guest::exec::collect;
 use agent_client::guest::{Guest, Ran, RunCode, contexts};
-use machine::BoxId;
+use host::id::RandomId;
 use sandbox::{Activity, Registry, SandboxRef};
 
 /// What is kept of each output when all of it is asked for at the end: a caller that wants more
@@ -111,7 +111,7 @@ impl Inside {
 
     /// A program on pipes, to be changed and then given to [`Inside::carry_out`].
     pub fn start(&self, program: Program) -> Result<Start, BridgeError> {
-        let drawn = BoxId::draw().map_err(BridgeError::Draw)?;
+        let drawn = RandomId::draw().map_err(BridgeError::Draw)?;
         let session: SessionId = drawn.as_str().parse().expect("hexadecimal digits make a name");
         Ok(Start {
             session,

@@ -19,7 +19,8 @@ use super::{inside, time_limit, which};
 use crate::call::Call;
 use agent_client::guest::exec::{Event, Execution};
 use agent_client::guest::{Guest, GuestError};
-use sandbox::{BoxId, SandboxError};
+use host::id::RandomId;
+use sandbox::SandboxError;
 
 const SIGKILL: i32 = nix::libc::SIGKILL;
 
@@ -63,7 +64,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
 
 /// A name that no other session has: another bridge may have been here before.
 fn session() -> Result<SessionId, Failure> {
-    let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
+    let drawn = RandomId::draw().map_err(SandboxError::Draw)?;
     Ok(format!("rpc-{drawn}").parse().expect("hex digits behind letters are a name"))
 }
 

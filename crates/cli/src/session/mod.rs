@@ -27,7 +27,7 @@ pub const LOG_HOLDER: &str = "log";
 
 /// A fresh session's name.
 pub fn draw_id() -> anyhow::Result<SessionId> {
-    let id = machine::BoxId::draw()?.to_string();
+    let id = host::id::RandomId::draw()?.to_string();
     Ok(id.parse::<SessionId>().map_err(|error| CliError::SessionName(id, error))?)
 }
 

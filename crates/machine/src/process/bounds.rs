@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::BoxId;
+use crate::SandboxId;
 use crate::limits::CPU_PERIOD_US;
 
 /// What a sandbox may use; all that there is when absent.
@@ -46,7 +46,7 @@ enum Unheld {
 
 /// Puts the process, and with it all that it will start, under the bounds. Returns what of them is
 /// not held, in words for whoever asked for it.
-pub async fn hold(id: &BoxId, pid: u32, bounds: Bounds) -> Vec<String> {
+pub async fn hold(id: &SandboxId, pid: u32, bounds: Bounds) -> Vec<String> {
     if bounds == Bounds::default() {
         return Vec::new();
     }

@@ -10,20 +10,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::BoxId;
+use crate::SandboxId;
 use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE, CGROUP_REMOVAL_PAUSE};
 
 /// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
 const PREFIX: &str = "burrow-";
 
 /// What every group of a sandbox is called.
-pub fn group_name(id: &BoxId) -> String {
+pub fn group_name(id: &SandboxId) -> String {
     format!("{PREFIX}{id}")
 }
 
 /// Finds and removes what is left of the groups of `id`. What cannot be removed is left: an empty
 /// group costs a few kilobytes of the kernel's memory and stands in nobody's way.
-pub async fn remove(id: &BoxId) {
+pub async fn remove(id: &SandboxId) {
     let deadline = Instant::now() + CGROUP_REMOVAL_DEADLINE;
     let name = group_name(id);
     // A host may have thousands of groups, and others wait for this thread.

@@ -1,9 +1,11 @@
-//! What may be asked for and no machine here can do. It is refused at the creation, with the reason:
-//! a sandbox that was silently given more or less than it was asked for would be trusted wrongly.
+//! Options that cannot be honoured: those that no sandbox has, and those that its kind of machine
+//! lacks. `Spec::check` refuses them with the reason before anything is started: a sandbox that was
+//! silently given more or less than it asked for would be trusted wrongly.
 
 use super::Spec;
 use crate::SandboxError;
-use machine::MachineKind;
+use machine::Capability;
+use machine::kind::Lack;
 use workspace::is_path;
 
 /// Why a field cannot be had, and what to do instead.
@@ -13,16 +15,6 @@ struct Missing {
     hint: &'static str,
 }
 
-const WORKSPACE_ELSEWHERE: Missing = Missing {
-    what: "workspace",
-    why: "what an external machine has at /workspace is up to whoever runs it",
-    hint: "leave it out, and copy the files in and out",
-};
-const MOUNT_ELSEWHERE: Missing = Missing {
-    what: "mount",
-    why: "only process and qemu machines mount a directory of the host; on the others virtiofs is not there or not tried",
-    hint: "leave it out: the sandbox then has a copy, and its changes come back",
-};
 const MOUNT_IN_SNAPSHOT: Missing = Missing {
     what: "mount",
     why: "a machine that goes on from a snapshot has the devices that it had then, and no directory of the host",
@@ -38,85 +30,56 @@ const VOLUMES: Missing = Missing {
     why: "a sandbox has one directory of the host, which is its workspace",
     hint: "one directory comes in and back as its workspace, or is mounted; others are copied: `host-bridge cp`",
 };
-const SECRETS_ELSEWHERE: Missing = Missing {
-    what: "secrets",
-    why: "the environment of an external machine is up to whoever runs it",
-    hint: "leave it out, and give the secrets to the agent there",
-};
 const PORTS: Missing = Missing {
     what: "ports",
     why: "a sandbox's ports are not published on the host",
     hint: "`host-bridge port-forward` or the ports of the API reach them",
 };
-const EGRESS_ELSEWHERE: Missing = Missing {
-    what: "egress",
-    why: "the network of an external machine is up to whoever runs it",
-    hint: "leave it out, and have it restricted there",
-};
-const IMAGE_ELSEWHERE: Missing = Missing {
-    what: "image",
-    why: "the root of an external machine is up to whoever runs it",
-    hint: "leave it out, and start the machine with the image",
-};
-const HOSTNAME_ELSEWHERE: Missing = Missing {
-    what: "hostname",
-    why: "the name of an external machine is up to whoever runs it",
-    hint: "leave it out, and name the machine there",
-};
-const ENV_ELSEWHERE: Missing = Missing {
-    what: "env",
-    why: "the environment of an external machine is up to whoever runs it",
-    hint: "leave it out, and give each program its own: `host-bridge exec -e`",
-};
-const MEMORY_ELSEWHERE: Missing = Missing {
-    what: "memory_mib",
-    why: "the memory of an external machine is up to whoever runs it",
-    hint: "leave it out, and have it bounded there",
-};
-const CPUS_ELSEWHERE: Missing = Missing {
-    what: "cpus",
-    why: "the processors of an external machine are up to whoever runs it",
-    hint: "leave it out, and have them bounded there",
-};
-
-const SCRATCH_ELSEWHERE: Missing = Missing {
-    what: "scratch_bytes",
-    why: "the disk of an external machine is up to whoever runs it",
-    hint: "leave it out, and have it bounded there",
-};
-
-/// Refuses the first field that cannot be had.
+/// Refuses the first option that cannot be honoured.
 pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
-    let elsewhere = spec.machine == MachineKind::External;
-    let asked_for = [
-        (elsewhere && spec.workspace.is_some(), WORKSPACE_ELSEWHERE),
-        (spec.mount && !spec.workspace.as_deref().is_some_and(is_path), MOUNT_OF_NAME),
-        (spec.mount && !spec.machine.binds(), MOUNT_ELSEWHERE),
-        (spec.mount && spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT),
-        (!spec.volumes.is_empty(), VOLUMES),
-        (!spec.ports.is_empty(), PORTS),
-        (
-            elsewhere && spec.egress.as_ref().is_some_and(|rules| !rules.is_empty()),
-            EGRESS_ELSEWHERE,
-        ),
-        (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
-        (elsewhere && spec.image.is_some(), IMAGE_ELSEWHERE),
-        (elsewhere && spec.hostname.is_some(), HOSTNAME_ELSEWHERE),
-        (elsewhere && !spec.env.is_empty(), ENV_ELSEWHERE),
-        (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
-        (elsewhere && spec.scratch_bytes.is_some(), SCRATCH_ELSEWHERE),
-        (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
-    ];
-    let missing = asked_for.into_iter().find(|(asked_for, _)| *asked_for);
-    missing.map_or(Ok(()), |(_, missing)| Err(missing.into()))
+    refuse_lack(spec, "workspace", Capability::Workspace, spec.workspace.is_some())?;
+    refuse(spec.mount && !spec.workspace.as_deref().is_some_and(is_path), MOUNT_OF_NAME)?;
+    refuse_lack(spec, "mount", Capability::Mount, spec.mount)?;
+    refuse(spec.mount && spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT)?;
+    refuse(!spec.volumes.is_empty(), VOLUMES)?;
+    refuse(!spec.ports.is_empty(), PORTS)?;
+    let has_egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
+    for (option, capability, is_asked) in [
+        ("egress", Capability::Egress, has_egress),
+        ("secrets", Capability::Secrets, !spec.secrets.is_empty()),
+        ("image", Capability::Image, spec.image.is_some()),
+        ("hostname", Capability::Hostname, spec.hostname.is_some()),
+        ("env", Capability::Environment, !spec.env.is_empty()),
+        ("memory_mib", Capability::Memory, spec.memory_mib.is_some()),
+        ("scratch_bytes", Capability::Scratch, spec.scratch_bytes.is_some()),
+        ("cpus", Capability::Cpus, spec.cpu_millis.is_some()),
+    ] {
+        refuse_lack(spec, option, capability, is_asked)?;
+    }
+    Ok(())
 }
 
-/// Refuses a workspace that is mounted, where the machine cannot.
+/// Refuses a workspace that is mounted if the machine cannot mount one.
 pub(crate) fn check_mount(spec: &Spec) -> Result<(), SandboxError> {
-    if !spec.machine.binds() {
-        return Err(MOUNT_ELSEWHERE.into());
+    refuse_lack(spec, "mount", Capability::Mount, true)?;
+    refuse(spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT)
+}
+
+fn refuse(is_asked: bool, missing: Missing) -> Result<(), SandboxError> {
+    if is_asked { Err(missing.into()) } else { Ok(()) }
+}
+
+/// Refuses an option that this kind of machine lacks, with the reason in its row.
+fn refuse_lack(
+    spec: &Spec,
+    what: &'static str,
+    capability: Capability,
+    is_asked: bool,
+) -> Result<(), SandboxError> {
+    match spec.machine.lack(capability).filter(|_| is_asked) {
+        Some(Lack { why, hint, .. }) => Err(SandboxError::Unsupported { what, why, hint }),
+        None => Ok(()),
     }
-    if spec.snapshot.is_some() { Err(MOUNT_IN_SNAPSHOT.into()) } else { Ok(()) }
 }
 
 impl From<Missing> for SandboxError {

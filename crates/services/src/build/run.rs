@@ -12,9 +12,10 @@ use super::stage::block;
 use super::{Means, StepError, Told};
 use agent_client::guest::exec::{Event, Execution};
 use agent_client::guest::{Guest, GuestError};
+use host::id::RandomId;
 use image::digest::Digest;
 use image::store::Lease;
-use sandbox::{BoxId, Known, Name, OneShot, SandboxError, SandboxRef, Spec, one_shot_with};
+use sandbox::{Known, Name, OneShot, SandboxError, SandboxRef, Spec, one_shot_with};
 
 /// What the sandbox is called, for what asks for its host's name.
 const NAME: &str = "build";
@@ -57,7 +58,7 @@ pub(super) async fn run(
 }
 
 async fn execute(guest: &Guest, means: &Means, program: &Program) -> Result<(), StepError> {
-    let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
+    let drawn = RandomId::draw().map_err(SandboxError::Draw)?;
     let session: SessionId = drawn.to_string().parse().expect("a drawn id is a session's too");
     let start = Start {
         session: session.clone(),

@@ -1,20 +1,24 @@
 //! `[defaults]`: what a sandbox has that names nothing else.
 
-use super::{Choice, DURATION_OR_OFF, SECOND, STARTED, Section, put};
+use super::{Choice, DURATION_OR_OFF, SECOND, Section, put};
 use crate::limits::MEMORY_MIB_MAX;
 use crate::namespaces::read_egress;
 use crate::shown::{quote, quote_all, quote_duration, show_cpus};
+use sandbox::MachineKind;
 
 pub const SECTION: Section = Section {
     name: "defaults",
     about: "What a sandbox has whose maker does not say otherwise.",
     options: &[
         Choice {
+            // A test compares the values with the table of kinds.
             key: "machine",
             values: "`\"process\"`, `\"qemu\"`, `\"firecracker\"` or `\"cloud-hypervisor\"`",
             about: "What it runs in. On a virtual machine an image is one of the kit: the names \
                     that clients give are known, and `[images]` may name a file.",
-            set: |settings, given| put(&mut settings.defaults.machine, given.choice(&STARTED)),
+            set: |settings, given| {
+                put(&mut settings.defaults.machine, given.choice(&MachineKind::STARTED_NAMES))
+            },
             show: |settings| quote(settings.defaults.machine),
         },
         Choice {

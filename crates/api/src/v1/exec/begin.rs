@@ -25,7 +25,7 @@ use crate::v1::starts::Known;
 use crate::v1::value::Content;
 use agent_client::guest::exec::{Event, Execution};
 use agent_client::guest::{Guest, GuestError, Writer};
-use machine::BoxId;
+use host::id::RandomId;
 use sandbox::RECORDED_HOLDER;
 use services::artifact::{ARTIFACTS_DIR_VARIABLE, Scene};
 
@@ -254,6 +254,6 @@ fn within(timeout_ms: Option<u64>, time_left: Option<Duration>) -> Option<u64> {
 /// A fresh session's name.
 pub fn draw_session() -> Result<SessionId, Problem> {
     let failed = |why: String| Problem::new(Code::Internal, format!("no name was drawn: {why}"));
-    let drawn = BoxId::draw().map_err(|error| failed(error.to_string()))?;
+    let drawn = RandomId::draw().map_err(|error| failed(error.to_string()))?;
     drawn.as_str().parse().map_err(|error: protocol::ids::InvalidName| failed(error.to_string()))
 }
