@@ -11,12 +11,12 @@ use super::block::{self, Block};
 use super::editor::{Editor, Found, Heard, Kind, Line, Question};
 use super::gallery::Gallery;
 use super::history::History;
-use super::language::{Judge, Language};
 use super::screen::Screen;
 use super::watching::{News, Watching};
 use super::{Left, Prompt, words};
 use crate::exit::Exit;
 use crate::terminal::{Notice, Notices};
+use agent_client::guest::contexts::language::{Judge, Language};
 use agent_client::guest::{Guest, GuestError};
 use host::paths::Paths;
 
@@ -83,7 +83,7 @@ impl<'a> Conversation<'a> {
             guest,
             context: prompt.context.clone(),
             screen,
-            editor: Editor::start(&entries, language.tab)?,
+            editor: Editor::start(&entries, language.prompt.tab)?,
             gallery: Gallery::new(&prompt.place, opened.context.as_str()),
             watching,
             language,
@@ -133,8 +133,11 @@ impl<'a> Conversation<'a> {
             }
             let mut block = Block::default();
             loop {
-                let prompt =
-                    if block.is_fresh() { self.language.first } else { self.language.more };
+                let prompt = if block.is_fresh() {
+                    self.language.prompt.first
+                } else {
+                    self.language.prompt.more
+                };
                 self.screen.end_line();
                 if self.screen.settle().await.is_err() {
                     return Ok(Wanted::Leave(Left::Unread));
@@ -177,7 +180,7 @@ impl<'a> Conversation<'a> {
 
     /// The next line's indentation, if there is to be one.
     async fn wants_more(&mut self, block: &Block) -> Result<Option<String>> {
-        if self.language.judge == Judge::Shell {
+        if self.language.prompt.judge == Judge::Shell {
             return Ok(block::is_open_shell(block.text()).then(String::new));
         }
         let checked = self.guest.check_code(&self.context.context, block.text());

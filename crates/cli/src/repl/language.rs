@@ -1,4 +1,4 @@
-//! What people who know a language's own interpreter expect of us. Pure.
+//! A language as the verbs name it: by its name, by another name, or by the ending of a file. Pure.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -9,25 +9,10 @@ use protocol::limits::NAME_BYTES_MAX;
 use super::super::failure::CliError;
 use agent_client::guest::contexts::language;
 
-/// A language by its name. The agent knows which there are: one that is not in our table is asked
+/// A language by its name. The agent knows which there are: one that is not in the table is asked
 /// for all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Language(String);
-
-struct Row {
-    name: &'static str,
-    endings: &'static [&'static str],
-    /// What the interpreter calls code of its command line.
-    inline: &'static str,
-    /// What it calls code of its stdin.
-    piped: &'static str,
-}
-
-const ROWS: [Row; 3] = [
-    Row { name: "python", endings: &["py", "pyw"], inline: "<string>", piped: "<stdin>" },
-    Row { name: "node", endings: &["js", "mjs", "cjs"], inline: "[eval]", piped: "[stdin]" },
-    Row { name: "bash", endings: &["sh", "bash"], inline: "bash", piped: "bash" },
-];
 
 impl Language {
     pub fn as_str(&self) -> &str {
@@ -37,8 +22,7 @@ impl Language {
     /// By the ending of a file's name.
     pub fn of_file(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-        let row = ROWS.iter().find(|row| row.endings.contains(&ending.as_str()))?;
-        Some(Self(row.name.to_owned()))
+        language::of_ending(&ending).map(|name| Self(name.to_owned()))
     }
 
     /// The one that is called so, if we know any.
@@ -53,29 +37,31 @@ impl Language {
 
     /// What code of the command line is called in tracebacks.
     pub fn inline_name(&self) -> &'static str {
-        self.row().map_or("<string>", |row| row.inline)
+        language::Language::of(&self.0).inline
     }
 
     /// What code of stdin is called.
     pub fn piped_name(&self) -> &'static str {
-        self.row().map_or("<stdin>", |row| row.piped)
-    }
-
-    fn row(&self) -> Option<&'static Row> {
-        ROWS.iter().find(|row| row.name == self.0)
+        language::Language::of(&self.0).piped
     }
 }
 
 impl Default for Language {
     fn default() -> Self {
-        Self("python".to_owned())
+        Self(language::DEFAULT.to_owned())
     }
 }
 
 /// Why a text cannot be a language's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a language: there are python, node and bash")]
+#[error("{0:?} is not a language: there are {known}", known = known())]
 pub struct InvalidLanguage(String);
+
+fn known() -> String {
+    let names: Vec<_> = language::names().collect();
+    let (last, first) = names.split_last().expect("the table is not empty");
+    format!("{} and {last}", first.join(", "))
+}
 
 impl FromStr for Language {
     type Err = InvalidLanguage;
