@@ -22,7 +22,7 @@ use super::problem::{Code, Problem};
 use super::trail::Trail;
 use access::keys::Access;
 use agent_client::guest::Guest;
-use sandbox::{Activity, BoxId, Name, SandboxRef};
+use sandbox::{Activity, Name, SandboxId, SandboxRef};
 
 /// How much of a call's time what it runs may take: a little less than all, so that the answer can say
 /// how the run ended.
@@ -72,7 +72,7 @@ pub struct Call {
 pub struct Inside {
     pub which: SandboxRef,
     /// Its machine.
-    pub id: BoxId,
+    pub id: SandboxId,
     /// Where programs begin that name no directory.
     pub workdir: Option<String>,
     /// Who they run as that name nobody.

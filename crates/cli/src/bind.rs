@@ -1,4 +1,4 @@
-//! `__bind`: mounts a directory of the host into a sandbox. The bridge runs itself with this hidden
+//! `__bind`: mounts a directory of the host into a sandbox. The bridge runs its helper with this hidden
 //! verb in a separate process, because a process that enters a sandbox's namespaces cannot leave
 //! them.
 

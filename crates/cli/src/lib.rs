@@ -29,6 +29,7 @@ mod keys;
 mod kill;
 mod logs;
 mod machine_config;
+mod machine_kind;
 mod mcp;
 mod missing;
 mod output;
@@ -145,6 +146,7 @@ enum Verb {
 
 /// The whole program.
 pub fn main<S: Servers>() -> ExitCode {
+    host::helper::offer_this_program();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error).into(),

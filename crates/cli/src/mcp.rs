@@ -14,6 +14,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::machine_kind::{self, KindParser};
 use super::output;
 use crate::servers::Servers;
 use control::{Client, ClientError};
@@ -36,9 +37,9 @@ pub struct Mcp {
     #[arg(long, value_name = "NAME")]
     namespace: Option<Name>,
 
-    /// Set the machine of the session's own sandbox: process, qemu, firecracker or cloud-hypervisor
-    /// (default: process)
-    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true)]
+    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true,
+          help = machine_kind::help_started("the session's own sandbox"), value_parser = KindParser,
+          hide_possible_values = true)]
     machine: Option<MachineKind>,
 
     /// Set the image of the session's own sandbox: a directory, or an image by its name

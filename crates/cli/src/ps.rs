@@ -10,8 +10,6 @@ use super::exit::Exit;
 use super::values::{human_bytes, human_cpus, human_duration, human_labels};
 use super::{instant, output, table};
 use control::List;
-use machine::MachineKind;
-use machine::vmm::kit::IMAGE_DEFAULT;
 use sandbox::{Name, Record, Selector};
 
 /// List sandboxes
@@ -100,14 +98,7 @@ fn wide_row(row: [String; 5], record: &Record, now_ms: u64) -> [String; 9] {
 
 /// The root of a sandbox as one word.
 pub fn root_of(record: &Record) -> String {
-    let unnamed = match record.machine {
-        MachineKind::Process => "(the host's root)",
-        MachineKind::External => "(its own)",
-        MachineKind::Qemu | MachineKind::Firecracker | MachineKind::CloudHypervisor => {
-            IMAGE_DEFAULT
-        }
-    };
-    record.image.clone().unwrap_or_else(|| unnamed.to_owned())
+    record.image.clone().unwrap_or_else(|| record.machine.profile().root.to_string())
 }
 
 fn row(record: &Record, now_ms: u64) -> [String; 5] {

@@ -1,5 +1,5 @@
-//! `__share`: runs virtiofsd for a directory of the host. The machine's shell runs the bridge's own
-//! program with this hidden verb in a separate process, which can see only that directory.
+//! `__share`: runs virtiofsd for a directory of the host. The machine's shell runs the bridge's helper
+//! with this hidden verb in a separate process, which can see only that directory.
 
 use std::str::FromStr;
 

@@ -10,6 +10,7 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::CliError;
+use super::machine_kind::{self, KindParser};
 use super::output;
 use super::values::{
     parse_cpu_millis, parse_duration, parse_memory_mib, parse_size, resolve_variable,
@@ -37,9 +38,8 @@ pub struct SandboxArguments {
     #[arg(long, value_name = "WHEN")]
     pull: Option<Pull>,
 
-    /// Set the machine: process, qemu, firecracker, cloud-hypervisor, or external for an agent that is
-    /// already running (default: process)
-    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true)]
+    #[arg(long, value_name = "MACHINE", env = "BURROW_MACHINE", hide_env_values = true,
+          help = machine_kind::help(), value_parser = KindParser, hide_possible_values = true)]
     machine: Option<MachineKind>,
 
     /// Set the size of the writable layer, as in 512M or 4G

@@ -3,13 +3,18 @@
 
 use std::path::PathBuf;
 
+use host::helper::{Helper, find_helper};
 use host::paths::find_agent;
 use machine::vmm::Kit;
 use settings::Settings;
 
 /// Files that control the bridge or its sandboxes, besides its directories. No sandbox may mount them.
 pub fn own_files(settings: &Settings) -> Vec<PathBuf> {
-    let programs = [std::env::current_exe().ok(), find_agent().ok()];
+    let helper = match find_helper() {
+        Ok(Helper::At(path)) => Some(path),
+        Ok(Helper::ThisProgram) | Err(_) => None,
+    };
+    let programs = [std::env::current_exe().ok(), find_agent().ok(), helper];
     let kit = Kit::find().ok().map(|kit| kit.directory().to_owned());
     programs.into_iter().chain([kit]).flatten().chain(settings.own_files()).collect()
 }

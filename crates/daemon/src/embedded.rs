@@ -13,9 +13,10 @@ use tokio::task::JoinSet;
 use super::audit as audit_log;
 use access::audit::Audit;
 use api::{Api, Options};
+use host::id::RandomId;
 use host::lock::{LockError, Locks};
 use host::paths::{Paths, PathsError};
-use machine::{BoxId, Machines};
+use machine::Machines;
 use sandbox::{Registry, SandboxError, event};
 use services::artifact::{self, ArtifactError, Artifacts};
 use services::notebook::Notebooks;
@@ -58,7 +59,7 @@ impl Embedded {
     pub async fn open(outer: &Paths, audit: Audit) -> Result<Self, EmbeddedError> {
         outer.prepare()?;
         sweep(&outer.runtime);
-        let id = BoxId::draw().map_err(EmbeddedError::Draw)?;
+        let id = RandomId::draw().map_err(EmbeddedError::Draw)?;
         let directory = outer.runtime.join(format!("{PREFIX}{id}"));
         let paths = Paths { runtime: directory.clone(), state: directory.join("state") };
         paths.prepare()?;

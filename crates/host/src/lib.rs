@@ -8,7 +8,9 @@
 
 pub mod byte_path;
 pub mod dial;
+pub mod helper;
 pub mod hex;
+pub mod id;
 pub mod instant;
 pub mod lock;
 pub mod mime;

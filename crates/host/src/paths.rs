@@ -73,7 +73,7 @@ pub struct Variable {
 }
 
 /// All of them except the one for the configuration, which `settings` handles.
-pub const VARIABLES: [Variable; 4] = [
+pub const VARIABLES: [Variable; 5] = [
     Variable {
         name: STATE_VARIABLE,
         about: "the state directory: records and logs of sandboxes, images, keys, the audit log (`audit/`)",
@@ -88,6 +88,11 @@ pub const VARIABLES: [Variable; 4] = [
         name: AGENT_VARIABLE,
         about: "the guest-agent program that runs in sandboxes",
         usual: ["beside host-bridge, or in the build directory"; 2],
+    },
+    Variable {
+        name: crate::helper::VARIABLE,
+        about: "the program that mounts workspaces, host-bridge; programs that embed it need this",
+        usual: ["the running host-bridge, otherwise the one beside the program"; 2],
     },
     Variable {
         name: IMAGES_VARIABLE,
@@ -248,19 +253,21 @@ fn prepare_private(variable: &'static str, path: &Path) -> Result<(), PathsError
 
 /// No agent was found; lists where it was searched.
 #[derive(Debug, thiserror::Error)]
-#[error("the guest-agent was not found.{}\nBuild it with `just build`, or set {AGENT_VARIABLE} to its path.", self.looked_for())]
+#[error(
+    "the guest-agent was not found.{}\nBuild it with `just build`, or set {AGENT_VARIABLE} to its path.",
+    describe_places(places)
+)]
 pub struct AgentMissing {
     /// Each path, with the reason why it was not used.
     pub places: Vec<(PathBuf, String)>,
 }
 
-impl AgentMissing {
-    fn looked_for(&self) -> String {
-        self.places.iter().fold(String::new(), |mut text, (path, why)| {
-            let _ = write!(text, "\n  {}: {why}", path.display());
-            text
-        })
-    }
+/// A line for each place that was looked at.
+pub(crate) fn describe_places(places: &[(PathBuf, String)]) -> String {
+    places.iter().fold(String::new(), |mut text, (path, why)| {
+        let _ = write!(text, "\n  {}: {why}", path.display());
+        text
+    })
 }
 
 /// Finds the agent that goes into machines: where `BURROW_AGENT` says, beside this program, or
@@ -268,7 +275,8 @@ impl AgentMissing {
 pub fn find_agent() -> Result<PathBuf, AgentMissing> {
     let named = std::env::var_os(AGENT_VARIABLE).filter(|value| !value.is_empty());
     let program = std::env::current_exe().ok();
-    first_program(agent_places(named.map(PathBuf::from), program.as_deref()))
+    let places = agent_places(named.map(PathBuf::from), program.as_deref());
+    first_program(places).map_err(|places| AgentMissing { places })
 }
 
 /// Where the agent may be, in order. A named one is the only one: to run another silently would
@@ -295,7 +303,8 @@ fn agent_places(named: Option<PathBuf>, program: Option<&Path>) -> Vec<PathBuf> 
     places
 }
 
-fn first_program(places: Vec<PathBuf>) -> Result<PathBuf, AgentMissing> {
+/// The first place with a program, or what is wrong with each.
+pub(crate) fn first_program(places: Vec<PathBuf>) -> Result<PathBuf, Vec<(PathBuf, String)>> {
     let mut missing = Vec::new();
     for place in places {
         match fs::metadata(&place) {
@@ -307,7 +316,7 @@ fn first_program(places: Vec<PathBuf>) -> Result<PathBuf, AgentMissing> {
             Err(error) => missing.push((place, error.to_string())),
         }
     }
-    Err(AgentMissing { places: missing })
+    Err(missing)
 }
 
 #[cfg(test)]

@@ -12,10 +12,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs, RESTORED, find_program};
+use super::kind::Program;
+use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs, RESTORED};
 use super::{BoxFuture, MachineError, MachineKind, kvm};
 
-const PROGRAM: &str = "cloud-hypervisor";
+/// The program that is the machine.
+pub const PROGRAM: Program = Program {
+    label: "cloud-hypervisor",
+    name: "cloud-hypervisor",
+    remedy: "put the binary of one of its releases, 36 or newer, on the PATH; it is one static file",
+};
 
 /// What the kernel is told.
 const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests \
@@ -24,10 +30,6 @@ const KERNEL_WORDS: &str = "console=ttyS0 quiet panic=-1 mitigations=off cryptom
 /// The file of a snapshot that says what the machine is made of, and the longest that is read.
 const CONFIG: &str = "config.json";
 const CONFIG_BYTES_MAX: u64 = 256 * 1024;
-
-/// What would bring the program.
-pub const REMEDY: &str =
-    "put the binary of one of its releases, 36 or newer, on the PATH; it is one static file";
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,8 +117,7 @@ impl Monitor for CloudHypervisor {
     }
 
     fn programs(&self, plan: &Plan) -> Result<Programs, MachineError> {
-        let program =
-            find_program(PROGRAM).ok_or(MachineError::Program { name: PROGRAM, remedy: REMEDY })?;
+        let program = PROGRAM.find()?;
         plan.kit.unpacked_kernel()?;
         kvm::require(self.kind(), plan)?;
         let mut socket = OsString::from("path=");

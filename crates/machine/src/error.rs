@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use super::vmm::{ApiError, KitError};
-use super::{MachineExit, MachineKind, kvm};
+use super::{Capability, MachineExit, MachineKind, kvm};
 use agent_client::guest::GuestError;
 use agent_client::link::LinkError;
 
@@ -15,6 +15,8 @@ use agent_client::link::LinkError;
 pub enum MachineError {
     #[error(transparent)]
     AgentMissing(#[from] host::paths::AgentMissing),
+    #[error(transparent)]
+    HelperMissing(#[from] host::helper::HelperMissing),
     #[error("{root:?} cannot be the root of a sandbox: {reason}")]
     Root { root: PathBuf, reason: String },
     #[error("a writable layer of {bytes} bytes is below the smallest, {bytes_min}")]
@@ -94,7 +96,13 @@ impl MachineError {
         self
     }
 
-    /// Whose it is.
+    /// A machine of this kind has no such capability; the reason is in its row.
+    pub fn lacks(kind: MachineKind, capability: Capability, what: &'static str) -> Self {
+        let reason = kind.lack(capability).map_or("it does not support it", |lack| lack.why);
+        Self::CannotSuspend { kind, what, reason }
+    }
+
+    /// What is at fault.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Root { .. }
@@ -109,6 +117,7 @@ impl MachineError {
             | Self::NoMounts { .. }
             | Self::OtherMachine { .. }
             | Self::AgentMissing(_)
+            | Self::HelperMissing(_)
             | Self::Kit(KitError::NoKit(_) | KitError::Missing(_))
             | Self::Program { .. }
             | Self::NoHypervisor { .. } => Blame::Unsupported,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::{
-    Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
-    Running, Trace,
+    Adoption, BoxFuture, Directories, Machine, MachineError, MachineExit, MachineSpec, Running,
+    SandboxId, Trace,
 };
 use crate::limits::ADOPT_DEADLINE;
 use agent_client::guest::Guest;
@@ -31,7 +31,7 @@ impl Machine for ExternalMachine {
         })
     }
 
-    fn adopt(&self, _: BoxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: SandboxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(address) = trace.address else { return Adoption::Dead };
             match connect(address).await {
@@ -41,7 +41,7 @@ impl Machine for ExternalMachine {
         })
     }
 
-    fn clean(&self, _: BoxId, _: Option<Directories>) -> BoxFuture<'_, ()> {
+    fn clean(&self, _: SandboxId, _: Option<Directories>) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }

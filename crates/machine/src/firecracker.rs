@@ -13,10 +13,16 @@ use serde_json::{Value, json};
 
 pub use jail::Jailer;
 
-use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs, find_program};
+use super::kind::Program;
+use super::vmm::{Api, GUEST_CID, Monitor, Plan, Programs};
 use super::{BoxFuture, MachineError, MachineKind, kvm};
 
-const PROGRAM: &str = "firecracker";
+/// The program that is the machine.
+pub const PROGRAM: Program = Program {
+    label: "firecracker",
+    name: "firecracker",
+    remedy: "put the binary of one of its releases, 1.8 or newer, on the PATH; it is one static file",
+};
 
 /// What the kernel is told: where its console is, that there is no PCI and hardly a keyboard
 /// controller to look for, and that to reboot is to ask that controller for a reset.
@@ -104,8 +110,7 @@ impl Monitor for Firecracker {
     }
 
     fn programs(&self, plan: &Plan) -> Result<Programs, MachineError> {
-        let program =
-            find_program(PROGRAM).ok_or(MachineError::Program { name: PROGRAM, remedy: REMEDY })?;
+        let program = PROGRAM.find()?;
         plan.kit.unpacked_kernel()?;
         kvm::require(self.kind(), plan)?;
         let machine = match &self.jailer {
@@ -135,10 +140,6 @@ impl Monitor for Firecracker {
         })
     }
 }
-
-/// What would bring the program.
-pub const REMEDY: &str =
-    "put the binary of one of its releases, 1.8 or newer, on the PATH; it is one static file";
 
 /// What is asked of it for a machine of this plan, in this order, the start last. Pure.
 fn orders(plan: &Plan, jailed: bool) -> Result<Vec<(String, Value)>, MachineError> {

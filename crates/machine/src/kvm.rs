@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::qemu::{self, Accelerator, Probe};
 use super::vmm::{Kit, Plan};
-use super::{BoxId, MachineError, MachineKind};
+use super::{MachineError, MachineKind, SandboxId};
 use crate::limits::VIRTUAL_MEMORY_BYTES_MIN;
 
 const DEVICE: &str = "/dev/kvm";
@@ -93,7 +93,7 @@ pub fn find_out_with(kit: Option<Kit>, directory: &Path) -> Kvm {
 /// A machine that is only there to be tried out.
 pub fn trial(kit: Kit, directory: &Path) -> Option<Plan> {
     Some(Plan {
-        id: BoxId::draw().ok()?,
+        id: SandboxId::draw().ok()?,
         directory: directory.to_owned(),
         temporary: true,
         kit,
@@ -120,7 +120,8 @@ fn known() -> Result<(), Kvm> {
 
 fn tried(plan: &Plan) -> Kvm {
     // Without a kernel QEMU would fail for want of that, and say nothing of the hypervisor.
-    let (Ok(program), Ok(_), Ok(_)) = (qemu::qemu(), plan.kit.kernel(), plan.kit.initramfs())
+    let (Ok(program), Ok(_), Ok(_)) =
+        (qemu::PROGRAM.find(), plan.kit.kernel(), plan.kit.initramfs())
     else {
         return Kvm::Untried;
     };

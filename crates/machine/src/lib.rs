@@ -20,6 +20,7 @@ pub mod external;
 pub mod firecracker;
 pub mod id;
 pub mod identity;
+pub mod kind;
 pub mod kvm;
 pub mod limits;
 pub mod process;
@@ -31,7 +32,6 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +45,9 @@ use agent_client::guest::{Guest, Options};
 use agent_client::link::Address;
 pub use error::{Blame, MachineError};
 use host::secret::{self, wipe_text};
-pub use id::BoxId;
+pub use id::SandboxId;
 pub use identity::ProcessIdentity;
+pub use kind::{Capability, MachineKind, Machines, UnknownMachine};
 pub use process::bind::Bind;
 pub use process::bounds::Bounds;
 
@@ -60,11 +61,11 @@ pub trait Machine: Send + Sync {
     fn start(&self, spec: MachineSpec) -> BoxFuture<'_, Result<Arc<dyn Running>, MachineError>>;
 
     /// Finds a machine again that an earlier bridge has started, with what it keeps outside.
-    fn adopt(&self, id: BoxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption>;
+    fn adopt(&self, id: SandboxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption>;
 
     /// Removes what a machine left on the host, best effort. One whose start was cut off half-way,
     /// so that there is no trace of it, is ended first.
-    fn clean(&self, id: BoxId, directories: Option<Directories>) -> BoxFuture<'_, ()>;
+    fn clean(&self, id: SandboxId, directories: Option<Directories>) -> BoxFuture<'_, ()>;
 }
 
 /// A machine that was started or found. Dropping it leaves the machine as it is.
@@ -138,127 +139,10 @@ pub enum Adoption {
     Dead,
 }
 
-/// One machine of each kind.
-#[derive(Clone)]
-pub struct Machines {
-    pub process: Arc<dyn Machine>,
-    pub qemu: Arc<dyn Machine>,
-    pub firecracker: Arc<dyn Machine>,
-    pub cloud_hypervisor: Arc<dyn Machine>,
-    pub external: Arc<dyn Machine>,
-}
-
-impl Machines {
-    pub fn get(&self, kind: MachineKind) -> &Arc<dyn Machine> {
-        match kind {
-            MachineKind::Process => &self.process,
-            MachineKind::Qemu => &self.qemu,
-            MachineKind::Firecracker => &self.firecracker,
-            MachineKind::CloudHypervisor => &self.cloud_hypervisor,
-            MachineKind::External => &self.external,
-        }
-    }
-}
-
-impl Machines {
-    /// The same machine, whatever kind is asked for: for tests of what is above.
-    pub fn all(machine: &Arc<dyn Machine>) -> Self {
-        let [process, qemu, firecracker, cloud_hypervisor, external] =
-            [(); 5].map(|()| Arc::clone(machine));
-        Self { process, qemu, firecracker, cloud_hypervisor, external }
-    }
-}
-
-impl Default for Machines {
-    fn default() -> Self {
-        let process = Arc::new(process::ProcessMachine::default());
-        let qemu = Arc::new(vmm::VirtualMachines::new(qemu::Qemu::default()));
-        let firecracker = firecracker::Firecracker::default();
-        let firecracker = Arc::new(vmm::VirtualMachines::new(firecracker));
-        let cloud_hypervisor = cloud_hypervisor::CloudHypervisor;
-        let cloud_hypervisor = Arc::new(vmm::VirtualMachines::new(cloud_hypervisor));
-        let external = Arc::new(external::ExternalMachine);
-        Self { process, qemu, firecracker, cloud_hypervisor, external }
-    }
-}
-
-/// The kinds of machine that this bridge can run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MachineKind {
-    /// The agent as init of new namespaces on this host. Fast, and no security boundary.
-    #[default]
-    Process,
-    /// A virtual machine of QEMU, with the host's hypervisor where that works.
-    Qemu,
-    /// A virtual machine of Firecracker, on the host's hypervisor.
-    Firecracker,
-    /// A virtual machine of Cloud Hypervisor, on the host's hypervisor.
-    #[serde(rename = "cloud-hypervisor")]
-    CloudHypervisor,
-    /// A machine that somebody else runs; the bridge only connects.
-    External,
-}
-
-impl MachineKind {
-    pub const ALL: [Self; 5] =
-        [Self::Process, Self::Qemu, Self::Firecracker, Self::CloudHypervisor, Self::External];
-
-    /// Whether a kernel of its own is booted for it, from an image of the kit.
-    pub fn is_virtual(self) -> bool {
-        match self {
-            Self::Process | Self::External => false,
-            Self::Qemu | Self::Firecracker | Self::CloudHypervisor => true,
-        }
-    }
-
-    /// Whether a directory of the host can be mounted in it.
-    pub fn binds(self) -> bool {
-        self == Self::Process || self.binds_at_boot()
-    }
-
-    /// Whether that has to be known when it is started.
-    pub fn binds_at_boot(self) -> bool {
-        self == Self::Qemu
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Process => "process",
-            Self::Qemu => "qemu",
-            Self::Firecracker => "firecracker",
-            Self::CloudHypervisor => "cloud-hypervisor",
-            Self::External => "external",
-        }
-    }
-}
-
-impl fmt::Display for MachineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// No machine is called that.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a kind of machine; there are \"process\", \"qemu\", \"firecracker\", \"cloud-hypervisor\" and \"external\""
-)]
-pub struct UnknownMachine(pub String);
-
-impl FromStr for MachineKind {
-    type Err = UnknownMachine;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == text);
-        known.ok_or_else(|| UnknownMachine(text.to_owned()))
-    }
-}
-
 /// The machine to start.
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
-    pub id: BoxId,
+    pub id: SandboxId,
     pub hostname: String,
     /// The directory that becomes the root file system, read-only.
     pub root: PathBuf,

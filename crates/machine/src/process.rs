@@ -36,8 +36,8 @@ use tokio::process::Command;
 use self::console::{CONSOLE_FILE, Console};
 use super::supervisor::Supervisor;
 use super::{
-    Adoption, Bind, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineSpec,
-    Running, Trace, boot,
+    Adoption, Bind, BoxFuture, Directories, Machine, MachineError, MachineExit, MachineSpec,
+    Running, SandboxId, Trace, boot,
 };
 use crate::limits::{BOOT_DEADLINE, KILL_DEADLINE, SCRATCH_BYTES_MIN};
 use agent_client::guest::Guest;
@@ -131,7 +131,7 @@ impl Machine for ProcessMachine {
         Box::pin(self.launch(spec))
     }
 
-    fn adopt(&self, _: BoxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: SandboxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = trace.process else { return Adoption::Dead };
             // A process that cannot be opened cannot be told from one that is gone, and cannot be
@@ -149,7 +149,7 @@ impl Machine for ProcessMachine {
         })
     }
 
-    fn clean(&self, id: BoxId, directories: Option<Directories>) -> BoxFuture<'_, ()> {
+    fn clean(&self, id: SandboxId, directories: Option<Directories>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(Directories { runtime, .. }) = directories {
                 Supervisor::end_noted(&runtime.join(NOTE)).await;

@@ -19,13 +19,24 @@ use serde::{Deserialize, Serialize};
 pub use board::Board;
 pub use probe::{Accelerator, Probe, probe};
 
-use super::vmm::{Halt, Monitor, Plan, Programs, RELAY, find_program};
+use super::kind::Program;
+use super::vmm::{self, Halt, Monitor, Plan, Programs, find_program};
 use super::{BoxFuture, MachineError, MachineKind};
 
-/// What brings the relay.
-const RELAY_REMEDY: &str = "`cargo install vhost-device-vsock --version 0.3.0 --locked` brings it";
+/// The program that is the machine.
+pub const PROGRAM: Program = Program {
+    label: "qemu",
+    name: "qemu-system-x86_64",
+    remedy: "`apt-get install --no-install-recommends qemu-system-x86`, or your distribution's \
+             package of it",
+};
 
-const PROGRAM: &str = "qemu-system-x86_64";
+/// The program between the guest's vsock and the bridge's socket.
+pub const RELAY: Program = Program {
+    label: "relay",
+    name: vmm::RELAY,
+    remedy: "`cargo install vhost-device-vsock --version 0.3.0 --locked`; the qemu machine needs it",
+};
 
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +68,7 @@ impl Monitor for Qemu {
     }
 
     fn programs(&self, plan: &Plan) -> Result<Programs, MachineError> {
-        let program = qemu()?;
+        let program = PROGRAM.find()?;
         let relay = self.relay()?;
         let accelerator = match self.accelerator {
             Some(accelerator) => accelerator,
@@ -86,19 +97,11 @@ impl Qemu {
     fn relay(&self) -> Result<Option<PathBuf>, MachineError> {
         let found = match self.transport {
             Transport::Serial => None,
-            Transport::Auto | Transport::Relay => find_program(RELAY),
+            Transport::Auto | Transport::Relay => find_program(RELAY.name),
         };
         if found.is_none() && self.transport == Transport::Relay {
-            return Err(MachineError::Program { name: RELAY, remedy: RELAY_REMEDY });
+            return Err(RELAY.missing());
         }
         Ok(found)
     }
-}
-
-/// The program, or what to do about its absence.
-pub fn qemu() -> Result<PathBuf, MachineError> {
-    find_program(PROGRAM).ok_or(MachineError::Program {
-        name: PROGRAM,
-        remedy: "`apt-get install --no-install-recommends qemu-system-x86` brings it",
-    })
 }

@@ -47,10 +47,11 @@ use super::process::console::Console;
 use super::process::{bounds, cgroup};
 use super::supervisor::Supervisor;
 use super::{
-    Adoption, BoxFuture, BoxId, Directories, Machine, MachineError, MachineExit, MachineKind,
-    MachineSpec, Running, Trace,
+    Adoption, BoxFuture, Directories, Machine, MachineError, MachineExit, MachineKind, MachineSpec,
+    Running, SandboxId, Trace,
 };
-use crate::limits::{VIRTUAL_BOOT_DEADLINE, VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE};
+use crate::Capability;
+use crate::limits::{VIRTUAL_RESTORE_DEADLINE, WAKE_DEADLINE};
 use agent_client::guest::{Guest, now_us};
 use agent_client::link::Address;
 use host::secret::Wiped;
@@ -147,7 +148,7 @@ impl<M: Monitor> VirtualMachines<M> {
         };
         let deadline = match restoring {
             Some(_) => VIRTUAL_RESTORE_DEADLINE,
-            None => VIRTUAL_BOOT_DEADLINE,
+            None => self.0.kind().profile().start_deadline,
         };
         let error = tokio::select! {
             told = timeout(deadline, born) => match told {
@@ -219,9 +220,7 @@ impl<M: Monitor> VirtualMachines<M> {
     /// Refuses a snapshot that would not be the same machine here.
     async fn fit(&self, made: &Made, from: &Path) -> Result<&dyn Halt, MachineError> {
         let manifest = Manifest::read(from)?;
-        let (kind, what) = (self.0.kind(), "be restored");
-        let reason = "its monitor is not known to do so";
-        let cannot = MachineError::CannotSuspend { kind, what, reason };
+        let cannot = MachineError::lacks(self.0.kind(), Capability::Snapshot, "be restored");
         let halt = self.0.halt().ok_or(cannot)?;
         let version = halt.version().await?;
         let made = made.clone();
@@ -253,7 +252,7 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
         Box::pin(self.launch(spec))
     }
 
-    fn adopt(&self, _: BoxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: SandboxId, kept: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             let Some(identity) = &trace.process else { return Adoption::Dead };
             let Ok(Some(supervisor)) = Supervisor::find(identity) else { return Adoption::Dead };
@@ -283,7 +282,7 @@ impl<M: Monitor> Machine for VirtualMachines<M> {
         })
     }
 
-    fn clean(&self, id: BoxId, directories: Option<Directories>) -> BoxFuture<'_, ()> {
+    fn clean(&self, id: SandboxId, directories: Option<Directories>) -> BoxFuture<'_, ()> {
         Box::pin(async move { plan::clean(&id, directories).await })
     }
 }

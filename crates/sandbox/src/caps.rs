@@ -373,13 +373,13 @@ fn exceeded(scope: Scope, cap: &'static str, used: u64, asked: u64, allowed: u64
 mod tests {
     use super::*;
     use crate::{State, Why};
-    use machine::{BoxId, MachineKind};
+    use machine::{MachineKind, SandboxId};
 
     fn record(namespace: &str, key: Option<&str>, mib: u64) -> Record {
         let mut spec = Spec::new(format!("{namespace}/x").parse().unwrap());
         (spec.memory_mib, spec.cpu_millis) = (Some(mib), Some(500));
         spec.key = key.map(str::to_owned);
-        Record::new(BoxId::draw().unwrap(), &spec, 1000)
+        Record::new(SandboxId::draw().unwrap(), &spec, 1000)
     }
 
     /// Asks for one beside others.

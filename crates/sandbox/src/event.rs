@@ -7,7 +7,7 @@ use super::pool::PoolEvent;
 use super::{Labels, Record, SandboxRef, State};
 use egress::EgressEvent;
 use image::digest::Digest;
-use machine::BoxId;
+use machine::SandboxId;
 use workspace::Report;
 
 /// Takes events as they happen. It must not block: the task that owns the sandbox calls it.
@@ -18,7 +18,7 @@ pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub which: SandboxRef,
-    pub id: BoxId,
+    pub id: SandboxId,
     pub image: Option<String>,
     pub image_digest: Option<Digest>,
     pub labels: Labels,

@@ -76,14 +76,14 @@ use crate::limits::{
 use ::image::ImageError;
 use host::secret::SecretError;
 use machine::MachineError;
-pub use machine::{BoxId, MachineKind};
+pub use machine::{MachineKind, SandboxId};
 use workspace::WorkspaceError;
 
 /// Why something could not be done with a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     #[error("the name {which} is taken: {id} is {state}")]
-    NameTaken { which: SandboxRef, id: BoxId, state: State },
+    NameTaken { which: SandboxRef, id: SandboxId, state: State },
     #[error("there is no sandbox {which}")]
     NotFound { which: SandboxRef },
     #[error("{which} is {state}")]

@@ -229,12 +229,12 @@ mod tests {
     use super::*;
     use crate::Spec;
     use crate::caps::Cap;
-    use machine::BoxId;
+    use machine::SandboxId;
 
     fn record(which: &str, key: &str) -> Record {
         let mut spec = Spec::new(which.parse().unwrap());
         spec.key = Some(key.to_owned());
-        Record::new(BoxId::draw().unwrap(), &spec, now_ms())
+        Record::new(SandboxId::draw().unwrap(), &spec, now_ms())
     }
 
     fn place(name: &str) -> PathBuf {

@@ -41,7 +41,7 @@ fn bind(workspace: &Workspace) -> Bind {
 /// What a machine has to be started with, so that it can mount the workspace.
 pub(super) fn at_boot(spec: &Spec, workspace: Option<&Workspace>) -> Option<Bind> {
     let mounted = workspace.filter(|workspace| workspace.policy.mount);
-    mounted.filter(|_| spec.machine.binds_at_boot()).map(bind)
+    mounted.filter(|_| spec.machine.mounts_at_boot()).map(bind)
 }
 
 /// Mounts it in a machine that nothing runs in yet, or sees to it that the machine has.
@@ -51,7 +51,7 @@ pub(super) async fn mount(
     workspace: &Workspace,
 ) -> Result<(), WorkspaceError> {
     let guest = running.guest().ok_or(WorkspaceError::Ended)?;
-    if machine.binds_at_boot() {
+    if machine.mounts_at_boot() {
         // An agent that is older than its bridge would have gone on without a word.
         let steps = guest.info().boot;
         let is_done = steps.iter().any(|step| step.name == STEP && step.problem.is_none());

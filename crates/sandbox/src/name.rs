@@ -8,7 +8,7 @@ use protocol::ids::is_name;
 use protocol::limits::NAME_BYTES_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use machine::BoxId;
+use host::id::RandomId;
 
 /// The namespace of those who name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -31,7 +31,7 @@ pub struct InvalidName(pub String);
 impl Name {
     /// A name for a sandbox that was given none.
     pub fn generate() -> io::Result<Self> {
-        Ok(Self(format!("box-{}", BoxId::draw()?)))
+        Ok(Self(format!("box-{}", RandomId::draw()?)))
     }
 
     pub fn default_namespace() -> Self {

@@ -16,7 +16,7 @@ use host::secret::Secrets;
 use image::document::Process;
 use image::store::describe_lost;
 use machine::limits::KILL_DEADLINE;
-use machine::{BoxId, Machine, MachineExit, Machines, Running};
+use machine::{Machine, MachineExit, Machines, Running, SandboxId};
 use workspace::limits::LAST_SYNC_DEADLINE;
 use workspace::{Ends, Mirror, Report, WorkspaceError, Workspaces};
 
@@ -62,7 +62,7 @@ pub async fn one_shot_with(
     secrets::variables(known, spec, &rules)?;
     let workspace = mounted::find(spec, workspaces, &[&paths.runtime, &paths.state])?;
     let machines = Machines::default();
-    let id = BoxId::draw().map_err(SandboxError::Draw)?;
+    let id = SandboxId::draw().map_err(SandboxError::Draw)?;
     let machine = Arc::clone(machines.get(spec.machine));
     let mut machine_spec = spec.machine_spec(id.clone(), paths, None);
     machine_spec.bind = mounted::at_boot(spec, workspace.as_ref());
@@ -170,7 +170,7 @@ impl OneShot {
 struct KillOnDrop {
     running: Arc<dyn Running>,
     machine: Arc<dyn Machine>,
-    id: BoxId,
+    id: SandboxId,
     ended: bool,
 }
 

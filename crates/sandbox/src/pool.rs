@@ -46,7 +46,7 @@ use crate::limits::{POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN};
 use host::instant::now_ms;
 use host::paths::Paths;
 use machine::limits::KILL_DEADLINE;
-use machine::{Adoption, BoxId, Directories, MachineKind, Machines, Running};
+use machine::{Adoption, Directories, MachineKind, Machines, Running, SandboxId};
 
 /// All that is kept ready. Dropping it ends the machines without waiting for them.
 pub(super) struct Pool(Arc<Inner>);
@@ -66,7 +66,7 @@ struct Inner {
 
 /// A machine that belongs to whoever claimed it, and to nobody else.
 pub(super) struct Claimed {
-    pub id: BoxId,
+    pub id: SandboxId,
     pub directories: Directories,
     pub running: Arc<dyn Running>,
     /// What was asked for and the machine cannot be given any more.
@@ -123,7 +123,7 @@ impl Pool {
 
     /// Takes up a machine that an earlier bridge had ready, or ends it. `directory` is its own, and
     /// has no sandbox's record. Returns whether there was a record of the pool's.
-    pub async fn recover(&self, id: &BoxId, directory: &Path) -> bool {
+    pub async fn recover(&self, id: &SandboxId, directory: &Path) -> bool {
         let Ok(pooled) = record::Pooled::read(directory) else { return false };
         let kind = pooled.shape.machine;
         let number = (pooled.id == *id).then(|| self.0.place_for(&pooled)).flatten();
@@ -274,7 +274,7 @@ impl Inner {
     fn shelve(
         self: &Arc<Self>,
         number: usize,
-        id: BoxId,
+        id: SandboxId,
         shape: Shape,
         running: Arc<dyn Running>,
         ready_at_ms: u64,
@@ -314,7 +314,7 @@ impl Inner {
     }
 
     /// Ends a machine and removes all that it has on the host.
-    async fn end(&self, kind: MachineKind, id: &BoxId, running: Option<&Arc<dyn Running>>) {
+    async fn end(&self, kind: MachineKind, id: &SandboxId, running: Option<&Arc<dyn Running>>) {
         if let Some(running) = running {
             running.kill();
             let _ = timeout(KILL_DEADLINE, running.exited()).await;

@@ -16,7 +16,7 @@ use agent_client::link::Address;
 use host::paths::write_durably;
 use image::digest::Digest;
 use machine::limits::RECORD_BYTES_MAX;
-use machine::{BoxId, MachineKind, Trace};
+use machine::{Capability, MachineKind, SandboxId, Trace};
 
 /// The name of the file in a sandbox's state directory.
 pub const RECORD_FILE: &str = "box.json";
@@ -25,7 +25,7 @@ pub const RECORD_FILE: &str = "box.json";
 /// those may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    pub id: BoxId,
+    pub id: SandboxId,
     pub namespace: Name,
     pub name: Name,
     pub machine: MachineKind,
@@ -101,7 +101,7 @@ pub struct Record {
 }
 
 impl Record {
-    pub(super) fn new(id: BoxId, spec: &Spec, created_at_ms: u64) -> Self {
+    pub(super) fn new(id: SandboxId, spec: &Spec, created_at_ms: u64) -> Self {
         Self {
             id,
             namespace: spec.namespace.clone(),
@@ -110,10 +110,10 @@ impl Record {
             image: spec.image.clone(),
             image_digest: None,
             hostname: spec.hostname().to_owned(),
-            scratch_bytes: if spec.machine == MachineKind::External {
-                0
-            } else {
+            scratch_bytes: if spec.machine.can(Capability::Scratch) {
                 spec.scratch_bytes()
+            } else {
+                0
             },
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             secrets: spec.secrets.clone(),

@@ -41,7 +41,7 @@ use host::secret::Secrets;
 use image::reference::Reference;
 use image::store::User;
 use image::{Image, ImageError, Images, Policy, Puller};
-use machine::{BoxId, Directories, MachineKind, Machines};
+use machine::{Directories, MachineKind, Machines, SandboxId};
 use workspace::{Carried, Report, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
@@ -112,7 +112,7 @@ impl Inner {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn directories(&self, id: &BoxId) -> Directories {
+    fn directories(&self, id: &SandboxId) -> Directories {
         super::directories::directories(&self.paths, id)
     }
 
@@ -250,7 +250,7 @@ impl Registry {
         spec.settle_egress(self.0.egress_default.of(spec.namespace.as_str()))?;
         spec.check()?;
         let workspace = mounted::find(&spec, &self.0.workspaces, &self.0.own_directories())?;
-        let id = BoxId::draw().map_err(SandboxError::Draw)?;
+        let id = SandboxId::draw().map_err(SandboxError::Draw)?;
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.mounted = workspace.as_ref().is_some_and(|workspace| workspace.policy.mount);
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
@@ -528,7 +528,7 @@ impl Registry {
     }
 
     /// Removes what is left of a sandbox without a record, and so of a machine of any kind.
-    async fn clean(&self, id: BoxId, why: &str) {
+    async fn clean(&self, id: SandboxId, why: &str) {
         let directories = self.0.directories(&id);
         for kind in MachineKind::ALL {
             let machine = self.0.machines.get(kind);
@@ -540,7 +540,7 @@ impl Registry {
     }
 }
 
-fn id_of(directory: &Path) -> Option<BoxId> {
+fn id_of(directory: &Path) -> Option<SandboxId> {
     directory.file_name()?.to_str()?.parse().ok()
 }
 

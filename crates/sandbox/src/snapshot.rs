@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::{MachineKind, Name, Record, SandboxError, SandboxRef, Spec};
 use crate::limits::{SNAPSHOTS_BYTES_MAX, SNAPSHOTS_MAX};
 use egress::copy_names;
+use host::id::RandomId;
 use host::instant::now_ms;
 use host::paths::{make_private_directory, write_durably};
-use machine::BoxId;
+use machine::SandboxId;
 use machine::limits::RECORD_BYTES_MAX;
 use machine::limits::{SNAPSHOT_MARGIN_BYTES, VIRTUAL_MEMORY_BYTES_DEFAULT};
 use machine::vmm::SCRATCH;
@@ -42,7 +43,7 @@ pub struct Snapshot {
     pub name: Name,
     /// The sandbox that it was taken of.
     pub sandbox: Name,
-    pub id: BoxId,
+    pub id: SandboxId,
     pub machine: MachineKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -258,7 +259,7 @@ impl Snapshots {
 
     /// A place for what is no snapshot, which nothing else has.
     fn drawn(&self, prefix: &str) -> Result<PathBuf, SandboxError> {
-        let id = BoxId::draw().map_err(SandboxError::Draw)?;
+        let id = RandomId::draw().map_err(SandboxError::Draw)?;
         Ok(self.0.directory.join(format!("{prefix}{id}")))
     }
 }

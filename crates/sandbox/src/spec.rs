@@ -20,7 +20,7 @@ use host::paths::Paths;
 use image::Pull;
 use machine::limits::{VIRTUAL_MEMORY_BYTES_DEFAULT, VIRTUAL_SCRATCH_PART_OF_MEMORY};
 use machine::process::hide;
-use machine::{Bounds, BoxId, Directories, MachineKind, MachineSpec};
+use machine::{Bounds, Capability, Directories, MachineKind, MachineSpec, SandboxId};
 
 /// The root of a process machine that names no image.
 const HOST_ROOT: &str = "/";
@@ -226,7 +226,7 @@ impl Spec {
     /// Settles what it may reach if nobody has said it. What an external machine may, is not the bridge's
     /// to say.
     pub(super) fn settle_egress(&mut self, default: &[String]) -> Result<(), SandboxError> {
-        if self.egress.is_none() && self.machine != MachineKind::External {
+        if self.egress.is_none() && self.machine.can(Capability::Egress) {
             self.egress = Some(default.to_vec());
         }
         if self.rules()?.is_empty() {
@@ -238,7 +238,7 @@ impl Spec {
     /// The machine for this sandbox. Looks at the host's files, but changes none.
     pub(super) fn machine_spec(
         &self,
-        id: BoxId,
+        id: SandboxId,
         paths: &Paths,
         directories: Option<Directories>,
     ) -> MachineSpec {
@@ -272,7 +272,7 @@ impl Spec {
     }
 
     fn hidden(&self, root: &Path, paths: &Paths) -> Vec<String> {
-        let sees_host = self.machine == MachineKind::Process;
+        let sees_host = self.machine.sees_host();
         let mut hidden = match &self.hide {
             Some(asked_for) => asked_for.clone(),
             None if sees_host && root == Path::new(HOST_ROOT) => hide::hidden_on_host(),

@@ -11,6 +11,7 @@ use image::reference::Reference;
 use image::store::{Listed, User, describe_lost};
 use image::{ImageError, Images, Lease, Policy, Pull, Puller};
 use machine::MachineSpec;
+use machine::kind::Root;
 use machine::vmm::Kit;
 
 /// How a digest begins.
@@ -32,13 +33,11 @@ impl Wanted {
     /// The image that a sandbox asks for, unless that is a directory, a file or one of the kit.
     pub fn of(spec: &Spec, paths: &Paths, images: Option<&Images>) -> Option<Self> {
         let name = spec.image.as_deref().filter(|name| !name.starts_with('/'))?;
-        let is_stored = match spec.machine {
-            MachineKind::Process => true,
-            MachineKind::External => false,
-            // What the kit has comes first, as it always did.
-            MachineKind::Qemu | MachineKind::Firecracker | MachineKind::CloudHypervisor => {
-                Kit::find().is_ok_and(|kit| kit.image(name).is_err())
-            }
+        let is_stored = match spec.machine.profile().root {
+            Root::Host => true,
+            Root::Own => false,
+            // An image of the kit comes before one of the store.
+            Root::Kit(_) => Kit::find().is_ok_and(|kit| kit.image(name).is_err()),
         };
         is_stored.then(|| Self {
             paths: paths.clone(),

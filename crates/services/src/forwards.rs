@@ -29,7 +29,7 @@ use limits::{
     ACCEPT_PAUSE, ANY_PORT_TRIES_MAX, CONNECTIONS_PER_SANDBOX_MAX, FORWARDS_MAX,
     FORWARDS_PER_SANDBOX_MAX,
 };
-use sandbox::{Activity, BoxId, Record, Registry, SandboxError, SandboxRef, Until};
+use sandbox::{Activity, Record, Registry, SandboxError, SandboxId, SandboxRef, Until};
 
 /// All forwards of a bridge. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -40,12 +40,12 @@ struct Table {
     /// By the port on this host, which is how clients name them.
     open: BTreeMap<u16, Entry>,
     /// Places for connections into a sandbox, for as long as somebody may take one.
-    places: HashMap<BoxId, Weak<Semaphore>>,
+    places: HashMap<SandboxId, Weak<Semaphore>>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    sandbox: BoxId,
+    sandbox: SandboxId,
     which: SandboxRef,
     address: SocketAddr,
     port: u16,
@@ -177,11 +177,11 @@ impl Forwards {
     }
 
     /// A place for one connection into a sandbox, if there is one.
-    pub fn place(&self, sandbox: &BoxId) -> Option<OwnedSemaphorePermit> {
+    pub fn place(&self, sandbox: &SandboxId) -> Option<OwnedSemaphorePermit> {
         self.places(sandbox).try_acquire_owned().ok()
     }
 
-    fn places(&self, sandbox: &BoxId) -> Arc<Semaphore> {
+    fn places(&self, sandbox: &SandboxId) -> Arc<Semaphore> {
         let mut table = self.table();
         if let Some(places) = table.places.get(sandbox).and_then(Weak::upgrade) {
             return places;

@@ -85,9 +85,6 @@ const DURATION: &str = "a duration";
 const DURATION_OR_OFF: &str = "a duration, or `\"off\"`";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The kinds of machine that a bridge starts by itself.
-const STARTED: [&str; 4] = ["process", "qemu", "firecracker", "cloud-hypervisor"];
-
 pub const SECTIONS: &[Section] = &[
     server::SECTION,
     log::SECTION,

@@ -498,3 +498,16 @@ fn workspaces_say_which_directory_it_is_and_what_comes_back() {
         assert!(said.contains(word), "{said}");
     }
 }
+
+#[test]
+fn the_values_of_the_default_machine_are_the_kinds_that_a_bridge_starts() {
+    let defaults = table::SECTIONS.iter().find(|section| section.name == "defaults").unwrap();
+    let machine = defaults.options.iter().find(|option| option.key == "machine").unwrap();
+    let words: Vec<_> = machine.values.split('`').skip(1).step_by(2).collect();
+    let kinds = sandbox::MachineKind::STARTED_NAMES.map(|kind| format!("\"{kind}\""));
+    assert_eq!(words, kinds);
+    for kind in sandbox::MachineKind::STARTED_NAMES {
+        let settings = parsed(&format!("[defaults]\nmachine = \"{kind}\"\n")).unwrap();
+        assert_eq!(settings.defaults.machine, kind);
+    }
+}

@@ -87,6 +87,28 @@ async fn a_program_runs_commands_scripts_and_code_in_a_sandbox() {
     assert!(bridge.registry().list(None).is_empty());
 }
 
+/// This test is the program that embeds the bridge; its helper is the `host-bridge` of the same build.
+#[tokio::test]
+async fn an_embedding_program_mounts_a_workspace() {
+    needs_agent!();
+    let place = Place::new("mount");
+    let bridge = place.open().await;
+    let project = place.0.join("project");
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join("theirs"), "from the host\n").unwrap();
+    let mut asked = spec("mounted");
+    asked.workspace = Some(project.to_str().unwrap().to_owned());
+    asked.mount = true;
+    let sandbox = bridge.start(asked).await.unwrap();
+    let script = "cat /workspace/theirs; echo from the sandbox > /workspace/ours; \
+                  grep -c ' /workspace ' /proc/self/mounts";
+    let output = sandbox.shell(script).await.unwrap();
+    assert_eq!(output.stdout_text(), "from the host\n1\n", "{}", output.stderr_text());
+    assert_eq!(fs::read_to_string(project.join("ours")).unwrap(), "from the sandbox\n");
+    sandbox.remove().await.unwrap();
+    assert!(project.join("theirs").exists());
+}
+
 #[tokio::test]
 async fn output_beyond_the_bound_is_cut_and_said_to_be() {
     needs_agent!();

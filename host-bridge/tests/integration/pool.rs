@@ -19,7 +19,7 @@ use agent_client::program::collect;
 use control::Client;
 use host::paths::{Paths, find_agent};
 use machine::process::ProcessMachine;
-use machine::{MachineKind, Machines};
+use machine::{Machine, MachineKind, Machines};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::repl::ContextState;
@@ -68,10 +68,11 @@ impl Place {
     }
 
     async fn open(&self, options: Options) -> Registry {
-        let process = Arc::new(ProcessMachine::new(self.agent()));
+        let process: Arc<dyn Machine> = Arc::new(ProcessMachine::new(self.agent()));
         // It stands for a virtual machine too: the pool sees no difference.
-        let qemu = Arc::<ProcessMachine>::clone(&process);
-        let machines = Machines { process, qemu, ..Machines::default() };
+        let machines = Machines::default()
+            .with(MachineKind::Qemu, Arc::clone(&process))
+            .with(MachineKind::Process, process);
         let events = Arc::clone(&self.events);
         let sink: EventSink = Arc::new(move |event| events.lock().unwrap().push(event.clone()));
         Registry::open_with(

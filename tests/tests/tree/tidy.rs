@@ -346,3 +346,58 @@ fn the_readme_and_ci_run_the_same() {
     let ci = fs::read_to_string(root().join(".ci/run")).expect("a CI script");
     assert!(readme.contains("./do ci") && ci.contains("./do ci"));
 }
+
+/// A file that may name what otherwise stands in one table, and the reason.
+type Exception = (&'static str, &'static str);
+
+/// Files of the bridge that name a language.
+const NAME_LANGUAGES: &[Exception] = &[
+    ("crates/agent-client/src/guest/contexts/language.rs", "it is the table"),
+    ("crates/api/src/a2a.rs", "a call of that protocol runs Python; these are its programs"),
+    ("crates/api/src/v1/apps/refusal.rs", "a field of an answer, with the path of an interpreter"),
+    ("crates/sandbox/src/image.rs", "names of images of the kit"),
+    ("crates/settings/src/defaults.rs", "names of images"),
+];
+
+/// Files of the bridge that name a kind of machine.
+const NAME_MACHINES: &[Exception] = &[
+    ("crates/machine/src/kind/table.rs", "it is the table"),
+    ("crates/machine/src/qemu.rs", "a label of doctor"),
+    ("crates/machine/src/firecracker.rs", "a label of doctor, and the name of a program"),
+    ("crates/machine/src/cloud_hypervisor.rs", "a label of doctor, and the name of a program"),
+];
+
+/// Checks that no file of the bridge has one of these words as a literal, except where it may, and
+/// that each exception is still needed.
+fn check_words(words: &[&str], exceptions: &[Exception]) {
+    let literals: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    let mut needed = Vec::new();
+    for dir in ["crates", "host-bridge/src"] {
+        for path in sources(&root().join(dir)).into_iter().filter(|path| !is_test(path)) {
+            let text = fs::read_to_string(&path).expect("a source");
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            let mut lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let Some(line) = lines.find(|line| literals.iter().any(|word| line.contains(word)))
+            else {
+                continue;
+            };
+            let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+            let is_listed = exceptions.iter().any(|(file, _)| *file == name);
+            assert!(is_listed, "{name} names what belongs into its table: {}", line.trim());
+            needed.push(name);
+        }
+    }
+    for (file, reason) in exceptions {
+        assert!(needed.iter().any(|name| name == file), "{file} ({reason}) is no exception");
+    }
+}
+
+#[test]
+fn only_the_table_of_languages_names_a_language() {
+    check_words(&["python", "node", "bash"], NAME_LANGUAGES);
+}
+
+#[test]
+fn only_the_table_of_machines_names_a_kind() {
+    check_words(&["qemu", "firecracker", "cloud-hypervisor"], NAME_MACHINES);
+}

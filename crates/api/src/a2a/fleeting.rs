@@ -3,7 +3,8 @@
 use crate::call::Call;
 use crate::problem::{Code, Problem};
 use crate::v1::{CreateSandbox, spec_of};
-use sandbox::{BoxId, Name, Registry, SandboxRef, Until};
+use host::id::RandomId;
+use sandbox::{Name, Registry, SandboxRef, Until};
 
 pub struct Fleeting {
     registry: Registry,
@@ -19,7 +20,7 @@ impl Fleeting {
     ) -> Result<Self, Problem> {
         let failed =
             |why: String| Problem::new(Code::Internal, format!("cannot make a random name: {why}"));
-        let drawn = BoxId::draw().map_err(|error| failed(error.to_string()))?;
+        let drawn = RandomId::draw().map_err(|error| failed(error.to_string()))?;
         let name = format!("run-{drawn}").parse::<Name>();
         let name = name.map_err(|error| failed(error.to_string()))?;
         let spec = spec_of(&call.api, &call.caller, asked(name))?;

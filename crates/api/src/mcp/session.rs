@@ -9,7 +9,7 @@ use crate::Api;
 use crate::caller::Caller;
 use crate::problem::{Code, Problem};
 use crate::v1::{CreateSandbox, OwnSandbox, spec_of};
-use machine::BoxId;
+use host::id::RandomId;
 use sandbox::{Name, Preset, Registry, SandboxError, SandboxRef, State};
 
 /// See the module's description. Dropping it removes its own sandbox; [`Session::end`] also waits
@@ -69,7 +69,7 @@ impl Session {
                 this result is from a new sandbox"
             ));
         }
-        let drawn = BoxId::draw().map_err(SandboxError::Draw)?;
+        let drawn = RandomId::draw().map_err(SandboxError::Draw)?;
         let name: Name = format!("mcp-{drawn}").parse().map_err(|_| {
             Problem::new(Code::Internal, "hexadecimal digits behind letters are no name")
         })?;

@@ -67,7 +67,7 @@ pub async fn run(call: &Call, mut params: Params, room: usize) -> Result<Written
 
 fn language(asked: &str) -> Result<&'static str, Failure> {
     language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
-        let names: Vec<_> = language::NAMES.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = language::names().collect();
         let asked = shown(asked);
         Failure::params(format!("language must be one of {}, not {asked:?}", names.join(", ")))
     })
@@ -128,10 +128,12 @@ impl Telling {
         let is_well = matches!(end, RunEnd::Ok {} | RunEnd::Exited { code: 0 });
         let words = match end {
             RunEnd::Ok {} | RunEnd::Error {} | RunEnd::Exited { code: 0 } => None,
-            RunEnd::Exited { code } if self.language == "python" => {
-                Some(format!("SystemExit: {code}"))
+            RunEnd::Exited { code } => {
+                Some(match language::Language::of(self.language).exit_error {
+                    Some(error) => format!("{error}: {code}"),
+                    None => format!("exit status {code}"),
+                })
             }
-            RunEnd::Exited { code } => Some(format!("exit status {code}")),
             RunEnd::Interrupted { by } => Some(format!("the run was interrupted by {by}")),
             RunEnd::Died { cause } => Some(format!("the interpreter {}", ended(&cause))),
             RunEnd::TimedOut { limit_ms } => {

@@ -1,5 +1,6 @@
 //! Sandboxes: made, listed, looked at, ended, waited for.
 
+mod kind;
 mod shape;
 
 use std::time::Duration;
@@ -16,12 +17,12 @@ use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, MaybeJson, Nothing, Query, Reply};
 use super::ranges::{check_range, cpu_millis};
 use crate::limits::DEADLINE_MAX;
-use machine::MachineKind;
 use machine::limits::STOP_GRACE_MAX;
 use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Filter, Name, SandboxRef, Selector, Spec, Until};
 
-pub use shape::{CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, Machine, NAME, PullPolicy, Sandbox};
+pub use kind::Machine;
+pub use shape::{CreateSandbox, LABEL_KEY, LIFETIME_MS_MAX, NAME, PullPolicy, Sandbox};
 use shape::{
     ExtendSandbox, ListQuery, PAGE_MAX, RemoveQuery, SandboxPage, StopSandbox, WaitFor, WaitQuery,
 };
@@ -125,16 +126,13 @@ pub fn spec_of(api: &Api, caller: &Caller, asked: CreateSandbox) -> Result<Spec,
     let mut spec = Spec::new(SandboxRef { namespace, name: asked.name });
     spec.key = caller.key();
     spec.machine = match asked.machine {
-        Some(Machine::External) => {
-            let message = "machine: this call does not start external machines";
+        Some(Machine(kind)) if !kind.is_started() => {
+            let message = format!("machine: this call does not start {kind} machines");
             return Err(Problem::new(Code::Unsupported, message)
-                .hint("`host-bridge start --machine external` connects to one"));
+                .hint(format!("`host-bridge start --machine {kind}` connects to one")));
         }
+        Some(Machine(kind)) => kind,
         None => defaults.machine,
-        Some(Machine::Process) => MachineKind::Process,
-        Some(Machine::Qemu) => MachineKind::Qemu,
-        Some(Machine::Firecracker) => MachineKind::Firecracker,
-        Some(Machine::CloudHypervisor) => MachineKind::CloudHypervisor,
     };
     let pull = api.pull_of(caller, asked.pull)?;
     spec.pull = Some(pull);

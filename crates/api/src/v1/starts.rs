@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use protocol::SessionId;
 use protocol::requests::Start;
 
-use machine::BoxId;
+use machine::SandboxId;
 
 /// Starts that are remembered; what is forgotten is the oldest, and a client that repeats that one
 /// has waited for hours.
@@ -21,7 +21,7 @@ const STARTS_MAX: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Starts(Arc<Mutex<Table>>);
 
-type Place = (BoxId, SessionId);
+type Place = (SandboxId, SessionId);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -41,7 +41,7 @@ pub enum Known {
 }
 
 impl Starts {
-    pub fn look(&self, machine: &BoxId, start: &Start) -> Known {
+    pub fn look(&self, machine: &SandboxId, start: &Start) -> Known {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match table.known.get(&(machine.clone(), start.session.clone())) {
             None => Known::No,
@@ -50,7 +50,7 @@ impl Starts {
         }
     }
 
-    pub fn note(&self, machine: BoxId, start: &Start) {
+    pub fn note(&self, machine: SandboxId, start: &Start) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (machine, start.session.clone());
         if table.known.insert(place.clone(), digest(start)).is_none() {
@@ -96,19 +96,19 @@ mod tests {
     #[test]
     fn a_start_is_known_by_its_machine_its_name_and_its_content() {
         let starts = Starts::default();
-        let machine: BoxId = "0123456789ab".parse().unwrap();
+        let machine: SandboxId = "0123456789ab".parse().unwrap();
         starts.note(machine.clone(), &start("a", "true"));
         assert_eq!(starts.look(&machine, &start("a", "true")), Known::Same);
         assert_eq!(starts.look(&machine, &start("a", "false")), Known::Other);
         assert_eq!(starts.look(&machine, &start("b", "true")), Known::No);
-        let other: BoxId = "ba9876543210".parse().unwrap();
+        let other: SandboxId = "ba9876543210".parse().unwrap();
         assert_eq!(starts.look(&other, &start("a", "true")), Known::No);
     }
 
     #[test]
     fn the_oldest_start_is_forgotten_first() {
         let starts = Starts::default();
-        let machine: BoxId = "0123456789ab".parse().unwrap();
+        let machine: SandboxId = "0123456789ab".parse().unwrap();
         for number in 0..=STARTS_MAX {
             starts.note(machine.clone(), &start(&format!("s{number}"), "true"));
         }

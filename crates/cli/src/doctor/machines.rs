@@ -11,10 +11,19 @@ use tokio::process::Command;
 use super::{Check, Verdict};
 use crate::values::human_bytes;
 use host::paths::Paths;
+use machine::MachineKind;
+use machine::kind::{Hypervisor, Program};
 use machine::kvm::{self, Kvm};
 use machine::qemu::{self, Accelerator};
-use machine::vmm::{Kit, RELAY, SHARER, find_program};
-use machine::{cloud_hypervisor, firecracker};
+use machine::vmm::{Kit, find_program};
+
+/// What makes the disk of a large writable layer, for virtual machines of every kind.
+const MKFS: Program = Program {
+    label: "e2fsprogs",
+    name: "mkfs.ext4",
+    remedy: "`apt-get install e2fsprogs`, or your distribution's package of that name; only writable \
+             layers larger than half of a machine's memory need it",
+};
 
 /// How long a program may take to print its version.
 const VERSION_MAX: Duration = Duration::from_secs(5);
@@ -36,19 +45,19 @@ pub(super) async fn all(paths: &Paths) -> Vec<Check> {
         Err(error) => Check::new("kit", Verdict::Lacks, error.to_string())
             .fix("only needed for virtual machines; `just images` builds it"),
     };
-    vec![
-        kit_check,
-        describe_kvm(&kvm),
-        qemu_check(accelerator).await,
-        program("relay", RELAY, "`cargo install vhost-device-vsock --version 0.3.0 --locked`; the \
-            qemu machine needs it").await,
-        program("virtiofsd", SHARER, qemu::share::REMEDY).await,
-        on_kvm("firecracker", firecracker::REMEDY, &kvm).await,
-        on_kvm("cloud-hypervisor", cloud_hypervisor::REMEDY, &kvm).await,
-        program("e2fsprogs", "mkfs.ext4", "`apt-get install e2fsprogs`, or your distribution's \
-            package of that name; only writable layers larger than half of a machine's memory need it")
-            .await,
-    ]
+    let mut checks = vec![kit_check, describe_kvm(&kvm)];
+    for profile in MachineKind::ALL.map(MachineKind::profile) {
+        for (at, needed) in profile.programs.iter().enumerate() {
+            checks.push(match profile.hypervisor {
+                // The first program is the one that uses the hypervisor.
+                Hypervisor::Required if at == 0 => on_kvm(needed, &kvm).await,
+                Hypervisor::Optional if at == 0 => accelerated(needed, accelerator.as_ref()).await,
+                _ => program(needed).await,
+            });
+        }
+    }
+    checks.push(program(&MKFS).await);
+    checks
 }
 
 fn describe_kit(kit: &Kit) -> Check {
@@ -64,9 +73,18 @@ fn describe_kit(kit: &Kit) -> Check {
         None if images.is_empty() => Check::new("kit", Verdict::Lacks, format!("no image at {at}"))
             .fix("`just images` builds some"),
         None => Check::new("kit", Verdict::Works, format!("{sizes}; at {at}")),
-        Some(error) => Check::new("kit", Verdict::Lacks, error.to_string())
-            .fix("`just images` builds it; firecracker and cloud-hypervisor need it to boot"),
+        Some(error) => Check::new("kit", Verdict::Lacks, error.to_string()).fix(format!(
+            "`just images` builds it; {} need it to boot",
+            on_hypervisor().join(" and ")
+        )),
     }
+}
+
+/// The kinds that run on a hypervisor only, and boot an unpacked kernel.
+fn on_hypervisor() -> Vec<&'static str> {
+    let profiles = MachineKind::ALL.map(MachineKind::profile).into_iter();
+    let required = profiles.filter(|profile| profile.hypervisor == Hypervisor::Required);
+    required.map(|profile| profile.name).collect()
 }
 
 fn describe_kvm(kvm: &Kvm) -> Check {
@@ -85,18 +103,17 @@ fn describe_kvm(kvm: &Kvm) -> Check {
 /// QEMU's accelerator here, and why; `None` without QEMU or an image to boot.
 fn try_qemu(kit: Kit, directory: &Path) -> Option<qemu::Probe> {
     kit.kernel().and(kit.initramfs()).ok()?;
-    let program = qemu::qemu().ok()?;
+    let program = qemu::PROGRAM.find().ok()?;
     Some(qemu::probe(&program, &kvm::trial(kit, directory)?))
 }
 
-async fn qemu_check(accelerator: Option<qemu::Probe>) -> Check {
-    let Ok(found) = qemu::qemu() else {
-        return Check::new("qemu", Verdict::Lacks, "qemu-system-x86_64 is not installed").fix(
-            "`apt-get install --no-install-recommends qemu-system-x86`, or your distribution's \
-             package of it",
-        );
-    };
-    let version = version_of(&found).await;
+/// A monitor that runs with a hypervisor and without one.
+async fn accelerated(needed: &Program, accelerator: Option<&qemu::Probe>) -> Check {
+    let check = program(needed).await;
+    if check.verdict != Verdict::Works {
+        return check;
+    }
+    let version = &check.detail;
     let detail = match accelerator {
         Some(qemu::Probe { accelerator: Accelerator::Kvm, reason }) => {
             format!("{version}, on KVM: {reason}")
@@ -106,22 +123,26 @@ async fn qemu_check(accelerator: Option<qemu::Probe>) -> Check {
         }
         None => format!("{version}; not tried, because there is no kit"),
     };
-    Check::new("qemu", Verdict::Works, detail)
+    Check { detail, ..check }
 }
 
-async fn program(name: &'static str, program: &str, fix: &str) -> Check {
-    match find_program(program) {
-        Some(found) => Check::new(name, Verdict::Works, version_of(&found).await),
-        None => Check::new(name, Verdict::Lacks, format!("{program} is not installed")).fix(fix),
+/// A program that is installed or not.
+async fn program(needed: &Program) -> Check {
+    match find_program(needed.name) {
+        Some(found) => Check::new(needed.label, Verdict::Works, version_of(&found).await),
+        None => {
+            let detail = format!("{} is not installed", needed.name);
+            Check::new(needed.label, Verdict::Lacks, detail).fix(needed.remedy)
+        }
     }
 }
 
 /// A monitor that needs KVM.
-async fn on_kvm(name: &'static str, fix: &str, kvm: &Kvm) -> Check {
-    let check = program(name, name, fix).await;
+async fn on_kvm(needed: &Program, kvm: &Kvm) -> Check {
+    let check = program(needed).await;
     match kvm {
         Kvm::Missing(_) if check.verdict == Verdict::Works => Check::new(
-            name,
+            needed.label,
             Verdict::Lacks,
             format!("{}, but KVM does not run guests", check.detail),
         )

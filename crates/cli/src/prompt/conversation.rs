@@ -11,12 +11,12 @@ use super::block::{self, Block};
 use super::editor::{Editor, EditorEvent, Found, Kind, Line, Question};
 use super::gallery::Gallery;
 use super::history::History;
-use super::language::{CompletenessCheck, Language};
 use super::screen::Screen;
 use super::watching::{ContextWatch, Update};
 use super::{Prompt, PromptExit, words};
 use crate::exit::Exit;
 use crate::terminal::{Notice, Notices};
+use agent_client::guest::contexts::language::{CompletenessCheck, Language};
 use agent_client::guest::{Guest, GuestError};
 use host::paths::Paths;
 
@@ -83,7 +83,7 @@ impl<'a> Conversation<'a> {
             guest,
             context: prompt.context.clone(),
             screen,
-            editor: Editor::start(&entries, language.tab)?,
+            editor: Editor::start(&entries, language.prompt.tab)?,
             gallery: Gallery::new(&prompt.place, opened.context.as_str()),
             watching,
             language,
@@ -133,8 +133,11 @@ impl<'a> Conversation<'a> {
             }
             let mut block = Block::default();
             loop {
-                let prompt =
-                    if block.is_fresh() { self.language.first } else { self.language.more };
+                let prompt = if block.is_fresh() {
+                    self.language.prompt.first
+                } else {
+                    self.language.prompt.more
+                };
                 self.screen.end_line();
                 if self.screen.settle().await.is_err() {
                     return Ok(NextStep::Leave(PromptExit::Unread));
@@ -177,7 +180,7 @@ impl<'a> Conversation<'a> {
 
     /// The next line's indentation, if the input is incomplete.
     async fn wants_more(&mut self, block: &Block) -> Result<Option<String>> {
-        if self.language.judge == CompletenessCheck::Shell {
+        if self.language.prompt.judge == CompletenessCheck::Shell {
             return Ok(block::is_open_shell(block.text()).then(String::new));
         }
         let checked = self.guest.check_code(&self.context.context, block.text());

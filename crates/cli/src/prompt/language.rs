@@ -1,70 +1,18 @@
-//! The prompts and exit words of each language. Pure.
+//! The exit words of each language: when a person leaves its prompt. Pure.
 
+use agent_client::guest::contexts::language::{CompletenessCheck, Language};
 use protocol::repl::RunEnd;
 
-/// One row per language.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Language {
-    /// The name of the language as it is usually written.
-    pub title: &'static str,
-    pub first: &'static str,
-    /// The prompt before further lines of an input.
-    pub more: &'static str,
-    /// The text that Tab inserts where there is nothing to complete.
-    pub tab: &'static str,
-    pub judge: CompletenessCheck,
-}
-
-/// How to decide whether an input is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompletenessCheck {
-    /// Ask the interpreter.
-    Interpreter,
-    /// Look at the text: a shell cannot be asked.
-    Shell,
-}
-
-const PYTHON: Language = Language {
-    title: "Python",
-    first: ">>> ",
-    more: "... ",
-    tab: "    ",
-    judge: CompletenessCheck::Interpreter,
-};
-const NODE: Language = Language {
-    title: "Node.js",
-    first: "> ",
-    more: "... ",
-    tab: "  ",
-    judge: CompletenessCheck::Interpreter,
-};
-const BASH: Language =
-    Language { title: "bash", first: "$ ", more: "> ", tab: "\t", judge: CompletenessCheck::Shell };
-/// A language of an agent that is newer than we are.
-const OTHER: Language = Language { title: "", ..NODE };
-
-impl Language {
-    /// By the name that the agent gives it.
-    pub(super) fn of(name: &str) -> Self {
-        match name {
-            "python" => PYTHON,
-            "node" => NODE,
-            "bash" => BASH,
-            _ => OTHER,
+/// The exit code with which the person leaves by what they have typed, if they do.
+pub(super) fn farewell(language: &Language, code: &str, end: &RunEnd) -> Option<i32> {
+    match (language.prompt.judge, end) {
+        (CompletenessCheck::Interpreter, RunEnd::Exited { code }) => Some(*code),
+        // The end of a shell's run is the status of its last command, whatever that was.
+        (CompletenessCheck::Shell, RunEnd::Exited { code: status }) => {
+            is_exit(code).then_some(*status)
         }
-    }
-
-    /// The exit code with which the person leaves by what they have typed, if they do.
-    pub(super) fn farewell(&self, code: &str, end: &RunEnd) -> Option<i32> {
-        match (self.judge, end) {
-            (CompletenessCheck::Interpreter, RunEnd::Exited { code }) => Some(*code),
-            // The end of a shell's run is the status of its last command, whatever that was.
-            (CompletenessCheck::Shell, RunEnd::Exited { code: status }) => {
-                is_exit(code).then_some(*status)
-            }
-            (CompletenessCheck::Shell, RunEnd::Ok {}) => is_exit(code).then_some(0),
-            _ => None,
-        }
+        (CompletenessCheck::Shell, RunEnd::Ok {}) => is_exit(code).then_some(0),
+        _ => None,
     }
 }
 
@@ -80,13 +28,14 @@ fn is_exit(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_client::guest::contexts::language::{BASH, PYTHON};
 
     #[test]
     fn an_exit_of_the_code_ends_a_prompt() {
         let exited = RunEnd::Exited { code: 3 };
-        assert_eq!(PYTHON.farewell("f()", &exited), Some(3));
-        assert_eq!(PYTHON.farewell("exit", &RunEnd::Ok {}), None);
-        assert_eq!(PYTHON.farewell("exit()", &RunEnd::Error {}), None);
+        assert_eq!(farewell(&PYTHON, "f()", &exited), Some(3));
+        assert_eq!(farewell(&PYTHON, "exit", &RunEnd::Ok {}), None);
+        assert_eq!(farewell(&PYTHON, "exit()", &RunEnd::Error {}), None);
     }
 
     #[test]
@@ -95,10 +44,10 @@ mod tests {
         for (code, leaves) in
             [("exit 3", true), (" exit\n", true), ("logout", true), ("false", false)]
         {
-            assert_eq!(BASH.farewell(code, &exited).is_some(), leaves, "{code}");
+            assert_eq!(farewell(&BASH, code, &exited).is_some(), leaves, "{code}");
         }
-        assert_eq!(BASH.farewell("exit", &RunEnd::Ok {}), Some(0));
-        assert_eq!(BASH.farewell("exit | cat", &exited), None);
-        assert_eq!(BASH.farewell("exit x", &exited), None);
+        assert_eq!(farewell(&BASH, "exit", &RunEnd::Ok {}), Some(0));
+        assert_eq!(farewell(&BASH, "exit | cat", &exited), None);
+        assert_eq!(farewell(&BASH, "exit x", &exited), None);
     }
 }

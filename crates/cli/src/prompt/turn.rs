@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::conversation::{Conversation, unreadable};
 use super::editor::{EditorEvent, Line};
+use super::language::farewell;
 use super::{PromptExit, words};
 use crate::exit::Exit;
 use crate::terminal::{Notice, Notices, Size};
@@ -258,7 +259,7 @@ impl Conversation<'_> {
             return Ok(Some(PromptExit::Unread));
         }
         // Of an exit code, eight bits are kept, as by a kernel.
-        let farewell = self.language.farewell(code, &finished.end);
+        let farewell = farewell(&self.language, code, &finished.end);
         Ok(farewell.map(|code| PromptExit::Person(Exit(code as u8))))
     }
 }

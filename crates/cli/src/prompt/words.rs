@@ -8,10 +8,10 @@ use protocol::repl::{
     Artifact, ContextInfo, Datum, Display, DisplayRole, ErrorReport, Finished, RunEnd, Rung,
 };
 
-use super::language::Language;
 use crate::exit;
 use crate::output::printable;
 use crate::values::{human_bytes, signal_name};
+use agent_client::guest::contexts::language::Language;
 
 /// Characters of a guest's word that fit a line of ours.
 const WORD_CHARS_MAX: usize = 80;

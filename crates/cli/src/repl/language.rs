@@ -1,5 +1,4 @@
-//! Languages by name and file extension, and how each names code that does not come from a file.
-//! Pure.
+//! Languages as the verbs name them: by name, by another name, or by file extension. Pure.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -10,25 +9,10 @@ use protocol::limits::NAME_BYTES_MAX;
 use super::super::failure::CliError;
 use agent_client::guest::contexts::language;
 
-/// A language by its name. The agent knows which there are: one that is not in our table is asked
+/// A language by its name. The agent knows which there are: one that is not in the table is asked
 /// for all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Language(String);
-
-struct Row {
-    name: &'static str,
-    endings: &'static [&'static str],
-    /// The interpreter's name for code from the command line.
-    inline: &'static str,
-    /// The interpreter's name for code from stdin.
-    piped: &'static str,
-}
-
-const ROWS: [Row; 3] = [
-    Row { name: "python", endings: &["py", "pyw"], inline: "<string>", piped: "<stdin>" },
-    Row { name: "node", endings: &["js", "mjs", "cjs"], inline: "[eval]", piped: "[stdin]" },
-    Row { name: "bash", endings: &["sh", "bash"], inline: "bash", piped: "bash" },
-];
 
 impl Language {
     pub fn as_str(&self) -> &str {
@@ -38,8 +22,7 @@ impl Language {
     /// The language of a file, by its extension.
     pub fn of_file(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-        let row = ROWS.iter().find(|row| row.endings.contains(&ending.as_str()))?;
-        Some(Self(row.name.to_owned()))
+        language::of_ending(&ending).map(|name| Self(name.to_owned()))
     }
 
     /// The table's row for this language, if there is one.
@@ -54,29 +37,31 @@ impl Language {
 
     /// The name of command-line code in tracebacks.
     pub fn inline_name(&self) -> &'static str {
-        self.row().map_or("<string>", |row| row.inline)
+        language::Language::of(&self.0).inline
     }
 
     /// The name of code from stdin in tracebacks.
     pub fn piped_name(&self) -> &'static str {
-        self.row().map_or("<stdin>", |row| row.piped)
-    }
-
-    fn row(&self) -> Option<&'static Row> {
-        ROWS.iter().find(|row| row.name == self.0)
+        language::Language::of(&self.0).piped
     }
 }
 
 impl Default for Language {
     fn default() -> Self {
-        Self("python".to_owned())
+        Self(language::DEFAULT.to_owned())
     }
 }
 
 /// Why a text is not a language's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a language: write python, node or bash")]
+#[error("{0:?} is not a language: write {known}", known = known())]
 pub struct InvalidLanguage(String);
+
+fn known() -> String {
+    let names: Vec<_> = language::names().collect();
+    let (last, first) = names.split_last().expect("the table is not empty");
+    format!("{} or {last}", first.join(", "))
+}
 
 impl FromStr for Language {
     type Err = InvalidLanguage;

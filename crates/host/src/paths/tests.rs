@@ -108,7 +108,8 @@ fn the_agent_is_sought_beside_the_program_and_in_the_build_directory() {
 #[test]
 fn a_named_agent_is_the_only_one_looked_for_and_a_missing_one_is_said() {
     let places = agent_places(Some("/nowhere/agent".into()), Some(Path::new("/bin/sh")));
-    let error = first_program(places).unwrap_err();
+    let places = first_program(places).unwrap_err();
+    let error = AgentMissing { places };
     let text = error.to_string();
     assert!(text.contains("/nowhere/agent") && text.contains("just build"), "{text}");
     assert!(first_program(vec!["/etc/passwd".into(), "/bin/sh".into()]).is_ok());

@@ -1,6 +1,6 @@
 //! A directory of the host, made visible in a sandbox of this machine. The sandbox cannot do it: it has no
-//! name for the host's files. So a process of the bridge's own program takes the directory along into the
-//! sandbox's mount namespace (and into its user namespace first, where it has one), and ends there.
+//! name for the host's files. So the helper (`host::helper`) takes the directory along into the sandbox's
+//! mount namespace (and into its user namespace first, where it has one), and ends there.
 //!
 //! [`Bind::make`] is the bridge's side. [`Bind::carry`] is that process, which has one thread and is nothing
 //! else: entering namespaces changes who does it. [`Bind::lay`] is the same for a process that stays where it
@@ -26,6 +26,7 @@ use tokio::process::Command;
 use crate::identity::parent_of;
 use crate::limits::{BIND_DEADLINE, BIND_WORDS_MAX};
 use crate::supervisor::Supervisor;
+use host::helper::find_helper;
 
 /// The hidden verb of the process that carries a directory over.
 pub const VERB: &str = "__bind";
@@ -49,7 +50,8 @@ impl Bind {
     pub(super) async fn make(&self, supervisor: &Supervisor) -> io::Result<()> {
         let init = supervisor.children().into_iter().next();
         let init = init.ok_or_else(|| io::Error::other("its agent is gone"))?;
-        let mut command = Command::new("/proc/self/exe");
+        let helper = find_helper().map_err(io::Error::other)?;
+        let mut command = Command::new(helper.program());
         command.env_clear().current_dir("/").arg(VERB);
         command.arg(init.pid.to_string()).arg(supervisor.identity().pid.to_string());
         command.arg(if self.read_only { "ro" } else { "rw" }).arg(&self.target);

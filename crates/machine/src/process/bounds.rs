@@ -15,14 +15,14 @@ use cgroups_rs::cpu::CpuController;
 use cgroups_rs::memory::MemController;
 use cgroups_rs::{CgroupPid, Controller};
 
-use crate::BoxId;
+use crate::SandboxId;
 use crate::limits::CPU_PERIOD_US;
 
 /// What the names of all groups of sandboxes begin with; the agent's `launch` uses the same.
 pub const PREFIX: &str = "burrow-";
 
 /// What every group of a sandbox is called.
-pub fn group_name(id: &BoxId) -> String {
+pub fn group_name(id: &SandboxId) -> String {
     format!("{PREFIX}{id}")
 }
 
@@ -59,7 +59,7 @@ enum Unheld {
 
 /// Puts the process, and with it all that it will start, under the bounds. Returns what of them is
 /// not held, in words for whoever asked for it.
-pub async fn hold(id: &BoxId, pid: u32, bounds: Bounds) -> Vec<String> {
+pub async fn hold(id: &SandboxId, pid: u32, bounds: Bounds) -> Vec<String> {
     if bounds == Bounds::default() {
         return Vec::new();
     }

@@ -14,12 +14,12 @@ use cgroups_rs::Controller;
 use cgroups_rs::memory::MemController;
 
 use super::bounds;
-use crate::BoxId;
+use crate::SandboxId;
 use crate::limits::{CGROUP_DIRECTORIES_MAX, CGROUP_REMOVAL_DEADLINE};
 
 /// Finds and removes what is left of the groups of `id`. What cannot be removed is left: an empty
 /// group costs a few kilobytes of the kernel's memory and stands in nobody's way.
-pub async fn remove(id: &BoxId) {
+pub async fn remove(id: &SandboxId) {
     let name = bounds::group_name(id);
     // A host may have thousands of groups, the kernel may still be emptying ours, and others wait for
     // this thread.

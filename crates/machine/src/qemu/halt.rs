@@ -44,7 +44,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 impl Halt for Qemu {
     fn version(&self) -> BoxFuture<'_, Result<String, MachineError>> {
         Box::pin(async {
-            let program = super::qemu()?;
+            let program = super::PROGRAM.find()?;
             let told = tokio::process::Command::new(&program).arg("--version").output().await;
             let told = told.map_err(|source| MachineError::Host { action: "run QEMU", source })?;
             let text = String::from_utf8_lossy(&told.stdout).into_owned();

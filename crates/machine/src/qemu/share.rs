@@ -27,16 +27,22 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use crate::MachineError;
+use crate::kind::Program;
 use crate::limits::SHARED_FILES_MAX;
 use crate::process::bind::{Bind, BindError};
-use crate::vmm::{Beside, Plan, SHARER, find_program};
+use crate::vmm::{Beside, Plan, SHARER};
+use host::helper::find_helper;
 
 /// The hidden verb of the process that becomes the daemon.
 pub const VERB: &str = "__share";
 
-/// What brings the daemon.
-pub const REMEDY: &str = "a workspace that is mounted in a qemu machine needs it; `apt-get install qemu-system-common` \
-    brings it on Debian 12, `apt-get install virtiofsd` on later releases";
+/// The daemon.
+pub const DAEMON: Program = Program {
+    label: "virtiofsd",
+    name: SHARER,
+    remedy: "a workspace that is mounted in a qemu machine needs it; `apt-get install \
+             qemu-system-common` brings it on Debian 12, `apt-get install virtiofsd` on later releases",
+};
 
 /// Capabilities that the daemon would keep and has no use for.
 const GIVEN_UP: &str = "-mknod:-setfcap:-fsetid";
@@ -62,7 +68,7 @@ enum Flavour {
 
 /// The program that shows this directory to the machine of this plan.
 pub fn beside(bind: &Bind, plan: &Plan) -> Result<Beside, MachineError> {
-    let daemon = daemon()?;
+    let daemon = DAEMON.find()?;
     let flavour = Flavour::of(&daemon)?;
     let host = |action| move |source| MachineError::Host { action, source };
     // What is in the way of the socket may be reached through a link; the daemon's place must not.
@@ -70,19 +76,14 @@ pub fn beside(bind: &Bind, plan: &Plan) -> Result<Beside, MachineError> {
     let bind = Bind { target: place.display().to_string(), ..bind.clone() };
     let share = Share { daemon, flavour, bind, socket: plan.share() };
     let value = serde_json::to_string(&share).map_err(io::Error::from);
-    // The shell that runs it is another program, so `self` would be that one's.
-    let program = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    // The machine's shell runs it.
+    let program = find_helper()?.program_for_others();
     Ok(Beside {
         program,
         option: VERB,
         value: value.map_err(host("describe a directory"))?.into(),
         socket: plan.share(),
     })
-}
-
-/// The daemon, or what to do about its absence.
-pub fn daemon() -> Result<PathBuf, MachineError> {
-    find_program(SHARER).ok_or(MachineError::Program { name: SHARER, remedy: REMEDY })
 }
 
 impl Flavour {

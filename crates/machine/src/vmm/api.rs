@@ -1,22 +1,29 @@
-//! The HTTP of monitors that are told what to do over a Unix socket: one request on one connection,
-//! answered with a length and JSON, or with nothing.
+//! The HTTP API of monitors that listen on a Unix socket: one request on one connection, answered with
+//! JSON or with nothing. The monitors call this; the machinery of HTTP is hyper's.
 //!
-//! A monitor is no stranger, but a guest may have taken it over; so every length of an answer is
-//! bounded, every wait ends, and its words are shown as they are read and never obeyed.
+//! A guest may have taken its monitor over. So the length of each answer is bounded, each wait has a
+//! deadline, and the monitor's words are shown but never obeyed.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// The head of an answer: a status and a handful of fields.
+/// The head of an answer: a status and a handful of fields. No less is possible with hyper.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// The body of one: the longest describes a machine with all its devices.
+/// The body of an answer: the longest describes a machine with all its devices.
 const BODY_BYTES_MAX: usize = 256 * 1024;
+const JSON: &str = "application/json";
 /// What is shown of the words with which a monitor refuses.
 const WORDS_CHARS_MAX: usize = 1000;
 /// How often the socket of a monitor that has just been started is looked for.
@@ -26,7 +33,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The same for what writes or reads a whole memory.
 pub const MEMORY_ANSWER_MAX: Duration = Duration::from_secs(120);
 
-/// Why a monitor did not do as it was told.
+/// Why a monitor did not carry out a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     #[error("{monitor} cannot be reached: {source}")]
@@ -36,13 +43,13 @@ pub enum ApiError {
     #[error("{monitor} refused {request} ({status}): {words}")]
     Refused { monitor: &'static str, request: String, status: u16, words: String },
     #[error("{monitor} broke off its answer to {request}: {source}")]
-    Broken { monitor: &'static str, request: String, source: io::Error },
+    Broken { monitor: &'static str, request: String, source: hyper::Error },
     #[error("{monitor} did not answer {request} in HTTP: {source}")]
     NotHttp { monitor: &'static str, request: String, source: BadAnswer },
 }
 
 impl ApiError {
-    /// Whether this is how one that has ended would be heard of.
+    /// Whether a monitor that has ended would cause this error.
     pub fn means_end(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Broken { .. })
     }
@@ -53,12 +60,10 @@ impl ApiError {
 pub enum BadAnswer {
     #[error("its head is longer than {HEAD_BYTES_MAX} bytes")]
     LongHead,
-    #[error("it does not begin with a status")]
-    NoStatus,
-    #[error("its length is no number, or told otherwise than by a number")]
-    NoLength,
-    #[error("its {0} bytes are more than the {BODY_BYTES_MAX} that are read")]
-    LongBody(usize),
+    #[error("it is not an answer of HTTP/1")]
+    NoAnswer,
+    #[error("its body is longer than {BODY_BYTES_MAX} bytes")]
+    LongBody,
     #[error("it is no JSON")]
     NoJson,
 }
@@ -97,46 +102,46 @@ impl Api {
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, ApiError> {
-        self.ask("GET", path, None, ANSWER_MAX).await
+        self.send(Method::GET, path, None, ANSWER_MAX).await
     }
 
     pub async fn put(&self, path: &str, body: Option<Value>) -> Result<(), ApiError> {
-        self.ask("PUT", path, body, ANSWER_MAX).await.map(drop)
+        self.send(Method::PUT, path, body, ANSWER_MAX).await.map(drop)
     }
 
     /// The same for what takes as long as a memory is large.
     pub async fn put_slowly(&self, path: &str, body: Value) -> Result<(), ApiError> {
-        self.ask("PUT", path, Some(body), MEMORY_ANSWER_MAX).await.map(drop)
+        self.send(Method::PUT, path, Some(body), MEMORY_ANSWER_MAX).await.map(drop)
     }
 
     pub async fn patch(&self, path: &str, body: Value) -> Result<(), ApiError> {
-        self.ask("PATCH", path, Some(body), ANSWER_MAX).await.map(drop)
+        self.send(Method::PATCH, path, Some(body), ANSWER_MAX).await.map(drop)
     }
 
-    async fn ask(
+    async fn send(
         &self,
-        method: &str,
+        method: Method,
         path: &str,
         body: Option<Value>,
         deadline: Duration,
     ) -> Result<Value, ApiError> {
-        let (monitor, request) = (self.monitor, format!("{method} {path}"));
-        let bytes = encode_request(method, path, body.as_ref());
+        let (monitor, name) = (self.monitor, format!("{method} {path}"));
         let answered = async {
             let connected = UnixStream::connect(&self.socket).await;
-            let mut stream =
-                connected.map_err(|source| ApiError::Unreachable { monitor, source })?;
-            exchange(&mut stream, &bytes).await.map_err(|error| {
-                let request = request.clone();
+            let stream = connected.map_err(|source| ApiError::Unreachable { monitor, source })?;
+            exchange(stream, request(method, path, body)).await.map_err(|error| {
+                let request = name.clone();
                 match error {
                     ExchangeError::Broken(source) => ApiError::Broken { monitor, request, source },
                     ExchangeError::Bad(source) => ApiError::NotHttp { monitor, request, source },
                 }
             })
         };
-        let (status, body) = tokio::time::timeout(deadline, answered)
-            .await
-            .map_err(|_| ApiError::Silent { monitor, request: request.clone(), deadline })??;
+        let answered = tokio::time::timeout(deadline, answered).await;
+        let request = name.clone();
+        let (status, body) =
+            answered.map_err(|_| ApiError::Silent { monitor, request, deadline })??;
+        let request = name;
         if !(200..300).contains(&status) {
             return Err(ApiError::Refused { monitor, request, status, words: words_of(&body) });
         }
@@ -153,92 +158,75 @@ fn is_early(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn encode_request(method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
-    let body = body.map(Value::to_string).unwrap_or_default();
-    let mut text =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n");
-    if !body.is_empty() {
-        text.push_str("Content-Type: application/json\r\n");
-    }
-    // Writing to a String cannot fail.
-    let _ = write!(text, "Content-Length: {}\r\n\r\n{body}", body.len());
-    text.into_bytes()
+fn request(method: Method, path: &str, body: Option<Value>) -> Request<Full<Bytes>> {
+    let request =
+        Request::builder().method(method).uri(path).header(HOST, "localhost").header(ACCEPT, JSON);
+    let request = if body.is_some() { request.header(CONTENT_TYPE, JSON) } else { request };
+    let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    request.body(Full::new(body)).expect("the paths of monitors are constants that are valid URIs")
 }
 
 enum ExchangeError {
-    Broken(io::Error),
+    Broken(hyper::Error),
     Bad(BadAnswer),
 }
 
+impl From<hyper::Error> for ExchangeError {
+    fn from(error: hyper::Error) -> Self {
+        if error.is_parse_too_large() {
+            Self::Bad(BadAnswer::LongHead)
+        } else if error.is_parse() {
+            Self::Bad(BadAnswer::NoAnswer)
+        } else {
+            Self::Broken(error)
+        }
+    }
+}
+
+/// Sends a request and reads its answer: the status and the body.
 async fn exchange(
-    stream: &mut UnixStream,
-    request: &[u8],
-) -> Result<(u16, Vec<u8>), ExchangeError> {
-    stream.write_all(request).await.map_err(ExchangeError::Broken)?;
-    let mut received = Vec::new();
-    let (head_bytes, head) = loop {
-        if let Some(end) = find_end(&received) {
-            break (end, parse_head(&received[..end]).map_err(ExchangeError::Bad)?);
-        }
-        if received.len() > HEAD_BYTES_MAX {
-            return Err(ExchangeError::Bad(BadAnswer::LongHead));
-        }
-        read_some(stream, &mut received).await?;
-    };
-    let whole = head_bytes + head.body_bytes;
-    while received.len() < whole {
-        read_some(stream, &mut received).await?;
-    }
-    received.truncate(whole);
-    received.drain(..head_bytes);
-    Ok((head.status, received))
-}
-
-async fn read_some(stream: &mut UnixStream, into: &mut Vec<u8>) -> Result<(), ExchangeError> {
-    let mut buffer = [0; 4096];
-    match stream.read(&mut buffer).await {
-        Ok(0) => Err(ExchangeError::Broken(io::ErrorKind::UnexpectedEof.into())),
-        Ok(count) => {
-            into.extend_from_slice(&buffer[..count]);
-            Ok(())
-        }
-        Err(error) => Err(ExchangeError::Broken(error)),
+    stream: UnixStream,
+    request: Request<Full<Bytes>>,
+) -> Result<(u16, Bytes), ExchangeError> {
+    let mut builder = http1::Builder::new();
+    // Written as the monitors' own clients write it.
+    builder.max_buf_size(HEAD_BYTES_MAX).title_case_headers(true);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+    let mut connection = pin!(connection);
+    let mut answered = pin!(async {
+        let response = sender.send_request(request).await?;
+        let status = response.status().as_u16();
+        Ok((status, read_body(response).await?))
+    });
+    tokio::select! {
+        biased;
+        answered = &mut answered => answered,
+        // What was received before the connection ended can still be read.
+        _ = &mut connection => answered.await,
     }
 }
 
-/// Where the body begins, once the head is complete.
-fn find_end(received: &[u8]) -> Option<usize> {
-    received.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
-}
-
-struct Head {
-    status: u16,
-    body_bytes: usize,
-}
-
-fn parse_head(head: &[u8]) -> Result<Head, BadAnswer> {
-    let text = std::str::from_utf8(head).map_err(|_| BadAnswer::NoStatus)?;
-    let mut lines = text.split("\r\n");
-    let first = lines.next().and_then(|line| line.strip_prefix("HTTP/1."));
-    let status = first.and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
-    let status = status.ok_or(BadAnswer::NoStatus)?;
-    let mut body_bytes = 0;
-    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-        if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(BadAnswer::NoLength);
-        }
-        if name.eq_ignore_ascii_case("content-length") {
-            body_bytes = value.trim().parse().map_err(|_| BadAnswer::NoLength)?;
-        }
+/// The body, unless it is too long.
+async fn read_body(response: Response<Incoming>) -> Result<Bytes, ExchangeError> {
+    // A monitor that says no length sends no body, and may leave the connection open.
+    if ![CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| response.headers().contains_key(name))
+    {
+        return Ok(Bytes::new());
     }
-    // A status that never has a body may come with the length of one that is not there.
-    if status == 204 {
-        body_bytes = 0;
+    let body = response.into_body();
+    let too_long = ExchangeError::Bad(BadAnswer::LongBody);
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_long);
     }
-    if body_bytes > BODY_BYTES_MAX {
-        return Err(BadAnswer::LongBody(body_bytes));
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_long),
+        Err(error) => Err(match error.downcast::<hyper::Error>() {
+            Ok(error) => (*error).into(),
+            // There is no other error.
+            Err(_) => ExchangeError::Bad(BadAnswer::NoAnswer),
+        }),
     }
-    Ok(Head { status, body_bytes })
 }
 
 /// The reason in a refusal: Firecracker's is a field, Cloud Hypervisor's a list from the outermost
@@ -263,26 +251,10 @@ fn words_of(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixListener;
+
     use super::*;
-
-    fn head(text: &str) -> Result<(u16, usize), BadAnswer> {
-        parse_head(text.as_bytes()).map(|head| (head.status, head.body_bytes))
-    }
-
-    #[test]
-    fn an_answer_is_a_status_and_a_length_that_is_bounded() {
-        assert_eq!(head("HTTP/1.1 204 \r\nServer: x\r\n\r\n"), Ok((204, 0)));
-        assert_eq!(head("HTTP/1.1 400 Bad\r\ncontent-length:  7\r\n\r\n"), Ok((400, 7)));
-        assert_eq!(head("HTTP/1.1 204 No\r\nContent-Length: 9\r\n\r\n"), Ok((204, 0)));
-        assert_eq!(head("HTTP/2 200\r\n\r\n"), Err(BadAnswer::NoStatus));
-        assert_eq!(head("hello\r\n\r\n"), Err(BadAnswer::NoStatus));
-        assert_eq!(head("HTTP/1.1 x\r\n\r\n"), Err(BadAnswer::NoStatus));
-        assert_eq!(head("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), Err(BadAnswer::NoLength));
-        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert_eq!(head(chunked), Err(BadAnswer::NoLength));
-        let long = "HTTP/1.1 200 OK\r\nContent-Length: 262145\r\n\r\n";
-        assert_eq!(head(long), Err(BadAnswer::LongBody(262_145)));
-    }
 
     #[test]
     fn the_words_of_a_refusal_are_found_in_every_shape_and_bounded() {
@@ -296,38 +268,74 @@ mod tests {
         assert_eq!(words_of("x".repeat(5000).as_bytes()).len(), WORDS_CHARS_MAX);
     }
 
-    /// Answers one request with these bytes and closes.
-    async fn asked(name: &str, answer: Vec<u8>) -> Result<Value, ApiError> {
+    /// What a request is answered with, by a monitor that sends these bytes and closes.
+    async fn answered(name: &str, answer: &[u8]) -> Result<Value, ApiError> {
         let path = std::env::temp_dir().join(format!("burrow-api-{}-{name}", std::process::id()));
-        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
         let api = Api::at(&path, "fake");
-        let server = tokio::spawn(async move {
+        let server = async {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = [0; 1024];
-            let count = stream.read(&mut request).await.unwrap();
-            let _ = stream.write_all(&answer).await;
-            String::from_utf8_lossy(&request[..count]).into_owned()
-        });
-        let got = api.get("/x").await;
-        let request = server.await.unwrap();
-        assert!(request.starts_with("GET /x HTTP/1.1\r\nHost: localhost\r\n"), "{request}");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+            }
+            // The client may have heard enough.
+            let _ = stream.write_all(answer).await;
+            String::from_utf8(request).unwrap()
+        };
+        let (got, request) = tokio::join!(api.get("/x"), server);
+        assert!(request.starts_with("GET /x HTTP/1.1\r\nHost: localhost\r\nAccept: "), "{request}");
         std::fs::remove_file(path).unwrap();
         got
     }
 
     #[tokio::test]
-    async fn answers_are_taken_whole_and_never_longer_than_they_say() {
-        let fine = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}and more".to_vec();
-        assert_eq!(asked("fine", fine).await.unwrap()["a"], 1);
-        let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"a\"".to_vec();
-        assert!(matches!(asked("cut", cut).await, Err(ApiError::Broken { .. })));
-        let endless = [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'x'; 64 * 1024]].concat();
-        let source = BadAnswer::LongHead;
-        let got = asked("endless", endless).await;
-        assert!(matches!(got, Err(ApiError::NotHttp { source: found, .. }) if found == source));
-        let refused =
-            b"HTTP/1.1 400 \r\nContent-Length: 23\r\n\r\n{\"fault_message\":\"why\"}".to_vec();
-        let refused = asked("refused", refused).await.unwrap_err().to_string();
+    async fn answers_are_read_whole() {
+        let fine = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}";
+        assert_eq!(answered("fine", fine).await.unwrap()["a"], 1);
+        let more = b"HTTP/1.1 200 OK\r\ncontent-length:  7\r\n\r\n{\"a\":1}and more";
+        assert_eq!(answered("more", more).await.unwrap()["a"], 1);
+        let empty = b"HTTP/1.1 204 \r\nServer: x\r\n\r\n";
+        assert_eq!(answered("empty", empty).await.unwrap(), Value::Null);
+        let long = b"HTTP/1.1 204 No\r\nContent-Length: 9\r\n\r\n";
+        assert_eq!(answered("204", long).await.unwrap(), Value::Null);
+        let refused = b"HTTP/1.1 400 \r\nContent-Length: 23\r\n\r\n{\"fault_message\":\"why\"}";
+        let refused = answered("refused", refused).await.unwrap_err().to_string();
         assert_eq!(refused, "fake refused GET /x (400): why");
+    }
+
+    #[tokio::test]
+    async fn a_monitor_that_ends_is_heard_of_as_one_that_broke_off() {
+        let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"a\"";
+        let error = answered("cut", cut).await.unwrap_err();
+        assert!(error.means_end(), "{error:?}");
+        let error = answered("nothing", b"").await.unwrap_err();
+        assert!(error.means_end(), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_too_long_or_no_http_are_refused() {
+        let head = [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'x'; 64 * 1024]].concat();
+        let long = b"HTTP/1.1 200 OK\r\nContent-Length: 262145\r\n\r\n";
+        let chunks = [
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40001\r\n".to_vec(),
+            vec![b'x'; 0x40001],
+            b"\r\n0\r\n\r\n".to_vec(),
+        ];
+        let chunks = chunks.concat();
+        for (name, answer, expected) in [
+            ("head", &head[..], BadAnswer::LongHead),
+            ("long", long, BadAnswer::LongBody),
+            ("chunks", &chunks, BadAnswer::LongBody),
+            ("hello", b"hello\r\n\r\n", BadAnswer::NoAnswer),
+            ("status", b"HTTP/1.1 x\r\n\r\n", BadAnswer::NoAnswer),
+            ("length", b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", BadAnswer::NoAnswer),
+            ("json", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{x", BadAnswer::NoJson),
+        ] {
+            let error = answered(name, answer).await.unwrap_err();
+            let ApiError::NotHttp { source, .. } = error else { panic!("{name}: {error:?}") };
+            assert_eq!(source, expected, "{name}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::limits::{
     VIRTUAL_SCRATCH_PART_OF_MEMORY,
 };
 use crate::process::cgroup;
-use crate::{Bind, BoxId, Directories, MachineError, MachineKind, MachineSpec};
+use crate::{Bind, Directories, MachineError, MachineKind, MachineSpec, SandboxId};
 use host::paths::make_private_directory;
 
 /// The file that says which process the supervisor is.
@@ -49,7 +49,7 @@ pub struct Disk {
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub id: BoxId,
+    pub id: SandboxId,
     /// Where its sockets are, for it alone.
     pub directory: PathBuf,
     /// Whether that directory goes with the machine, because nobody else knows of it.
@@ -81,7 +81,7 @@ impl Plan {
         if spec.address.is_some() {
             return Err(MachineError::UselessAddress { kind });
         }
-        if spec.bind.is_some() && !kind.binds_at_boot() {
+        if spec.bind.is_some() && !kind.mounts_at_boot() {
             return Err(MachineError::NoMounts { kind });
         }
         let kit = Kit::find()?;
@@ -194,7 +194,7 @@ pub fn calls(directory: &Path) -> PathBuf {
     directory.join(format!("vsock_{PORT}"))
 }
 
-fn temporary(id: &BoxId) -> PathBuf {
+fn temporary(id: &SandboxId) -> PathBuf {
     std::env::temp_dir().join(format!("burrow-{id}"))
 }
 
@@ -215,7 +215,7 @@ fn remove(directory: &Path, temporary: bool) {
 }
 
 /// Ends what was left of a machine, and removes its files.
-pub async fn clean(id: &BoxId, directories: Option<Directories>) {
+pub async fn clean(id: &SandboxId, directories: Option<Directories>) {
     let (directory, is_temporary) = match directories {
         Some(directories) => (directories.runtime, false),
         None => (temporary(id), true),

@@ -17,7 +17,7 @@ use super::{MONITOR_LOG, Monitor, Tape};
 use crate::limits::{CONSOLE_BYTES_MAX, KILL_DEADLINE, MONITOR_LOG_LOOK_PAUSE, SET_RIGHT_MAX};
 use crate::process::cgroup;
 use crate::supervisor::Supervisor;
-use crate::{BoxFuture, BoxId, Directories, MachineExit, Running, Suspend, Trace};
+use crate::{BoxFuture, Directories, MachineExit, Running, SandboxId, Suspend, Trace};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
 
@@ -28,7 +28,7 @@ pub struct At {
     /// Where it keeps what outlives a bridge.
     pub directories: Option<Directories>,
     /// Control groups of this name hold it, and go with it: nobody else knows of them.
-    pub held: Option<BoxId>,
+    pub held: Option<SandboxId>,
 }
 
 /// See the module's description.
@@ -114,7 +114,7 @@ fn watch_over(
     beside: impl Future<Output = Ended> + Send + 'static,
     follow: Option<BoxFuture<'static, Option<String>>>,
     log: Option<PathBuf>,
-    held: Option<BoxId>,
+    held: Option<SandboxId>,
 ) -> watch::Receiver<Option<String>> {
     let (told, reason) = watch::channel(None);
     let supervisor = supervisor.clone();

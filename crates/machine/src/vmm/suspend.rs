@@ -17,15 +17,14 @@ use super::awaited::Awaited;
 use super::made::{MANIFEST, Made, Manifest};
 use super::{Halt, Saving, Standing, Virtual, plan};
 use crate::limits::{RESUME_PATIENCE, SNAPSHOT_CALL_DEADLINE, SNAPSHOT_WATCHDOG, WAKE_DEADLINE};
-use crate::{BoxFuture, MachineError, MachineSpec, Resumed, Suspend};
+use crate::{BoxFuture, Capability, MachineError, MachineSpec, Resumed, Suspend};
 use agent_client::guest::{Adoption, Guest, GuestError, now_us};
 use host::paths::write_durably;
 
 impl Virtual {
     fn halt(&self) -> Result<&dyn Halt, MachineError> {
-        let (kind, what) = (self.monitor.kind(), "be paused");
-        let reason = "its monitor is not known to do so";
-        self.monitor.halt().ok_or(MachineError::CannotSuspend { kind, what, reason })
+        let lacks = || MachineError::lacks(self.monitor.kind(), Capability::Pause, "be paused");
+        self.monitor.halt().ok_or_else(lacks)
     }
 
     async fn stand_still(&self) -> Result<(), MachineError> {

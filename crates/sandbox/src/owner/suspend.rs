@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 
 use super::{Owner, Reply};
 use crate::snapshot::{Draft, Snapshot};
-use crate::{MachineKind, SandboxError, State};
+use crate::{SandboxError, State};
 use host::instant::now_ms;
 use image::Image;
-use machine::{BoxFuture, MachineError, Resumed, Running};
+use machine::{BoxFuture, Capability, MachineError, Resumed, Running};
 
 pub(crate) type SnapshotReply = oneshot::Sender<Result<Snapshot, SandboxError>>;
 pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
@@ -33,7 +33,7 @@ impl Owner {
                 Box::pin(async move {
                     let paused = match running.suspend() {
                         Some(suspend) => suspend.pause().await,
-                        None => Err(cannot(kind, "be paused")),
+                        None => Err(MachineError::lacks(kind, Capability::Pause, "be paused")),
                     };
                     Errand::Paused(paused, reply)
                 })
@@ -52,7 +52,7 @@ impl Owner {
                 Box::pin(async move {
                     let resumed = match running.suspend() {
                         Some(suspend) => suspend.resume().await,
-                        None => Err(cannot(kind, "be resumed")),
+                        None => Err(MachineError::lacks(kind, Capability::Pause, "be resumed")),
                     };
                     Errand::Resumed(resumed, reply)
                 })
@@ -68,7 +68,9 @@ impl Owner {
                 Box::pin(async move {
                     let written = match running.suspend() {
                         Some(suspend) => suspend.snapshot(&draft.machine()).await,
-                        None => Err(cannot(kind, "be snapshotted")),
+                        None => {
+                            Err(MachineError::lacks(kind, Capability::Snapshot, "be snapshotted"))
+                        }
                     };
                     let finish = || draft.finish();
                     let finished = match written {
@@ -180,9 +182,4 @@ impl Owner {
         done.map_err(SandboxError::from)?;
         Ok(self.place.presence.show(self.kept.record.clone()))
     }
-}
-
-fn cannot(kind: MachineKind, what: &'static str) -> MachineError {
-    let reason = "the bridge does not run it, so it cannot pause it or save its memory";
-    MachineError::CannotSuspend { kind, what, reason }
 }

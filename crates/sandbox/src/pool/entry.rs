@@ -8,7 +8,7 @@ use super::Shape;
 use crate::limits::{POOL_CONTEXTS_MAX, POOL_MACHINES_MAX, POOL_STARTS_MAX};
 use crate::{SandboxError, Spec};
 use host::paths::Paths;
-use machine::{BoxId, Directories, MachineKind, MachineSpec};
+use machine::{Directories, MachineKind, MachineSpec, SandboxId};
 
 /// The name of a machine that is nobody's yet; whoever claims it gives it another.
 const HOSTNAME: &str = "pooled";
@@ -46,7 +46,7 @@ impl Options {
         range("the number of starts at once", self.starts_at_once, 1, POOL_STARTS_MAX)?;
         for entry in &self.entries {
             range("the contexts of a pooled machine", entry.contexts.len(), 0, POOL_CONTEXTS_MAX)?;
-            if entry.machine == MachineKind::External {
+            if !entry.machine.is_started() {
                 return Err(SandboxError::Unsupported {
                     what: "a pool of external machines",
                     why: "the bridge does not start them",
@@ -104,7 +104,7 @@ impl Entry {
     /// The machine to start for this entry.
     pub(super) fn machine_spec(
         &self,
-        id: BoxId,
+        id: SandboxId,
         paths: &Paths,
         directories: Option<Directories>,
     ) -> MachineSpec {
@@ -113,7 +113,7 @@ impl Entry {
 
     /// What a machine for this entry is like, as the host's files are now.
     pub(super) fn shape(&self, paths: &Paths) -> Option<Shape> {
-        let nobody: BoxId = "000000000000".parse().expect("twelve digits");
+        let nobody: SandboxId = "000000000000".parse().expect("twelve digits");
         Shape::of(&self.spec(), &self.machine_spec(nobody, paths, None))
     }
 }

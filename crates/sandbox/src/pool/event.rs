@@ -3,18 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
-use machine::BoxId;
+use machine::SandboxId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolEvent {
     /// A machine is on its shelf.
-    Ready { id: BoxId, image: String },
+    Ready { id: SandboxId, image: String },
     /// A machine that an earlier bridge had ready is ready again.
-    Recovered { id: BoxId },
+    Recovered { id: SandboxId },
     /// A machine that an earlier bridge had ready is of no use to this one, and is gone.
-    Cleared { id: BoxId },
+    Cleared { id: SandboxId },
     /// An unclaimed machine is ended; the next is not started before the pause is over.
-    Replaced { id: BoxId, why: String, pause: Option<Duration> },
+    Replaced { id: SandboxId, why: String, pause: Option<Duration> },
     /// A machine did not start.
     Failed { image: String, why: String, pause: Duration },
 }

@@ -12,7 +12,7 @@ use crate::limits::POOL_CHECK_DEADLINE;
 use crate::owner::reached;
 use agent_client::guest::GuestError;
 use agent_client::link::LinkError;
-use machine::{BoxId, MachineExit, Running};
+use machine::{MachineExit, Running, SandboxId};
 
 /// Why a machine that was ready cannot be given to anybody.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ impl Gone {
 
 /// A watched machine.
 pub(super) struct Watched {
-    pub id: BoxId,
+    pub id: SandboxId,
     pub shape: Shape,
     /// How long it has been ready already.
     pub age_ms: u64,

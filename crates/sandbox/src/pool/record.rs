@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::Shape;
 use host::paths::PRIVATE_FILE;
 use machine::limits::RECORD_BYTES_MAX;
-use machine::{BoxId, Trace};
+use machine::{SandboxId, Trace};
 
 /// The file of a machine that is ready.
 const POOL_FILE: &str = "pool.json";
@@ -34,7 +34,7 @@ const CLAIMED_FILE: &str = "claimed.json";
 /// A machine that is ready, for the bridge that may come after this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pooled {
-    pub id: BoxId,
+    pub id: SandboxId,
     pub shape: Shape,
     pub contexts: Vec<ContextName>,
     pub trace: Trace,

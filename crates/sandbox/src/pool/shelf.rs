@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::status::{Counts, ShelfStatus};
 use super::{Entry, Shape};
 use crate::limits::{POOL_PAUSE_MAX, POOL_PAUSE_MIN};
-use machine::{BoxId, Running};
+use machine::{Running, SandboxId};
 
 /// A machine that nobody has had.
 pub(super) struct Ready {
-    pub id: BoxId,
+    pub id: SandboxId,
     pub shape: Shape,
     pub running: Arc<dyn Running>,
     /// Watches it while it is on the shelf.

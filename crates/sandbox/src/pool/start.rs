@@ -16,7 +16,7 @@ use agent_client::guest::contexts::open;
 use agent_client::guest::{Guest, GuestError};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
-use machine::{BoxId, Directories, MachineError, MachineSpec, Running};
+use machine::{Directories, MachineError, MachineSpec, Running, SandboxId};
 
 /// Why a machine is not ready.
 #[derive(Debug, thiserror::Error)]
@@ -102,13 +102,13 @@ impl Inner {
     }
 
     /// An id that nothing on this host has, with its directories.
-    fn draw(&self) -> Result<(BoxId, Directories), StartError> {
+    fn draw(&self) -> Result<(SandboxId, Directories), StartError> {
         let failed = |action, path: &PathBuf| {
             let path = path.clone();
             move |source| StartError::Files { action, path, source }
         };
         loop {
-            let id = BoxId::draw().map_err(StartError::Draw)?;
+            let id = SandboxId::draw().map_err(StartError::Draw)?;
             let directories = super::super::directories::directories(&self.paths, &id);
             if directories.state.exists() || directories.runtime.exists() {
                 continue;

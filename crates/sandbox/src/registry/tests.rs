@@ -59,7 +59,7 @@ impl Machine for Fake {
         })
     }
 
-    fn adopt(&self, _: BoxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
+    fn adopt(&self, _: SandboxId, _: Directories, trace: Trace) -> BoxFuture<'_, Adoption> {
         Box::pin(async move {
             assert!(trace.process.is_some(), "the trace was not kept");
             if self.lives.load(Ordering::Relaxed) {
@@ -70,7 +70,7 @@ impl Machine for Fake {
         })
     }
 
-    fn clean(&self, _: BoxId, _: Option<Directories>) -> BoxFuture<'_, ()> {
+    fn clean(&self, _: SandboxId, _: Option<Directories>) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.cleaned.fetch_add(1, Ordering::Relaxed);
         })

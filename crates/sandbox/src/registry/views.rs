@@ -10,7 +10,7 @@ use crate::pool::ShelfStatus;
 use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, State};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
-use machine::BoxId;
+use machine::SandboxId;
 
 /// What can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Until {
 /// A running sandbox that is called into.
 pub struct Visit {
     /// Its machine.
-    pub id: BoxId,
+    pub id: SandboxId,
     /// Where programs begin that name no directory.
     pub workdir: Option<String>,
     /// Who they run as that name nobody.

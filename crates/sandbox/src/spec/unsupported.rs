@@ -1,9 +1,11 @@
-//! What may be asked for and no machine here can do. It is refused at the creation, with the reason:
-//! a sandbox that was silently given more or less than it was asked for would be trusted wrongly.
+//! Options that cannot be honoured: those that no sandbox has, and those that its kind of machine
+//! lacks. `Spec::check` refuses them with the reason before anything is started: a sandbox that was
+//! silently given more or less than it asked for would be trusted wrongly.
 
 use super::Spec;
 use crate::SandboxError;
-use machine::MachineKind;
+use machine::Capability;
+use machine::kind::Lack;
 use workspace::is_path;
 
 /// Why a field cannot be had, and what to do instead.
@@ -13,16 +15,6 @@ struct Missing {
     hint: &'static str,
 }
 
-const WORKSPACE_ELSEWHERE: Missing = Missing {
-    what: "workspace",
-    why: "whoever runs an external machine decides what it has at /workspace",
-    hint: "leave it out and copy the files in and out",
-};
-const MOUNT_ELSEWHERE: Missing = Missing {
-    what: "mount",
-    why: "only process and qemu machines can mount a host directory; the others have no tested virtiofs",
-    hint: "leave it out: the sandbox then gets a copy, and its changes are copied back",
-};
 const MOUNT_IN_SNAPSHOT: Missing = Missing {
     what: "mount",
     why: "a machine restored from a snapshot keeps the snapshot's devices and cannot mount a host \
@@ -39,85 +31,56 @@ const VOLUMES: Missing = Missing {
     why: "a sandbox can have one host directory: its workspace",
     hint: "use one directory as the workspace, copied or mounted, and copy others with `host-bridge cp`",
 };
-const SECRETS_ELSEWHERE: Missing = Missing {
-    what: "secrets",
-    why: "whoever runs an external machine sets its environment",
-    hint: "leave it out and give the secrets to the agent there",
-};
 const PORTS: Missing = Missing {
     what: "ports",
     why: "ports of a sandbox are not published on the host",
     hint: "reach them with `host-bridge port-forward` or the API's ports",
 };
-const EGRESS_ELSEWHERE: Missing = Missing {
-    what: "egress",
-    why: "whoever runs an external machine controls its network",
-    hint: "leave it out and restrict the network there",
-};
-const IMAGE_ELSEWHERE: Missing = Missing {
-    what: "image",
-    why: "whoever runs an external machine chooses its root",
-    hint: "leave it out and start the machine with the image",
-};
-const HOSTNAME_ELSEWHERE: Missing = Missing {
-    what: "hostname",
-    why: "whoever runs an external machine chooses its host name",
-    hint: "leave it out and name the machine there",
-};
-const ENV_ELSEWHERE: Missing = Missing {
-    what: "env",
-    why: "whoever runs an external machine sets its environment",
-    hint: "leave it out and give each program its own with `host-bridge exec -e`",
-};
-const MEMORY_ELSEWHERE: Missing = Missing {
-    what: "memory_mib",
-    why: "whoever runs an external machine limits its memory",
-    hint: "leave it out and set the limit there",
-};
-const CPUS_ELSEWHERE: Missing = Missing {
-    what: "cpus",
-    why: "whoever runs an external machine limits its CPUs",
-    hint: "leave it out and set the limit there",
-};
-
-const SCRATCH_ELSEWHERE: Missing = Missing {
-    what: "scratch_bytes",
-    why: "whoever runs an external machine limits its disk",
-    hint: "leave it out and set the limit there",
-};
-
-/// Refuses the first field that cannot be had.
+/// Refuses the first option that cannot be honoured.
 pub(super) fn check(spec: &Spec) -> Result<(), SandboxError> {
-    let elsewhere = spec.machine == MachineKind::External;
-    let asked_for = [
-        (elsewhere && spec.workspace.is_some(), WORKSPACE_ELSEWHERE),
-        (spec.mount && !spec.workspace.as_deref().is_some_and(is_path), MOUNT_OF_NAME),
-        (spec.mount && !spec.machine.binds(), MOUNT_ELSEWHERE),
-        (spec.mount && spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT),
-        (!spec.volumes.is_empty(), VOLUMES),
-        (!spec.ports.is_empty(), PORTS),
-        (
-            elsewhere && spec.egress.as_ref().is_some_and(|rules| !rules.is_empty()),
-            EGRESS_ELSEWHERE,
-        ),
-        (elsewhere && !spec.secrets.is_empty(), SECRETS_ELSEWHERE),
-        (elsewhere && spec.image.is_some(), IMAGE_ELSEWHERE),
-        (elsewhere && spec.hostname.is_some(), HOSTNAME_ELSEWHERE),
-        (elsewhere && !spec.env.is_empty(), ENV_ELSEWHERE),
-        (elsewhere && spec.memory_mib.is_some(), MEMORY_ELSEWHERE),
-        (elsewhere && spec.scratch_bytes.is_some(), SCRATCH_ELSEWHERE),
-        (elsewhere && spec.cpu_millis.is_some(), CPUS_ELSEWHERE),
-    ];
-    let missing = asked_for.into_iter().find(|(asked_for, _)| *asked_for);
-    missing.map_or(Ok(()), |(_, missing)| Err(missing.into()))
+    refuse_lack(spec, "workspace", Capability::Workspace, spec.workspace.is_some())?;
+    refuse(spec.mount && !spec.workspace.as_deref().is_some_and(is_path), MOUNT_OF_NAME)?;
+    refuse_lack(spec, "mount", Capability::Mount, spec.mount)?;
+    refuse(spec.mount && spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT)?;
+    refuse(!spec.volumes.is_empty(), VOLUMES)?;
+    refuse(!spec.ports.is_empty(), PORTS)?;
+    let has_egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
+    for (option, capability, is_asked) in [
+        ("egress", Capability::Egress, has_egress),
+        ("secrets", Capability::Secrets, !spec.secrets.is_empty()),
+        ("image", Capability::Image, spec.image.is_some()),
+        ("hostname", Capability::Hostname, spec.hostname.is_some()),
+        ("env", Capability::Environment, !spec.env.is_empty()),
+        ("memory_mib", Capability::Memory, spec.memory_mib.is_some()),
+        ("scratch_bytes", Capability::Scratch, spec.scratch_bytes.is_some()),
+        ("cpus", Capability::Cpus, spec.cpu_millis.is_some()),
+    ] {
+        refuse_lack(spec, option, capability, is_asked)?;
+    }
+    Ok(())
 }
 
-/// Refuses a workspace that is mounted, where the machine cannot.
+/// Refuses a workspace that is mounted if the machine cannot mount one.
 pub(crate) fn check_mount(spec: &Spec) -> Result<(), SandboxError> {
-    if !spec.machine.binds() {
-        return Err(MOUNT_ELSEWHERE.into());
+    refuse_lack(spec, "mount", Capability::Mount, true)?;
+    refuse(spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT)
+}
+
+fn refuse(is_asked: bool, missing: Missing) -> Result<(), SandboxError> {
+    if is_asked { Err(missing.into()) } else { Ok(()) }
+}
+
+/// Refuses an option that this kind of machine lacks, with the reason in its row.
+fn refuse_lack(
+    spec: &Spec,
+    what: &'static str,
+    capability: Capability,
+    is_asked: bool,
+) -> Result<(), SandboxError> {
+    match spec.machine.lack(capability).filter(|_| is_asked) {
+        Some(Lack { why, hint, .. }) => Err(SandboxError::Unsupported { what, why, hint }),
+        None => Ok(()),
     }
-    if spec.snapshot.is_some() { Err(MOUNT_IN_SNAPSHOT.into()) } else { Ok(()) }
 }
 
 impl From<Missing> for SandboxError {

@@ -13,8 +13,9 @@ use super::listening::Listening;
 use super::note::Note;
 use super::tail::SharedTail;
 use super::{App, AppError, AppName, Kind, State};
+use host::id::RandomId;
 use host::instant::now_ms;
-use sandbox::{BoxId, Record, SandboxRef};
+use sandbox::{Record, SandboxId, SandboxRef};
 
 /// How the names of apps' sessions begin.
 const SESSION_PREFIX: &str = "app";
@@ -27,7 +28,7 @@ type Entries = BTreeMap<(SandboxRef, AppName), Entry>;
 
 #[derive(Debug)]
 struct Entry {
-    sandbox: BoxId,
+    sandbox: SandboxId,
     session: SessionId,
     shown: watch::Receiver<App>,
     stop: Arc<Notify>,
@@ -69,7 +70,7 @@ impl Table {
         name: Option<&AppName>,
         kind: Kind,
     ) -> Result<Sat, AppError> {
-        let drawn = BoxId::draw().map_err(AppError::Draw)?;
+        let drawn = RandomId::draw().map_err(AppError::Draw)?;
         let which = record.which();
         let mut entries = self.entries();
         let name = match name {

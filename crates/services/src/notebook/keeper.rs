@@ -18,6 +18,7 @@ use super::limits::{
     VALUE_BYTES_MAX,
 };
 use super::manifest::{Dependent, LostName, Unavailable, mended};
+use agent_client::guest::contexts::language;
 use agent_client::guest::{Guest, RunCode};
 
 const PYTHON: &str = include_str!("keeper.py");
@@ -90,17 +91,14 @@ pub struct Orders<'a> {
 
 impl Keeper {
     pub fn of(language: &str) -> Option<Self> {
-        match agent_client::guest::contexts::language::called(language)? {
-            "python" => Some(Self::Python),
-            "node" => Some(Self::Node),
-            _ => None,
-        }
+        let language = language::called(language)?;
+        [Self::Python, Self::Node].into_iter().find(|keeper| keeper.language() == language)
     }
 
     pub fn language(self) -> &'static str {
         match self {
-            Self::Python => "python",
-            Self::Node => "node",
+            Self::Python => language::PYTHON.name,
+            Self::Node => language::NODE.name,
         }
     }
 }

@@ -36,8 +36,9 @@ use super::vault::{Stamp, Vault};
 use crate::store::notebooks::NotebookRow;
 use agent_client::guest::Guest;
 use agent_client::guest::contexts::open;
+use host::id::RandomId;
 use host::instant::now_ms;
-use machine::BoxId;
+use machine::SandboxId;
 use sandbox::{SandboxError, SandboxRef};
 use save::{Saving, joined};
 
@@ -65,7 +66,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seat {
     pub sandbox: SandboxRef,
-    pub id: BoxId,
+    pub id: SandboxId,
     pub token: String,
 }
 
@@ -305,7 +306,7 @@ impl Owner {
     async fn sit(
         &mut self,
         which: &SandboxRef,
-        id: BoxId,
+        id: SandboxId,
         guest: &Guest,
         context: &protocol::repl::OpenContext,
     ) -> Result<Option<Reopened>, NotebookError> {
@@ -326,8 +327,8 @@ impl Owner {
         }
         // Whatever lives there under this name has other variables, and must not mix with ours.
         close(guest, context).await?;
-        let token = BoxId::draw().map_err(SandboxError::Draw)?;
-        let second = BoxId::draw().map_err(SandboxError::Draw)?;
+        let token = RandomId::draw().map_err(SandboxError::Draw)?;
+        let second = RandomId::draw().map_err(SandboxError::Draw)?;
         let token = format!("{token}{second}");
         let seat = Seat { sandbox: which.clone(), id, token };
         let reopened = match self.kept().await? {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::NotebookError;
 use agent_client::guest::Guest;
-use machine::BoxId;
+use machine::SandboxId;
 use sandbox::{Registry, SandboxError, SandboxRef, Spec};
 
 /// See the module's description.
@@ -38,7 +38,7 @@ impl Place {
     pub async fn enter(
         &self,
         registry: &Registry,
-    ) -> Result<(SandboxRef, BoxId, Guest), NotebookError> {
+    ) -> Result<(SandboxRef, SandboxId, Guest), NotebookError> {
         let which = self.which();
         match (find(registry, &which), self) {
             (Ok((id, guest)), _) => Ok((which, id, guest)),
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-fn find(registry: &Registry, which: &SandboxRef) -> Result<(BoxId, Guest), SandboxError> {
+fn find(registry: &Registry, which: &SandboxRef) -> Result<(SandboxId, Guest), SandboxError> {
     let guest = registry.guest(which)?;
     Ok((registry.get(which)?.id, guest))
 }

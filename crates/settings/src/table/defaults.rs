@@ -1,20 +1,24 @@
 //! `[defaults]`: the values of a sandbox whose creator does not set them.
 
-use super::{ConfigOption, DURATION_OR_OFF, SECOND, STARTED, Section, put};
+use super::{ConfigOption, DURATION_OR_OFF, SECOND, Section, put};
 use crate::limits::MEMORY_MIB_MAX;
 use crate::namespaces::read_egress;
 use crate::shown::{quote, quote_all, quote_duration, show_cpus};
+use sandbox::MachineKind;
 
 pub const SECTION: Section = Section {
     name: "defaults",
     about: "The values of a sandbox whose creator does not set them.",
     options: &[
         ConfigOption {
+            // A test compares the values with the table of kinds.
             key: "machine",
             values: "`\"process\"`, `\"qemu\"`, `\"firecracker\"` or `\"cloud-hypervisor\"`",
             about: "The kind of machine. On a virtual machine an image is one of the kit: the \
                     names that clients use are known, and `[images]` may name a file.",
-            set: |settings, given| put(&mut settings.defaults.machine, given.choice(&STARTED)),
+            set: |settings, given| {
+                put(&mut settings.defaults.machine, given.choice(&MachineKind::STARTED_NAMES))
+            },
             show: |settings| quote(settings.defaults.machine),
         },
         ConfigOption {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use host::paths::find_agent;
-use machine::BoxId;
+use machine::SandboxId;
 use machine::vmm::{Kit, Plan};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -242,7 +242,7 @@ impl Scene {
     /// A machine that is not started by a bridge.
     pub fn plan(&self) -> Plan {
         Plan {
-            id: BoxId::draw().unwrap(),
+            id: SandboxId::draw().unwrap(),
             directory: self.directory("own"),
             temporary: true,
             kit: Kit::in_directory(self.kit()).unwrap(),

@@ -195,7 +195,7 @@ fn named(name: &str) -> Result<ContextName, Problem> {
 
 fn known(asked: &str) -> Result<&'static str, Problem> {
     language::called(&asked.to_ascii_lowercase()).ok_or_else(|| {
-        let names: Vec<_> = language::NAMES.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = language::names().collect();
         let asked: String = asked.chars().take(63).collect();
         Problem::invalid(format!("language must be one of {}, not {asked:?}", names.join(", ")))
     })

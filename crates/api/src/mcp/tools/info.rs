@@ -88,7 +88,7 @@ async fn info(work: Work, asked: InfoAsked) -> Result<Answer<Info>, Problem> {
     Ok(Answer::of(Info {
         release: env!("CARGO_PKG_VERSION").to_owned(),
         namespace: work.session.namespace(&work.caller).to_string(),
-        languages: language::NAMES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        languages: language::names().map(str::to_owned).collect(),
         own_sandbox: own.map(|own| own.to_string()),
         sandbox,
         contexts,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::kind::Machine;
 use crate::v1::files::PATH;
 use crate::v1::ranges::CPUS_MAX;
 use image::Pull;
-use machine::MachineKind;
 use machine::limits::SCRATCH_BYTES_MIN;
 use sandbox::limits::{
     LABELS_MAX, LIFETIME_MAX, MEMORY_MIB_MAX, MEMORY_MIB_MIN, PAGE_RECORDS_MAX, WORKDIR_BYTES_MAX,
@@ -137,23 +137,6 @@ pub enum PullPolicy {
     Never,
     Missing,
     Always,
-}
-
-/// The kind of machine that a sandbox runs in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Machine {
-    /// Namespaces of this host. Not a security boundary.
-    Process,
-    /// A virtual machine of QEMU.
-    Qemu,
-    /// A virtual machine of Firecracker.
-    Firecracker,
-    /// A virtual machine of Cloud Hypervisor.
-    #[serde(rename = "cloud-hypervisor")]
-    CloudHypervisor,
-    /// A machine that somebody else runs.
-    External,
 }
 
 pub const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";
@@ -344,18 +327,6 @@ pub enum WaitFor {
     Created,
     Stopped,
     Removed,
-}
-
-impl From<MachineKind> for Machine {
-    fn from(kind: MachineKind) -> Self {
-        match kind {
-            MachineKind::Process => Self::Process,
-            MachineKind::Qemu => Self::Qemu,
-            MachineKind::Firecracker => Self::Firecracker,
-            MachineKind::CloudHypervisor => Self::CloudHypervisor,
-            MachineKind::External => Self::External,
-        }
-    }
 }
 
 impl From<Phase> for StateName {

@@ -9,8 +9,8 @@ use crate::notebook::keeper::BegunState;
 use crate::notebook::limits::{BEGIN_DEADLINE, FETCH_DEADLINE, LOOK_PAUSE_MAX};
 use crate::notebook::transfer::{self, Fetched};
 use crate::notebook::vault::Stamp;
+use host::id::RandomId;
 use host::instant::now_ms;
-use machine::BoxId;
 use sandbox::SandboxError;
 
 /// A save that is under way.
@@ -49,7 +49,7 @@ impl Owner {
         let context = self.context(&seat.sandbox);
         let directory = seat.directory();
         let orders = self.orders(&guest, &context, &seat.token);
-        let mark = BoxId::draw().map_err(SandboxError::Draw)?.to_string();
+        let mark = RandomId::draw().map_err(SandboxError::Draw)?.to_string();
         let mut state = orders.save(&directory, &mark).await?;
         if state == BegunState::Bare {
             orders.install().await?;
