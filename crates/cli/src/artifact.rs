@@ -58,7 +58,7 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Write an artifact to a file, or to stdout
+    /// Write an artifact to a file or stdout
     Get {
         /// The artifact's id
         #[arg(value_name = "ID")]

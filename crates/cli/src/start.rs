@@ -34,7 +34,7 @@ pub struct SandboxArguments {
     image: Option<PathBuf>,
 
     /// When to pull the image from its registry: never, missing (if it is not stored here) or always
-    /// (default: never)
+    /// (default: never; for `start`, the daemon's setting)
     #[arg(long, value_name = "WHEN")]
     pull: Option<Pull>,
 
