@@ -129,7 +129,7 @@ impl Site {
         let output = std::process::Command::new(&self.agent_path)
             .arg("--version")
             .output()
-            .with_context(|| format!("asking {} for its release", self.agent_path.display()))?;
+            .with_context(|| format!("reading the release of {}", self.agent_path.display()))?;
         let said = String::from_utf8_lossy(&output.stdout);
         let release = said.split_whitespace().last().unwrap_or("unknown").to_owned();
         Ok(Agent { release, ..self.agent.clone() })

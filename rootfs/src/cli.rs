@@ -104,7 +104,7 @@ fn run(verb: Verb) -> Result<()> {
             if names.is_empty() {
                 bail!("there are no images in {}", directory.display());
             }
-            writeln!(out, "as they should be: {}", names.join(", "))?;
+            writeln!(out, "verified: {}", names.join(", "))?;
         }
         Verb::Ls { path, digests } if path.is_file() => {
             let tree = erofs::read(&path)?;

@@ -12,7 +12,7 @@ const HEADER_BYTES: usize = 64;
 pub enum ElfError {
     #[error("not a 64-bit little-endian ELF file")]
     Magic,
-    #[error("an ELF file that is cut short")]
+    #[error("the ELF file is truncated")]
     Truncated,
 }
 

@@ -50,7 +50,7 @@ pub struct Recipe {
 /// Why there is no such recipe.
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
-    #[error("no recipe {name}; there are: {known}")]
+    #[error("there is no recipe {name}; the known recipes are: {known}")]
     Unknown { name: String, known: String },
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
@@ -58,7 +58,7 @@ pub enum RecipeError {
     Syntax { path: PathBuf, source: Box<toml::de::Error> },
     #[error("{0}: more than {CHAIN_MAX} recipes extend each other")]
     Chain(String),
-    #[error("{name}: the recipe does not say its {field}")]
+    #[error("{name}: the recipe has no {field}")]
     Missing { name: String, field: &'static str },
 }
 

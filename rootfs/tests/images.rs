@@ -62,7 +62,7 @@ fn verify_finds_an_agent_that_is_no_program_and_every_changed_byte() {
     std::fs::write(&image, bytes).expect("our own file");
     let wrong = verify(&order.out, &mut |_| {}).expect("readable files");
     assert!(wrong.iter().any(|line| line.contains("the digest")), "{wrong:?}");
-    assert!(wrong.iter().any(|line| line.contains("not those of the manifest")), "{wrong:?}");
+    assert!(wrong.iter().any(|line| line.contains("differ from the manifest")), "{wrong:?}");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_missing_agent_and_an_unknown_recipe_are_said() {
     let mut order = order(directory.path());
     order.names = vec!["nothing".to_owned()];
     let error = build(&order, &mut |_| {}).expect_err("no such recipe");
-    assert!(format!("{error:#}").contains("no recipe nothing; there are: base"), "{error:#}");
+    assert!(format!("{error:#}").contains("no recipe nothing; the known recipes are: base"), "{error:#}");
     order.agent = directory.path().join("none");
     let error = build(&order, &mut |_| {}).expect_err("no agent");
     assert!(format!("{error:#}").contains("just build"), "{error:#}");

@@ -13,7 +13,7 @@ pub struct Range {
 
 /// A text that is no range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a range of addresses as in 10.1.2.0/24 or fd00::/8")]
+#[error("not an address range such as 10.1.2.0/24 or fd00::/8")]
 pub struct NotARange;
 
 impl Range {
@@ -71,8 +71,8 @@ const V4: &[(Range, &str)] = &[
     (Range::v4(10, 0, 0, 0, 8), "private"),
     (Range::v4(100, 64, 0, 0, 10), "a carrier's own"),
     (Range::v4(127, 0, 0, 0, 8), "loopback"),
-    (Range::v4(169, 254, 0, 0, 16), "link-local, where clouds keep their metadata"),
-    (Range::v4(168, 63, 129, 16, 32), "a cloud's own service"),
+    (Range::v4(169, 254, 0, 0, 16), "link-local, used for cloud metadata"),
+    (Range::v4(168, 63, 129, 16, 32), "a cloud provider's internal service"),
     (Range::v4(172, 16, 0, 0, 12), "private"),
     (Range::v4(192, 0, 0, 0, 24), "reserved"),
     (Range::v4(192, 0, 2, 0, 24), "for documentation"),
@@ -91,7 +91,7 @@ const V6_GLOBAL: Range = Range::v6(0x2000, 0, 3);
 /// What of it is not.
 const V6: &[(Range, &str)] = &[
     // Tunnels that carry an address of the first kind within, and more of that sort.
-    (Range::v6(0x2001, 0, 23), "reserved or a tunnel's"),
+    (Range::v6(0x2001, 0, 23), "reserved or used for tunnels"),
     (Range::v6(0x2001, 0x0db8, 32), "for documentation"),
     (Range::v6(0x2002, 0, 16), "a tunnel's"),
     (Range::v6(0x3fff, 0, 20), "for documentation"),
@@ -105,7 +105,7 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(_) => within(V4),
         IpAddr::V6(_) if !V6_GLOBAL.contains(address) => {
-            Some("loopback, link-local, private, reserved or another form of an IPv4 address")
+            Some("loopback, link-local, private, reserved or an embedded IPv4 address")
         }
         IpAddr::V6(_) => within(V6),
     }

@@ -33,13 +33,13 @@ const FILE: &str = "egress.key";
 /// Why there is no authority.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    #[error("the file of its key: {0}")]
+    #[error("cannot read or write its key file: {0}")]
     File(#[from] io::Error),
-    #[error("its key is broken")]
+    #[error("its key file is invalid")]
     Key,
-    #[error("the kernel gave no random numbers")]
+    #[error("the kernel provided no random numbers")]
     Random,
-    #[error("a certificate of it is refused: {0}")]
+    #[error("its certificate was rejected: {0}")]
     Refused(#[from] tokio_rustls::rustls::Error),
 }
 

@@ -227,7 +227,7 @@ async fn read_out(reader: &mut (impl AsyncRead + Unpin)) {
 }
 
 async fn within<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "its greeting took too long");
+    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "its TLS handshake timed out");
     timeout(TLS_DEADLINE, greeting).await.map_err(slow)?
 }
 

@@ -24,9 +24,9 @@ pub const LINGER: Duration = Duration::from_secs(2);
 /// Why a connection ended before both sides had said all.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    #[error("the connection broke off: {0}")]
+    #[error("the connection to the server broke: {0}")]
     Connection(#[from] io::Error),
-    #[error("the guest broke off: {0}")]
+    #[error("the connection to the guest broke: {0}")]
     Guest(#[from] GuestError),
     #[error("bytes {from} to {to} no longer exist")]
     Gap { from: u64, to: u64 },
@@ -39,7 +39,7 @@ pub enum Broken {
     Spent(#[from] Spent),
     #[error("TLS with {with}: {source}")]
     Tls { with: &'static str, source: io::Error },
-    #[error("nothing has moved for {} s", idle.as_secs())]
+    #[error("no data for {} s", idle.as_secs())]
     Idle { idle: Duration },
 }
 

@@ -17,9 +17,9 @@ use super::lookup::{Lookup, LookupError};
 pub enum ConnectError {
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    #[error("it has the address {address}, which is {what}")]
+    #[error("it resolves to {address}, which is {what}")]
     Address { address: IpAddr, what: &'static str },
-    #[error("{address} cannot be connected to: {source}")]
+    #[error("cannot connect to {address}: {source}")]
     Connect { address: SocketAddr, source: io::Error },
 }
 

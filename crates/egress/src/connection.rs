@@ -28,21 +28,21 @@ const NO_SUCH_HOST: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 pub(super) enum Refused {
     #[error("no rule allows it")]
     NoRule,
-    #[error("it greets {named}, and its address is that of {host}")]
+    #[error("it asks for {named}, but its address belongs to {host}")]
     AnotherHost { named: Host, host: Host },
-    #[error("its greeting names no host")]
+    #[error("its TLS greeting names no host")]
     Nameless,
     #[error("{0}")]
     Greeting(&'static str),
     #[error("{0}")]
     Request(#[from] BadRequest),
-    #[error("it is neither TLS nor HTTP/1, which are all that may go to this port")]
+    #[error("it is neither TLS nor HTTP/1; this port carries nothing else")]
     Unknown,
-    #[error("it speaks HTTP/2 without TLS, where only HTTP/1 is carried")]
+    #[error("it speaks HTTP/2 without TLS; only HTTP/1 is carried without TLS")]
     Second,
-    #[error("it has said nothing in time")]
+    #[error("it sent nothing in time")]
     Silent,
-    #[error("it has ended before it was known what it is")]
+    #[error("it ended before its protocol was known")]
     Ended,
     #[error(transparent)]
     Spent(#[from] Spent),
@@ -58,7 +58,7 @@ pub(super) enum Refused {
 pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, stream: Stream) {
     let host = shared.names.lock().await.host(address);
     let Some(host) = host else {
-        let why = "its address stands for no name";
+        let why = "its address belongs to no allowed name";
         return shared.teller.refuse(What::Connection, &address.to_string(), Some(port), why);
     };
     lead(shared, &host, port, stream).await;
@@ -104,7 +104,7 @@ async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused
 
 /// An answer of HTTP for a client whose request goes nowhere.
 pub(super) fn told(status: u16, phrase: &str, why: &dyn std::fmt::Display) -> Vec<u8> {
-    let body = format!("The sandbox's host does not carry this: {why}.\n");
+    let body = format!("The sandbox's host refuses this request: {why}.\n");
     let length = body.len();
     format!(
         "HTTP/1.1 {status} {phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n\

@@ -77,7 +77,7 @@ impl fmt::Display for EgressEvent {
             }
         }
         if self.untold > 0 {
-            write!(f, " ({} events before this were too many to be told)", self.untold)?;
+            write!(f, " ({} earlier events were not reported)", self.untold)?;
         }
         Ok(())
     }

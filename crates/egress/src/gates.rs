@@ -149,10 +149,10 @@ fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stre
         None => shared.teller.refuse(What::Connection, THE_PROXY, None, why),
     };
     if !shared.rate.try_take() {
-        return refuse("there are too many new connections in a short time");
+        return refuse("too many new connections in a short time");
     }
     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else {
-        return refuse("there are too many connections at once");
+        return refuse("too many connections at once");
     };
     let shared = Arc::clone(shared);
     work.spawn(async move {

@@ -16,15 +16,15 @@ pub struct Host(String);
 pub enum NotAHost {
     #[error("it is empty")]
     Empty,
-    #[error("it is an address, and only names can be allowed")]
+    #[error("it is an address; only names can be allowed")]
     Address,
-    #[error("write a name with letters beyond ASCII in its ASCII form, which begins with xn--")]
+    #[error("it has non-ASCII letters; write its ASCII form, which begins with xn--")]
     NotAscii,
     #[error("it has more than {NAME_BYTES_MAX} characters")]
     TooLong,
-    #[error("a part of it is empty or longer than {LABEL_BYTES_MAX} characters")]
+    #[error("one of its labels is empty or longer than {LABEL_BYTES_MAX} characters")]
     Label,
-    #[error("it has a character that no host name has")]
+    #[error("it has a character that host names cannot have")]
     Character,
 }
 

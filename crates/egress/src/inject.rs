@@ -50,7 +50,7 @@ pub struct Injections(Vec<Injected>);
 
 /// A secret that a bridge could not read again when it took a sandbox up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the secret {name:?} that goes there could not be had again")]
+#[error("the secret {name:?} for this host could not be read again")]
 pub struct Missing {
     pub name: String,
 }

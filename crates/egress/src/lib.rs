@@ -115,11 +115,11 @@ impl Default for Settings {
 /// Why a sandbox cannot be given what it may reach.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    #[error("its agent has not made the way out: {0}")]
+    #[error("its agent could not set up egress: {0}")]
     Guest(#[from] GuestError),
-    #[error("the names that it had could not be read: {0}")]
+    #[error("its saved names could not be read: {0}")]
     Names(io::Error),
-    #[error("this bridge is ending")]
+    #[error("this bridge is shutting down")]
     Ending,
     #[error(transparent)]
     Authority(#[from] AuthorityError),

@@ -27,7 +27,7 @@ static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 pub enum LookupError {
     #[error("there is no such name")]
     NoSuchName,
-    #[error("it could not be looked up: {0}")]
+    #[error("the lookup failed: {0}")]
     Failed(String),
 }
 
@@ -53,7 +53,7 @@ impl Lookup {
         if let Some(known) = self.known(host) {
             return known;
         }
-        let late = LookupError::Failed("nobody has answered in time".to_owned());
+        let late = LookupError::Failed("no answer in time".to_owned());
         let looked_up = timeout(LOOKUP_DEADLINE, self.look_up(host)).await.unwrap_or(Err(late));
         self.remember(host, &looked_up);
         looked_up
@@ -191,7 +191,7 @@ async fn ask_once(server: SocketAddr, host: &Host, kind: u16) -> io::Result<Foun
     let mut answer = vec![0; length];
     stream.read_exact(&mut answer).await?;
     let found = dns::parse_answer(&answer, id, host, kind);
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no answer to the question"))
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the response has no answer to the question"))
 }
 
 fn draw() -> io::Result<u16> {

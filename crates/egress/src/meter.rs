@@ -58,7 +58,7 @@ pub struct Meter {
 
 /// The sandbox has carried as much as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sandbox has carried the {bytes_max} bytes that it may")]
+#[error("the sandbox has used its limit of {bytes_max} bytes")]
 pub struct Spent {
     pub bytes_max: u64,
 }

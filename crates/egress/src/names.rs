@@ -55,11 +55,11 @@ pub struct Given {
 /// Why a name gets no address.
 #[derive(Debug, thiserror::Error)]
 pub enum NamesError {
-    #[error("all {names_max} names that the sandbox may have at once have connections")]
+    #[error("the sandbox may use {names_max} names at once, and all of them have connections")]
     Busy { names_max: usize },
     #[error("the sandbox has used up all {ADDRESSES} addresses")]
     UsedUp,
-    #[error("the name could not be written down: {0}")]
+    #[error("the name could not be saved: {0}")]
     File(#[from] io::Error),
 }
 

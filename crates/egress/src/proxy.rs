@@ -77,7 +77,7 @@ async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
 
 /// Whom a request is for. Only the target says so: the field beside it may be anybody's.
 fn whom(head: &Head) -> Result<(Host, u16), Refused> {
-    let wrong = BadRequest::Malformed("a proxy is asked for the name of a host, and its port");
+    let wrong = BadRequest::Malformed("a proxy request must name a host and a port");
     let asked = if head.method == "CONNECT" {
         authority(&head.target, 0).filter(|(_, port)| *port != 0)
     } else {

@@ -24,7 +24,7 @@ use agent_client::guest::GuestError;
 pub(super) enum NoAddress {
     #[error(transparent)]
     Names(#[from] names::NamesError),
-    #[error("the guest does not listen for it: {0}")]
+    #[error("the guest cannot listen on its address: {0}")]
     Guest(#[from] GuestError),
 }
 
@@ -63,7 +63,7 @@ async fn answer(shared: &Arc<Shared>, message: &[u8]) -> Option<Vec<u8>> {
         }
     };
     if !shared.questions.try_take() {
-        let why = "there are too many questions in a short time";
+        let why = "too many lookups in a short time";
         shared.teller.refuse(What::Name, &question.name, None, why);
         return Some(encode_plain(&question, Code::Failed));
     }
@@ -90,7 +90,7 @@ async fn address_of_name(shared: &Arc<Shared>, question: &Question) -> Vec<u8> {
     };
     let plain = |code| encode_plain(question, code);
     let Ok(host) = question.name.parse::<Host>() else {
-        refuse(&question.name, &"it is no name of a host");
+        refuse(&question.name, &"it is not a host name");
         return plain(Code::NoSuchName);
     };
     let Some(rule) = shared.rules.naming(&host) else {

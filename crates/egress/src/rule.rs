@@ -42,19 +42,19 @@ pub struct Rules(Vec<Rule>);
 /// Why a rule cannot be kept to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    #[error("{rule:?} names no host: {why}")]
+    #[error("{rule:?} does not name a host: {why}")]
     Host { rule: String, why: NotAHost },
-    #[error("{rule:?} has no port: write a number from 1 to 65535 behind the colon, or no colon")]
+    #[error("{rule:?} has an invalid port: write a number from 1 to 65535 after the colon, or leave the colon out")]
     Port { rule: String },
-    #[error("{rule:?} has its star in the wrong place: write *.example.org, or `public` for all")]
+    #[error("{rule:?} has a star in the wrong place: write *.example.org, or `public` for all hosts")]
     Star { rule: String },
-    #[error("{rule:?} is an address of a page: write the name of its host alone")]
+    #[error("{rule:?} is a URL: write only its host name")]
     Url { rule: String },
-    #[error("{count} rules are more than {RULES_MAX}")]
+    #[error("{count} rules are too many; the limit is {RULES_MAX}")]
     TooMany { count: usize },
-    #[error("`{NONE}` stands alone: it allows nothing")]
+    #[error("`{NONE}` allows nothing and cannot be combined with other rules")]
     NoneAmongOthers,
-    #[error("{name} may be reached at more than {PORTS_PER_NAME_MAX} ports")]
+    #[error("{name} is allowed at more than {PORTS_PER_NAME_MAX} ports, the limit")]
     TooManyPorts { name: String },
 }
 

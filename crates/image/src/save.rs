@@ -30,11 +30,11 @@ const DIRECTORY_MODE: u32 = 0o755;
 pub enum SaveError {
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("{count} images are more than one archive may have, which is {max}")]
+    #[error("{count} images are too many for one archive; the limit is {max}")]
     TooMany { count: usize, max: usize },
     #[error("content {digest} cannot be read: {source}")]
     Read { digest: Digest, source: io::Error },
-    #[error("layer {digest} becomes more than {max} bytes")]
+    #[error("layer {digest} decompresses to more than {max} bytes")]
     TooLarge { digest: Digest, max: u64 },
     #[error("the archive cannot be written: {0}")]
     Write(io::Error),

@@ -325,5 +325,5 @@ pub fn describe_lost(lost: Lost) -> Option<String> {
         parts.push(format!("{} extended attributes", lost.attributes));
     }
     (!parts.is_empty())
-        .then(|| format!("of the image, {} could not be kept here", parts.join(" and ")))
+        .then(|| format!("{} of the image could not be kept on this host", parts.join(" and ")))
 }

@@ -123,7 +123,7 @@ pub enum Wrong {
     Command,
     #[error("{key}: {wrong}")]
     Inside { key: String, wrong: Box<Wrong> },
-    #[error("{0:?} is not a registry: a host name or address, and a port behind a colon")]
+    #[error("{0:?} is not a registry: write a host name or address, optionally followed by a colon and a port")]
     Registry(String),
     #[error(
         "{0:?} is not a mirror: write HOST, HOST:PORT or HOST/PREFIX, with https:// or http:// in \

@@ -84,7 +84,7 @@ fn check_name(info: &FileInfo) -> Result<&[u8], WorkspaceError> {
     let is_good = !matches!(name, b"" | b"." | b"..")
         && name.len() <= NAME_BYTES_MAX
         && !name.iter().any(|byte| matches!(byte, b'/' | 0));
-    if is_good { Ok(name) } else { Err(WorkspaceError::Malformed { what: "a name that is none" }) }
+    if is_good { Ok(name) } else { Err(WorkspaceError::Malformed { what: "an invalid file name" }) }
 }
 
 fn seen(info: FileInfo) -> Result<Seen, WorkspaceError> {
@@ -97,7 +97,7 @@ fn seen(info: FileInfo) -> Result<Seen, WorkspaceError> {
     let target = info.target.map(Text::into_bytes).unwrap_or_default();
     let is_link = kind == Some(Kind::Link);
     if is_link && (target.is_empty() || target.len() > LINK_BYTES_MAX || target.contains(&0)) {
-        return Err(WorkspaceError::Malformed { what: "a link that leads nowhere" });
+        return Err(WorkspaceError::Malformed { what: "a link without a target" });
     }
     // What a directory's size, mode and time say is in its entries.
     let is_file = kind == Some(Kind::File);

@@ -40,12 +40,12 @@ impl Held {
         let Policy { total_bytes_max, entries_max, .. } = policy;
         if self.entries > *entries_max {
             return Some(format!(
-                "the workspace would hold more than {entries_max} entries, its limit"
+                "the workspace would have more than {entries_max} entries, its limit"
             ));
         }
         let is_over = self.bytes > *total_bytes_max;
         is_over.then(|| {
-            format!("the workspace would hold more than {total_bytes_max} bytes, its limit")
+            format!("the workspace would have more than {total_bytes_max} bytes, its limit")
         })
     }
 }

@@ -94,7 +94,7 @@ impl Taking {
         digest: &Digest,
     ) -> io::Result<()> {
         let bytes = temporary.bytes()?;
-        let mut why = format!("there are {CONFLICTS_PER_FILE_MAX} copies beside it already");
+        let mut why = format!("there are already {CONFLICTS_PER_FILE_MAX} copies of it");
         for number in 1..=CONFLICTS_PER_FILE_MAX {
             let copy = beside(path, &self.owner, number);
             if let Some(found) = self.tree.look(&copy)? {
@@ -120,7 +120,7 @@ impl Taking {
                 }
             }
         }
-        let what = "it was changed on the host too, and the sandbox's is not kept beside that";
+        let what = "it was changed on the host too, and the sandbox's version could not be kept";
         self.report.refuse(path, format!("{what}: {why}"));
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Policy {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
         let is_open = self.write.is_empty() || self.write.iter().any(covers);
-        (!is_open).then_some("it is outside of what may be written to")
+        (!is_open).then_some("it is outside of the writable paths")
     }
 }
 

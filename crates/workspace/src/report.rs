@@ -83,16 +83,16 @@ impl Report {
     pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
         let conflicts = self.conflicts.iter().map(|conflict| match &conflict.kept_as {
             Some(kept_as) => format!(
-                "workspace: {:?} was changed on the host too; the sandbox's is kept as {kept_as:?}",
+                "workspace: {:?} was changed on the host too; the sandbox's version is kept as {kept_as:?}",
                 conflict.path
             ),
             None => format!(
-                "workspace: {:?} was removed in the sandbox and changed on the host; it stays",
+                "workspace: {:?} was removed in the sandbox but changed on the host; the host's version is kept",
                 conflict.path
             ),
         });
         let refused = self.refused.iter().map(|refused| {
-            format!("workspace: {:?} was not carried: {}", refused.path, refused.why)
+            format!("workspace: {:?} was not copied: {}", refused.path, refused.why)
         });
         conflicts.chain(refused)
     }

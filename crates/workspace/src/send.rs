@@ -112,7 +112,7 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
                     continue;
                 }
                 let Some(kind) = found.kind else {
-                    packed.report.refuse(&path, "devices, pipes and sockets are not carried");
+                    packed.report.refuse(&path, "devices, pipes and sockets are not copied");
                     continue;
                 };
                 let digest = self.entry(&path, kind, &found)?;

@@ -109,11 +109,11 @@ impl Taking {
 
     fn look_at(&mut self, path: &[u8], seen: &Seen) -> Result<(), WorkspaceError> {
         let Some(kind) = seen.kind else {
-            self.leave_out(path, "devices, pipes and sockets are not carried");
+            self.leave_out(path, "devices, pipes and sockets are not copied");
             return Ok(());
         };
         if path.split(|byte| *byte == b'/').any(is_temporary) {
-            self.leave_out(path, "a name like that is kept for files which are being written");
+            self.leave_out(path, "its name is reserved for files that are being written");
             return Ok(());
         }
         let known = self.manifest.known.get(path).cloned();
@@ -192,7 +192,7 @@ impl Taking {
             if bytes_max == file_bytes_max {
                 format!("it is larger than {file_bytes_max} bytes, the limit for a file")
             } else {
-                format!("the workspace would hold more than {total_bytes_max} bytes, its limit")
+                format!("the workspace would have more than {total_bytes_max} bytes, its limit")
             }
         };
         if seen.stamp.bytes > bytes_max {
@@ -222,7 +222,7 @@ impl Taking {
             Err(Fetch::Guest(error)) if is_gone(&error) => return Ok(()),
             // One file that cannot be read is no reason to lose the others.
             Err(Fetch::Guest(error @ GuestError::Fault(_))) => {
-                self.report.refuse(path, format!("the sandbox does not give it: {error}"));
+                self.report.refuse(path, format!("cannot read it from the sandbox: {error}"));
                 return Ok(());
             }
             Err(Fetch::Guest(error)) => return Err(error.into()),
@@ -309,7 +309,7 @@ async fn fetch(
                 file.write_all(&bytes).map_err(Fetch::Host)?;
             }
             Piece::Gap { .. } => {
-                let what = "a file with a gap";
+                let what = "a file with missing bytes";
                 return Err(Fetch::Guest(GuestError::Malformed { what }));
             }
             Piece::End => return Ok(digest_of(context)),

@@ -46,7 +46,7 @@ pub(super) fn build(
         .map(|(path, mode)| SetId { path, mode: format!("{mode:o}") })
         .collect();
     if let Some(stray) = set_id.iter().find(|found| !recipe.set_id.contains(&found.path)) {
-        bail!("{} runs with another's rights, which the recipe does not allow", stray.path);
+        bail!("{} is set-id, which the recipe does not allow", stray.path);
     }
     // All that can be refused is refused before the image has its name.
     let agent = site.agent()?;

@@ -153,7 +153,7 @@ fn kernels(package: &KernelPackage<'_>, say: &mut dyn FnMut(&str)) -> Result<(Ve
     say("unpacking the kernel");
     let content = package.content(&format!("boot/vmlinuz-{}", package.release))?;
     let image = ContentReader::new().read(&content)?;
-    let kernel = kernel::extract(&image).context("taking vmlinux out of vmlinuz")?;
+    let kernel = kernel::extract(&image).context("extracting vmlinux from vmlinuz")?;
     Ok((image, kernel))
 }
 

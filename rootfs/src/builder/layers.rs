@@ -109,7 +109,7 @@ fn keep(cache: &Path, pins: &[&Pin], said: Option<String>) -> Result<()> {
         return Ok(());
     }
     Err(anyhow!(
-        "the mirror did not give {}: {}\nIf it has them no more (archives drop old versions), \
+        "the mirror did not provide {}: {}\nIf it no longer has them (archives drop old versions), \
          pin what it has now: run `rootfs lock`",
         gone.join(", "),
         said.unwrap_or_default()

@@ -104,7 +104,7 @@ fn fetch_indexes_into(
         let (from, bytes_max) = (format!("{address}/InRelease"), RELEASE_BYTES_MAX);
         match fetcher.fetch(Wanted { address: from, to: signed.clone(), bytes_max }) {
             Err(error) if may_be_missing => {
-                say(&format!("going on without {name}: {error}"));
+                say(&format!("continuing without {name}: {error}"));
                 continue;
             }
             result => result?,

@@ -173,7 +173,7 @@ impl Unpacker {
         match marked {
             Some(at) if at + 1 == components.len() => return self.mark(&path, &entry),
             Some(_) => {
-                let (path, why) = (shown(&path), "something is in it");
+                let (path, why) = (shown(&path), "the layer puts a file in it");
                 return Err(LayerError::Whiteout { path, why });
             }
             None => {}
@@ -219,7 +219,7 @@ impl Unpacker {
         let (directory, name) = split(path);
         let refused = |why| LayerError::Whiteout { path: shown(path), why };
         if matches!(self.form, Form::Files { .. }) {
-            return Err(refused("in an image its name would mean that something is gone"));
+            return Err(refused("its name marks a removed file in an image"));
         }
         if !matches!(entry.kind, Kind::File { size: 0 }) {
             return Err(refused("it is not an empty file"));

@@ -210,9 +210,9 @@ impl Visit<'_> {
             why: why.to_owned(),
         };
         let grant: Grant =
-            serde_json::from_slice(&bytes).map_err(|_| unclear("no JSON of a token"))?;
+            serde_json::from_slice(&bytes).map_err(|_| unclear("it is not a JSON token response"))?;
         let text = grant.token.or(grant.access_token).filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| unclear("there is no token in it"))?;
+        let text = text.ok_or_else(|| unclear("it has no token"))?;
         let life = grant.expires_in.map_or(TOKEN_LIFE_DEFAULT, Duration::from_secs);
         let life = life.clamp(TOKEN_LIFE_DEFAULT, TOKEN_LIFE_MAX).saturating_sub(TOKEN_LIFE_MARGIN);
         let authorization = Authorization::bearer(&Secret::new(text));

@@ -19,26 +19,26 @@ use file::{AuthFile, Found};
 /// Why credentials that somebody has set up are not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    #[error("the credentials in {path:?} are not read: {source}")]
+    #[error("cannot read the credentials in {path:?}: {source}")]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("the credentials in {path:?} have more than {bytes_max} bytes")]
     TooLarge { path: PathBuf, bytes_max: u64 },
     /// What is wrong is told by its place alone: the text around it is secret.
-    #[error("{path:?}, line {line}, column {column}: not a file of credentials")]
+    #[error("{path:?}, line {line}, column {column}: not a valid credentials file")]
     Syntax { path: PathBuf, line: usize, column: usize },
-    #[error("{path:?}: the credentials for {key:?} are not what base64 makes of USER:PASSWORD")]
+    #[error("{path:?}: the credentials for {key:?} are not base64 of USER:PASSWORD")]
     Encoding { path: PathBuf, key: String },
-    #[error("{path:?} names {name:?} as a keeper of credentials, which is no name of a program")]
+    #[error("{path:?} names the credential helper {name:?}, which is not a valid program name")]
     HelperName { path: PathBuf, name: String },
-    #[error("{program} is not run: {source}")]
+    #[error("cannot run {program}: {source}")]
     HelperStart { program: String, source: io::Error },
     #[error("{program} ended with {code:?} when asked for {server}")]
     HelperFailed { program: String, server: String, code: Option<i32> },
     #[error("{program} took longer than {limit:?}")]
     HelperSlow { program: String, limit: Duration },
-    #[error("{program} does not answer as keepers of credentials do")]
+    #[error("{program} did not answer as a credential helper")]
     HelperAnswer { program: String },
-    #[error("the credentials for {at} have characters that no header may have")]
+    #[error("the credentials for {at} have characters that a header cannot have")]
     Characters { at: String },
 }
 

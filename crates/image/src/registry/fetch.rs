@@ -113,7 +113,7 @@ impl Fetch<'_> {
                 }
                 _ => {
                     let why =
-                        format!("it was asked for from byte {offset} on and sends another part");
+                        format!("the request was for byte {offset} and after, but the answer holds another range");
                     let at = self.source.at();
                     return Err(PullError::Malformed { at, what: self.what(), why });
                 }

@@ -124,7 +124,7 @@ pub fn parse_document(
         && inside != outside
     {
         return Err(unclear(format!(
-            "it calls itself {:?} and comes as {outside:?}",
+            "it calls itself {:?}, but its content type is {outside:?}",
             shown(inside)
         )));
     }
@@ -142,9 +142,9 @@ pub fn parse_document(
             manifest(&config, &layers).map(Document::Manifest)
         }
         (true, _) => {
-            Err(unclear("an index has manifests, and neither config nor layers".to_owned()))
+            Err(unclear("an index must have manifests, and no config or layers".to_owned()))
         }
-        (false, _) => Err(unclear("an image has config and layers, and no manifests".to_owned())),
+        (false, _) => Err(unclear("an image must have config and layers, and no manifests".to_owned())),
     }
 }
 

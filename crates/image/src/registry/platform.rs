@@ -13,7 +13,7 @@ pub struct Platform {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a platform as in \"linux/amd64\" or \"linux/arm64/v8\"")]
+#[error("{0:?} is not a platform such as \"linux/amd64\" or \"linux/arm64/v8\"")]
 pub struct InvalidPlatform(pub String);
 
 impl Platform {

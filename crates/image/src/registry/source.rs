@@ -166,7 +166,7 @@ fn plain(answer: Answer, url: &Url, what: &str) -> Result<Answer, PullError> {
         Some(encoding) => Err(PullError::Malformed {
             at: url.origin.to_string(),
             what: what.to_owned(),
-            why: format!("it is encoded as {:?}, which nobody asked for", shown(encoding)),
+            why: format!("it has the content-encoding {:?}, which was not requested", shown(encoding)),
         }),
     }
 }

@@ -32,7 +32,7 @@ pub enum Format {
 
 /// No form of archives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no form of archives; oci and docker are")]
+#[error("{0:?} is not an archive format; use oci or docker")]
 pub struct UnknownFormat(String);
 
 impl FromStr for Format {

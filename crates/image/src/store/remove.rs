@@ -109,7 +109,7 @@ impl Images {
         let is_held = File::open(&root)
             .is_ok_and(|held| flock(&held, FlockOperation::NonBlockingLockExclusive).is_err());
         if is_held && users.is_empty() {
-            users.push("a box without a name".to_owned());
+            users.push("a sandbox without a name".to_owned());
         }
         if users.is_empty() {
             return Ok(());

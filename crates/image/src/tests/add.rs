@@ -81,15 +81,15 @@ fn what_no_layer_may_have_no_archive_may() {
     let device = Kind::CharDevice { major: 1, minor: 3 };
     for (archive, expected) in [
         (base().file("/etc/x", ""), "absolute path"),
-        (base().file("a/../../x", ""), "climbs out"),
-        (base().file("a", "").hard("b", "../x"), "climbs out"),
+        (base().file("a/../../x", ""), "leaves the archive"),
+        (base().file("a", "").hard("b", "../x"), "leaves the archive"),
         (base().put("null", device, 0o666, b""), "device"),
         (base().link("a", "/").file("a/x", ""), "through a symbolic link"),
         (base().link("a", "lib").file("a/b/x", ""), "through a symbolic link"),
-        (base().file("lib/.wh.x", ""), "something is gone"),
-        (base().file(".wh.x/y", ""), "something is gone"),
+        (base().file("lib/.wh.x", ""), "marks a removed file"),
+        (base().file(".wh.x/y", ""), "marks a removed file"),
         (base().file("usr", ""), "is a directory"),
-        (base().file("file/x", ""), "a directory is wanted"),
+        (base().file("file/x", ""), "a directory is needed"),
         (base().file(&"d/".repeat(200), ""), "more than 128 directories"),
     ] {
         let error = added(&place, &archive.end(), "/").unwrap_err();

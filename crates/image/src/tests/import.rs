@@ -96,7 +96,7 @@ async fn a_root_comes_as_a_directory_and_as_an_archive() {
     place.import("root.tar.gz", Some("two")).await.expect("an archive");
     assert_eq!((tool(&place, "one"), tool(&place, "two")), ("tool".into(), "tool".into()));
     assert!(matches!(place.import("root", None).await, Err(ImageError::Nameless { .. })));
-    fs::write(place.file("text"), "no image").unwrap();
+    fs::write(place.file("text"), "not an image").unwrap();
     assert!(matches!(place.import("text", Some("x")).await, Err(ImageError::NoForm { .. })));
     // What comes from somewhere else may have been cut off on its way.
     let whole = layer().blob;

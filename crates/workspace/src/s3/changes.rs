@@ -53,15 +53,15 @@ pub fn changes(tree: &Tree, ledger: &Ledger, path_bytes_max: usize) -> io::Resul
                     taken.insert(text);
                 }
                 (Some(Kind::File), text) => {
-                    let long = "its path is too long for a key of a bucket";
-                    let why = text.map_or("its name is no text, as keys of a bucket are", |_| long);
+                    let long = "its path is too long for an object key";
+                    let why = text.map_or("its name is not valid UTF-8, which object keys must be", |_| long);
                     changes.left_out.push((path, why));
                 }
                 (Some(Kind::Link), text) => {
                     taken.extend(text);
                     changes
                         .left_out
-                        .push((path, "a bucket holds no links; what it has there stays"));
+                        .push((path, "a bucket cannot hold links; the object there is kept"));
                 }
                 (None, _) => {}
             }

@@ -83,7 +83,7 @@ impl Client {
             }
             // A server that sends the same page for ever ends here.
             if page.next.is_none() || page.next == token {
-                return Err(S3Error::Lacks { what: LISTING, lacks: "the way to the next page" });
+                return Err(S3Error::Lacks { what: LISTING, lacks: "the token of the next page" });
             }
             token = page.next;
         }
@@ -104,7 +104,7 @@ impl Client {
 
     /// What an object is; None when there is none.
     pub async fn head(&self, key: &str) -> Result<Option<Head>, S3Error> {
-        let what = "looking at an object";
+        let what = "reading an object's metadata";
         match self.wire.send(&Ask::new(what, Method::HEAD, key)).await {
             Err(S3Error::Refused { status: 404, .. }) => Ok(None),
             Err(error @ (S3Error::Denied { .. } | S3Error::Refused { .. })) => {
@@ -258,7 +258,7 @@ const LISTING: &str = "listing its objects";
 /// The tag of an object, with its quotes: they are a part of it.
 pub(super) fn etag_of(answer: &Answer, what: &'static str) -> Result<String, S3Error> {
     let etag = answer.header("etag").map(str::to_owned);
-    etag.ok_or(S3Error::Lacks { what, lacks: "the tag of the object" })
+    etag.ok_or(S3Error::Lacks { what, lacks: "the ETag of the object" })
 }
 
 /// An object that is being read.

@@ -140,14 +140,14 @@ impl Client {
             return Err(refusal(told, &body));
         }
         // Not what is there by now: somebody else may have written it.
-        let etag = etag.ok_or(S3Error::Lacks { what: WHAT, lacks: "the tag of the object" })?;
+        let etag = etag.ok_or(S3Error::Lacks { what: WHAT, lacks: "the ETag of the object" })?;
         let etag = etag.trim();
         Ok(if etag.starts_with('"') { etag.to_owned() } else { format!("\"{etag}\"") })
     }
 
     /// Whether there is nothing left of an upload.
     async fn abort(&self, key: &str, id: &str) -> bool {
-        let ask = Ask::new("giving up an upload", Method::DELETE, key).query("uploadId", id);
+        let ask = Ask::new("aborting an upload", Method::DELETE, key).query("uploadId", id);
         match self.wire.send(&ask).await {
             Ok(_) | Err(S3Error::Refused { status: 404, .. } | S3Error::NoBucket) => true,
             Err(_) => false,

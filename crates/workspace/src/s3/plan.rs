@@ -48,7 +48,7 @@ pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, 
     }
     let (files, hidden): (Vec<_>, Vec<_>) =
         plan.wanted.into_iter().partition(|wanted| !directories.contains(&wanted.path));
-    let both = "its key is that of a directory too";
+    let both = "its key is also a directory's";
     plan.left_out.extend(hidden.into_iter().map(|wanted| (wanted.path, both)));
     plan.wanted = files;
     let Policy { file_bytes_max, total_bytes_max, entries_max, .. } = *policy;
@@ -71,22 +71,22 @@ pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, 
 
 fn refusal(path: &str) -> Option<&'static str> {
     if path.ends_with('/') {
-        return Some("its key is that of a directory");
+        return Some("its key names a directory");
     }
     let mut depth = 0;
     for name in path.split('/') {
         depth += 1;
         if matches!(name, "" | "." | "..") || name.contains('\0') {
-            return Some("its key is no path of a file");
+            return Some("its key is not a valid file path");
         }
         if name.len() > NAME_BYTES_MAX {
             return Some("a name in its key is too long for a file");
         }
         if is_temporary(name.as_bytes()) {
-            return Some("a name like that is kept for files which are being written");
+            return Some("its name is reserved for files that are being written");
         }
     }
-    (depth > DEPTH_MAX).then_some("it is in too many directories")
+    (depth > DEPTH_MAX).then_some("it is too many directories deep")
 }
 
 #[cfg(test)]

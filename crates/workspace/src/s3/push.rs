@@ -49,7 +49,7 @@ impl Staging {
         let pushed = self.try_push(end, &mut report, &mut failures).await;
         if let Some(root) = self.home.told() {
             for (path, why) in &mut failures {
-                let _ = write!(why, "; it is kept as {}", root.join(path).display());
+                let _ = write!(why, "; its content is saved as {}", root.join(path).display());
             }
         }
         self.behind.settle(failures, pushed.is_err(), is_asked, &mut report);
@@ -82,7 +82,7 @@ impl Staging {
         }
         failures.extend(
             changes.unread.iter().map(|(path, why)| {
-                (path.clone(), format!("it cannot be read on this host: {why}"))
+                (path.clone(), format!("this host cannot read it: {why}"))
             }),
         );
         let Changes { mut files, gone, .. } = changes;
@@ -156,7 +156,7 @@ impl Staging {
         let known = &self.ledger.known;
         let waits = |path: &String| known.get(path).is_some_and(|of| waiting.contains(&of.digest));
         let (held, gone): (Vec<_>, Vec<_>) = gone.into_iter().partition(waits);
-        let why = "its deletion waits until the same content is elsewhere in the bucket";
+        let why = "it will be deleted once the bucket has its content under another key";
         failures.extend(held.into_iter().map(|path| (path, why.to_owned())));
         gone
     }
@@ -395,5 +395,5 @@ fn is_overtaken(error: &S3Error) -> bool {
 }
 
 fn untaken(error: &S3Error) -> String {
-    format!("the bucket does not take it: {error}")
+    format!("the bucket did not accept it: {error}")
 }

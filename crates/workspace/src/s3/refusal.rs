@@ -86,7 +86,7 @@ mod tests {
     fn said(status: u16, body: &str) -> String {
         let date = Some("Fri, 24 May 2013 00:00:00 GMT".to_owned());
         let told =
-            Refusal { what: "listing it", is_read: true, status, date, ..Refusal::default() };
+            Refusal { what: "listing its objects", is_read: true, status, date, ..Refusal::default() };
         refusal(told, body.as_bytes()).to_string()
     }
 
@@ -101,8 +101,8 @@ mod tests {
         for (status, name, word) in [
             (403, "AccessDenied", "s3:ListBucket"),
             (404, "NoSuchBucket", "`bucket`"),
-            (403, "InvalidAccessKeyId", "access key is not known"),
-            (403, "SignatureDoesNotMatch", "does not fit"),
+            (403, "InvalidAccessKeyId", "does not know the access key"),
+            (403, "SignatureDoesNotMatch", "does not match"),
             (400, "ExpiredToken", "session token"),
             (403, "RequestTimeTooSkewed", "24 May 2013"),
             (301, "PermanentRedirect", "set `region` to \"eu-x\""),

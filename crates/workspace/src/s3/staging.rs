@@ -187,7 +187,7 @@ async fn fetch_one(
     let mut file = File::from_std(made);
     let left_out = match client.get(&wanted.key, Some(&mut file), bytes_max).await {
         Ok(Some(got)) => Ok(got),
-        Ok(None) => Err("it is not there any more, or its key cannot be told".to_owned()),
+        Ok(None) => Err("it no longer exists, or it has no object key".to_owned()),
         // One that is archived, or locked with a key of its own, keeps nobody from the others.
         Err(error @ S3Error::Refused { .. }) => Err(error.to_string()),
         Err(error) => {

@@ -216,7 +216,7 @@ impl Wire {
         let dialled = self.dialler.dial(&self.bucket.origin(), CONNECT_DEADLINE).await;
         if let Err(error) = &dialled {
             // For the operator: whoever has the sandbox is told neither name nor place.
-            tracing::warn!("the server of a bucket: {error}");
+            tracing::warn!("a bucket's server: {error}");
         }
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);

@@ -6,17 +6,17 @@ use super::limits::{XML_DEPTH_MAX, XML_NAME_BYTES_MAX};
 /// Why a document is none of S3's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
-    #[error("it is no text")]
+    #[error("it is not valid UTF-8")]
     NotText,
     #[error("it ends too early")]
     Short,
-    #[error("it has a document type, or something else that S3 does not send")]
+    #[error("it has a document type or another construct that S3 does not send")]
     Foreign,
-    #[error("an element ends that has not begun")]
+    #[error("it closes an element that was not opened")]
     Unpaired,
-    #[error("it is nested deeper than {XML_DEPTH_MAX}")]
+    #[error("it is nested more than {XML_DEPTH_MAX} deep")]
     Deep,
-    #[error("it has an entity that is none of the five")]
+    #[error("it has an entity other than the five of XML")]
     Entity,
 }
 

@@ -117,8 +117,8 @@ async fn heads_without_end_are_left() {
 async fn what_is_no_manifest_is_refused() {
     for (body, why) in [
         (&b"<html>"[..], "expected value"),
-        (br#"{"schemaVersion":1,"fsLayers":[]}"#, "docker's first format"),
-        (br#"{"schemaVersion":2,"mediaType":"application/x"}"#, "no image"),
+        (br#"{"schemaVersion":1,"fsLayers":[]}"#, "docker's first manifest format"),
+        (br#"{"schemaVersion":2,"mediaType":"application/x"}"#, "not a container image"),
     ] {
         let (error, _) = manifest_answered(answer(200, &[], body)).await;
         assert!(matches!(error, PullError::Unusable(_)), "{error}");
