@@ -1,6 +1,6 @@
 //! Recipes: small data files that say what an image is made of.
 //!
-//! Read by the builder; [`Book`] finds them and follows `extends`, so that what it gives is whole.
+//! Read by the builder; [`Recipes`] finds them and follows `extends`, so that what it gives is whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -64,11 +64,11 @@ pub enum RecipeError {
 
 /// A directory of recipes.
 #[derive(Clone, Debug)]
-pub struct Book {
+pub struct Recipes {
     directory: PathBuf,
 }
 
-impl Book {
+impl Recipes {
     pub fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned() }
     }

@@ -146,10 +146,14 @@ fn agent(tree: &Tree, agent: &Agent, found: &mut Findings) {
     found.check((metadata.mode, metadata.uid, metadata.gid) == (0o755, 0, 0), || {
         format!("the agent has the mode {:o}, owned by {}", metadata.mode, metadata.uid)
     });
-    found.check(content.bytes() == agent.bytes, || "the agent's size differs from the manifest".to_owned());
+    found.check(content.bytes() == agent.bytes, || {
+        "the agent's size differs from the manifest".to_owned()
+    });
     let read = ContentReader::new().read(content);
     let Some(bytes) = found.read("the agent", read) else { return };
-    found.check(Sha256::of(&bytes) == agent.sha256, || "the agent's digest differs from the manifest".to_owned());
+    found.check(Sha256::of(&bytes) == agent.sha256, || {
+        "the agent's digest differs from the manifest".to_owned()
+    });
     match Elf::parse(&bytes).and_then(|elf| elf.is_static()) {
         Ok(is_static) => found.check(is_static, || "the agent is not static".to_owned()),
         Err(error) => found.add(&format!("the agent: {error}")),

@@ -14,7 +14,7 @@ pub struct Range {
 /// A text that is no range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an address range such as 10.1.2.0/24 or fd00::/8")]
-pub struct NotARange;
+pub struct InvalidRange;
 
 impl Range {
     const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
@@ -41,18 +41,18 @@ impl Range {
 }
 
 impl FromStr for Range {
-    type Err = NotARange;
+    type Err = InvalidRange;
 
-    fn from_str(text: &str) -> Result<Self, NotARange> {
+    fn from_str(text: &str) -> Result<Self, InvalidRange> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| NotARange)?;
+        let address: IpAddr = address.parse().map_err(|_| InvalidRange)?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(bits_max), |bits| bits.parse().map_err(|_| NotARange))?;
+        let bits = bits.map_or(Ok(bits_max), |bits| bits.parse().map_err(|_| InvalidRange))?;
         if bits > bits_max {
-            return Err(NotARange);
+            return Err(InvalidRange);
         }
         Ok(Self { address, bits })
     }
@@ -198,7 +198,7 @@ mod tests {
         assert!("fd00::/8".parse::<Range>().unwrap().contains("fd12::1".parse().unwrap()));
         assert_eq!("127.0.0.1".parse::<Range>().unwrap().to_string(), "127.0.0.1/32");
         for text in ["", "10.0.0.0/33", "10/8", "10.0.0.0/", "::/129", "a.org", "1.2.3.4/-1"] {
-            assert_eq!(text.parse::<Range>(), Err(NotARange), "{text}");
+            assert_eq!(text.parse::<Range>(), Err(InvalidRange), "{text}");
         }
     }
 }

@@ -8,24 +8,24 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::carry::{Broken, Plan, Stream, Tally, carry};
+use super::carry::{CarryError, Plan, Stream, Tally, carry};
 use super::connect::{ConnectError, connect, permitted};
-use super::event::{Verdict, What};
+use super::event::{Verdict, EventSubject};
 use super::hello::{Greeting, Hello};
 use super::host::Host;
 use super::http::{BadRequest, Requests, is_request, is_second, told_in_second};
-use super::inject::Missing;
+use super::inject::UnreadableSecret;
 use super::limits::FIRST_BYTES_DEADLINE;
-use super::meter::Spent;
+use super::meter::LimitReached;
 use super::rule::WEB_PORTS;
-use super::unreached::Unreached;
+use super::unreachable::UnreachableHost;
 
 /// What a TLS client is told that means another host: fatal, and no such name.
 const NO_SUCH_HOST: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// Why a connection is refused.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum Refusal {
     #[error("no rule allows it")]
     NoRule,
     #[error("it asks for {named}, but its address belongs to {host}")]
@@ -45,11 +45,11 @@ pub(super) enum Refused {
     #[error("it ended before its protocol was known")]
     Ended,
     #[error(transparent)]
-    Spent(#[from] Spent),
+    Spent(#[from] LimitReached),
     #[error(transparent)]
-    Missing(#[from] Missing),
+    Missing(#[from] UnreadableSecret),
     #[error(transparent)]
-    Broken(#[from] Broken),
+    Broken(#[from] CarryError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
@@ -59,7 +59,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, st
     let host = shared.names.lock().await.host(address);
     let Some(host) = host else {
         let why = "its address belongs to no allowed name";
-        return shared.teller.refuse(What::Connection, &address.to_string(), Some(port), why);
+        return shared.teller.refuse(EventSubject::Connection, &address.to_string(), Some(port), why);
     };
     lead(shared, &host, port, stream).await;
 }
@@ -76,27 +76,27 @@ pub(super) async fn lead(shared: &Arc<Shared>, host: &Host, port: u16, mut strea
     };
     match (reached, shared.reader(host, port, &plan)) {
         (Ok(way), _) => run(shared, host, port, stream, plan, way).await,
-        (Err(refused @ Refused::Spent(_)), None) if plan.requests.is_some() => {
-            shared.teller.refuse(What::Connection, host.as_str(), Some(port), &refused);
+        (Err(refused @ Refusal::Spent(_)), None) if plan.requests.is_some() => {
+            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
             stream.part(&told(403, "Forbidden", &refused)).await;
         }
         (Err(refused), None) => refuse(shared, host, port, stream, &refused).await,
         (Err(refused), Some(broker)) => {
-            shared.teller.refuse(What::Connection, host.as_str(), Some(port), &refused);
-            let by_rule = matches!(refused, Refused::Spent(_));
-            let unreached = Unreached { host, why: refused.to_string(), by_rule };
+            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
+            let by_rule = matches!(refused, Refusal::Spent(_));
+            let unreachable = UnreachableHost { host, why: refused.to_string(), by_rule };
             // What becomes of it is told already.
-            let _ = broker.decline(&unreached, stream, plan, shared.idle).await;
+            let _ = broker.decline(&unreachable, stream, plan, shared.idle).await;
         }
     }
 }
 
-async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused: &Refused) {
-    shared.teller.refuse(What::Connection, host.as_str(), Some(port), refused);
+async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused: &Refusal) {
+    shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), refused);
     match refused {
-        Refused::Request(_) => stream.part(&told(403, "Forbidden", refused)).await,
-        Refused::AnotherHost { .. } | Refused::Nameless => stream.part(&NO_SUCH_HOST).await,
-        Refused::Second => stream.part(&told_in_second(&refused.to_string())).await,
+        Refusal::Request(_) => stream.part(&told(403, "Forbidden", refused)).await,
+        Refusal::AnotherHost { .. } | Refusal::Nameless => stream.part(&NO_SUCH_HOST).await,
+        Refusal::Second => stream.part(&told_in_second(&refused.to_string())).await,
         // It is reset.
         _ => {}
     }
@@ -120,17 +120,17 @@ async fn look(
     host: &Host,
     port: u16,
     stream: &mut Stream,
-) -> Result<Plan, Refused> {
-    shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+) -> Result<Plan, Refusal> {
+    shared.rules.allowing(host, port).ok_or(Refusal::NoRule)?;
     if !WEB_PORTS.contains(&port) {
         return Ok(Plan::default());
     }
     timeout(FIRST_BYTES_DEADLINE, look_into(host, port, stream))
         .await
-        .unwrap_or(Err(Refused::Silent))
+        .unwrap_or(Err(Refusal::Silent))
 }
 
-async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, Refused> {
+async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, Refusal> {
     let mut greeting = Greeting::default();
     loop {
         match greeting.read(stream.held()) {
@@ -139,19 +139,19 @@ async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, 
                 return Ok(Plan { first: stream.take_held(), requests: None, is_tls: true });
             }
             Hello::Names(named) => {
-                return Err(Refused::AnotherHost { named, host: host.clone() });
+                return Err(Refusal::AnotherHost { named, host: host.clone() });
             }
-            Hello::Nameless => return Err(Refused::Nameless),
-            Hello::Bad(why) => return Err(Refused::Greeting(why)),
+            Hello::Nameless => return Err(Refusal::Nameless),
+            Hello::Bad(why) => return Err(Refusal::Greeting(why)),
             Hello::Other => match is_request(stream.held()) {
                 Some(true) => break,
-                Some(false) if is_second(stream.held()) => return Err(Refused::Second),
-                Some(false) => return Err(Refused::Unknown),
+                Some(false) if is_second(stream.held()) => return Err(Refusal::Second),
+                Some(false) => return Err(Refusal::Unknown),
                 None => {}
             },
         }
         if !stream.fill().await? {
-            return Err(Refused::Ended);
+            return Err(Refusal::Ended);
         }
     }
     let (mut requests, mut first) = (Requests::new(host.clone(), port), Vec::new());
@@ -161,17 +161,17 @@ async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, 
             return Ok(Plan { first, requests: Some(requests), is_tls: false });
         }
         if !stream.fill().await? {
-            return Err(Refused::Ended);
+            return Err(Refusal::Ended);
         }
     }
 }
 
 /// The way to a host: the rule that allows it, and the connection.
-pub(super) type Way = (String, TcpStream);
+pub(super) type Route = (String, TcpStream);
 
 /// Connects to a host, if that may be.
-pub(super) async fn reach(shared: &Shared, host: &Host, port: u16) -> Result<Way, Refused> {
-    let rule = shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+pub(super) async fn reach(shared: &Shared, host: &Host, port: u16) -> Result<Route, Refusal> {
+    let rule = shared.rules.allowing(host, port).ok_or(Refusal::NoRule)?;
     // What could carry nothing is not begun: nobody out there shall hear of it.
     shared.meter.left()?;
     let addresses = permitted(&shared.lookup, &shared.allow_private, host).await?;
@@ -185,9 +185,9 @@ pub(super) async fn run(
     port: u16,
     stream: Stream,
     plan: Plan,
-    (rule, connection): Way,
+    (rule, connection): Route,
 ) {
-    let tell = |verdict| shared.teller.tell(What::Connection, host.as_str(), Some(port), verdict);
+    let tell = |verdict| shared.teller.tell(EventSubject::Connection, host.as_str(), Some(port), verdict);
     tell(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
     shared.names.lock().await.count(host, true);
     let tally = Tally::default();
@@ -200,10 +200,10 @@ pub(super) async fn run(
         None => carry(stream, connection, plan, meter, idle, &tally).await,
     };
     shared.names.lock().await.count(host, false);
-    if let Err(Broken::Request(wrong) | Broken::FirstRequest(wrong)) = &carried {
-        shared.teller.refuse(What::Connection, host.as_str(), Some(port), wrong);
+    if let Err(CarryError::Request(wrong) | CarryError::FirstRequest(wrong)) = &carried {
+        shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), wrong);
     }
-    let is_limit = carried.as_ref().is_err_and(Broken::is_limit);
+    let is_limit = carried.as_ref().is_err_and(CarryError::is_limit);
     tell(Verdict::Ended {
         is_limit,
         sent_bytes: tally.sent_bytes(),

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::carry::Stream;
-use super::event::What;
+use super::event::EventSubject;
 use super::host::Host;
 use super::limits::GATE_PAUSE;
 use super::proxy::THE_PROXY;
@@ -94,9 +94,9 @@ fn ask(shared: &Shared, gate: &Gate) -> Result<Awaited, GuestError> {
     shared.guest.accept_now(gate.address, gate.port, gate.arrival)
 }
 
-type Arriving = Pin<Box<dyn Future<Output = Result<Stream, GuestError>> + Send>>;
+type ConnectionFuture = Pin<Box<dyn Future<Output = Result<Stream, GuestError>> + Send>>;
 
-fn arriving(asked: Awaited) -> Arriving {
+fn arriving(asked: Awaited) -> ConnectionFuture {
     Box::pin(async move {
         let (writer, output) = asked.arrived().await?;
         Ok(Stream::new(writer, output))
@@ -145,8 +145,8 @@ fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stre
         return;
     }
     let refuse = |why: &str| match &gate.host {
-        Some(host) => shared.teller.refuse(What::Connection, host.as_str(), Some(port), why),
-        None => shared.teller.refuse(What::Connection, THE_PROXY, None, why),
+        Some(host) => shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), why),
+        None => shared.teller.refuse(EventSubject::Connection, THE_PROXY, None, why),
     };
     if !shared.rate.try_take() {
         return refuse("too many new connections in a short time");

@@ -45,7 +45,9 @@ impl Greeting {
     pub fn read(&mut self, bytes: &[u8]) -> Hello {
         match self.gather(bytes) {
             Ok(Some(body)) => parse(body),
-            Ok(None) if bytes.len() > GREETING_BYTES_MAX => Hello::Bad("its TLS greeting does not end"),
+            Ok(None) if bytes.len() > GREETING_BYTES_MAX => {
+                Hello::Bad("its TLS greeting does not end")
+            }
             Ok(None) => Hello::More,
             Err(hello) => hello,
         }

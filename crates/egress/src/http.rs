@@ -193,7 +193,9 @@ impl Requests {
                         if length == 2 { self.next() } else { State::Tail { bytes: total } };
                 }
                 State::Upgrade => {
-                    return Err(BadRequest::Malformed("it sends data before the server has agreed to upgrade"));
+                    return Err(BadRequest::Malformed(
+                        "it sends data before the server has agreed to upgrade",
+                    ));
                 }
                 State::Over => return Err(BadRequest::Malformed("it sends more than one request")),
             }

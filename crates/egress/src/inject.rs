@@ -28,7 +28,7 @@ pub fn placeholder(name: &str) -> String {
 
 /// A secret that is put into requests for its hosts.
 #[derive(Clone, Debug)]
-pub struct Injected {
+pub struct InjectedSecret {
     pub name: String,
     pub hosts: Vec<Host>,
     /// The fields of heads that it may be in, in lower case.
@@ -37,7 +37,7 @@ pub struct Injected {
     pub value: Option<Secret>,
 }
 
-impl Injected {
+impl InjectedSecret {
     /// Servers give back what many fields say. Only those are filled that say who somebody is.
     fn is_for(&self, field: &[u8]) -> bool {
         self.fields.iter().any(|one| one.as_bytes() == field)
@@ -46,17 +46,17 @@ impl Injected {
 
 /// All of one sandbox.
 #[derive(Clone, Debug, Default)]
-pub struct Injections(Vec<Injected>);
+pub struct Injections(Vec<InjectedSecret>);
 
 /// A secret that a bridge could not read again when it took a sandbox up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the secret {name:?} for this host could not be read again")]
-pub struct Missing {
+pub struct UnreadableSecret {
     pub name: String,
 }
 
 impl Injections {
-    pub fn new(injected: Vec<Injected>) -> Self {
+    pub fn new(injected: Vec<InjectedSecret>) -> Self {
         Self(injected)
     }
 
@@ -73,16 +73,16 @@ impl Injections {
     }
 
     /// Whether what goes to this host is to be read.
-    pub fn are_for(&self, host: &Host) -> Result<bool, Missing> {
+    pub fn are_for(&self, host: &Host) -> Result<bool, UnreadableSecret> {
         let mut those = self.of(host).peekable();
         let is_for = those.peek().is_some();
         match those.find(|one| one.value.is_none()) {
-            Some(missing) => Err(Missing { name: missing.name.clone() }),
+            Some(missing) => Err(UnreadableSecret { name: missing.name.clone() }),
             None => Ok(is_for),
         }
     }
 
-    fn of(&self, host: &Host) -> impl Iterator<Item = &Injected> {
+    fn of(&self, host: &Host) -> impl Iterator<Item = &InjectedSecret> {
         self.0.iter().filter(move |one| one.hosts.contains(host))
     }
 

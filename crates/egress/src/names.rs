@@ -44,7 +44,7 @@ struct Entry {
 
 /// What a name has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct NameAddress {
     pub address: Ipv4Addr,
     /// The guest does not listen there yet.
     pub is_new: bool,
@@ -110,11 +110,11 @@ impl Names {
     }
 
     /// The address of a name, which it gets now if it has none.
-    pub async fn give(&mut self, host: &Host) -> Result<Given, NamesError> {
+    pub async fn give(&mut self, host: &Host) -> Result<NameAddress, NamesError> {
         self.clock += 1;
         if let Some(entry) = self.by_host.get_mut(host) {
             entry.used = self.clock;
-            return Ok(Given { address: entry.address, is_new: !entry.is_open, lost: None });
+            return Ok(NameAddress { address: entry.address, is_new: !entry.is_open, lost: None });
         }
         if self.given >= ADDRESSES {
             return Err(NamesError::UsedUp);
@@ -127,7 +127,7 @@ impl Names {
         let address = address(self.given);
         self.given += 1;
         self.insert(host.clone(), address, self.clock);
-        Ok(Given { address, is_new: true, lost })
+        Ok(NameAddress { address, is_new: true, lost })
     }
 
     fn take_oldest(&mut self) -> Result<Ipv4Addr, NamesError> {

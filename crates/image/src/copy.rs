@@ -41,7 +41,9 @@ pub enum CopyError {
     Outside { path: String },
     #[error("cannot copy {path:?}: it does not exist, or .dockerignore excludes it")]
     NoSource { path: String },
-    #[error("{path:?} is not a directory, but several files are copied there; end it with '/' to create a directory")]
+    #[error(
+        "{path:?} is not a directory, but several files are copied there; end it with '/' to create a directory"
+    )]
     Several { path: String },
     #[error("{path:?} is a file, but a directory is needed there")]
     NotDirectory { path: String },
@@ -76,7 +78,7 @@ pub struct Root {
 }
 
 /// What a path means within a root.
-struct Found {
+struct ResolvedPath {
     /// Without links, as far as it is there.
     path: Vec<u8>,
     kind: Option<FileType>,
@@ -108,8 +110,8 @@ impl Root {
         Some(text)
     }
 
-    fn find(&self, components: &[Vec<u8>]) -> Result<Found, CopyError> {
-        let mut found = Found { path: Vec::new(), kind: Some(FileType::Directory) };
+    fn find(&self, components: &[Vec<u8>]) -> Result<ResolvedPath, CopyError> {
+        let mut found = ResolvedPath { path: Vec::new(), kind: Some(FileType::Directory) };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         if components.len() > DEPTH_MAX {
@@ -388,7 +390,7 @@ impl<'a> Layer<'a> {
     fn place(&self, components: &[Vec<u8>]) -> Result<Vec<u8>, CopyError> {
         let Some((last, above)) = components.split_last() else { return Ok(Vec::new()) };
         let whole = self.root.find(components);
-        if let Ok(Found { path, kind: Some(kind) }) = &whole
+        if let Ok(ResolvedPath { path, kind: Some(kind) }) = &whole
             && kind.is_dir()
         {
             return Ok(path.clone());

@@ -43,7 +43,9 @@ pub enum Fault {
     NoStage,
     #[error("two stages are named {name:?}")]
     TwoStages { name: String },
-    #[error("{name:?} is not a valid stage name: write a letter, then letters, digits, '.', '_' and '-'")]
+    #[error(
+        "{name:?} is not a valid stage name: write a letter, then letters, digits, '.', '_' and '-'"
+    )]
     StageName { name: String },
     #[error("the script begins with #!, but a shell would run it; write RUN PROGRAM <<END")]
     Interpreter,
@@ -54,7 +56,7 @@ pub enum Fault {
 /// A fault and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
-pub struct Wrong {
+pub struct DockerfileError {
     pub line: usize,
     pub fault: Fault,
 }
@@ -90,14 +92,14 @@ pub struct Dockerfile {
 }
 
 impl Dockerfile {
-    pub fn parse(text: &str) -> Result<Self, Wrong> {
+    pub fn parse(text: &str) -> Result<Self, DockerfileError> {
         let mut lines = Lines::new(text)?;
         let escape = lines.escape;
         let mut file = Self { escape, before: Vec::new(), stages: Vec::new() };
         let mut count = 0;
         while let Some(line) = lines.next_line() {
             let number = line.number;
-            let wrong = |fault| Wrong { line: number, fault };
+            let wrong = |fault| DockerfileError { line: number, fault };
             count += 1;
             if count > STEPS_MAX {
                 return Err(wrong(Fault::TooManySteps { max: STEPS_MAX }));
@@ -105,7 +107,7 @@ impl Dockerfile {
             file.take(&mut lines, number, &line.text).map_err(wrong)?;
         }
         if file.stages.is_empty() {
-            return Err(Wrong { line: lines.count(), fault: Fault::NoStage });
+            return Err(DockerfileError { line: lines.count(), fault: Fault::NoStage });
         }
         Ok(file)
     }

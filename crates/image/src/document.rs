@@ -87,7 +87,7 @@ impl std::fmt::Display for Platform {
 
 /// A manifest, or an index of several: a document is told by what it has.
 #[derive(Debug, Deserialize)]
-pub struct Either {
+pub struct ManifestOrIndex {
     #[serde(rename = "mediaType")]
     pub media_type: Option<String>,
     pub config: Option<Descriptor>,
@@ -97,7 +97,7 @@ pub struct Either {
     pub manifests: Vec<Descriptor>,
 }
 
-impl Either {
+impl ManifestOrIndex {
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
         let what = "manifest";
         let either: Self =
@@ -148,7 +148,7 @@ pub struct Index<'a> {
 /// An image in an archive of docker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Saved {
+pub struct DockerImage {
     pub config: String,
     #[serde(default)]
     pub repo_tags: Option<Vec<String>>,

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 pub use decompress::{Bounded, Compressed};
 pub(super) use directory::{hold, open_at, remove_tree, shown};
 pub use marks::Marks;
-pub use unpack::{Bounds, Lost, Unpacked, unpack, unpack_files};
+pub use unpack::{Bounds, SkippedMetadata, UnpackedLayer, unpack, unpack_files};
 pub(crate) use unpack::{CAPABILITY, kept_xattrs};
 
 /// Why a layer was refused or could not be unpacked. Paths are the layer's own.

@@ -56,7 +56,9 @@ pub struct Reference {
 pub enum InvalidReference {
     #[error("the name of an image is empty")]
     Empty,
-    #[error("{0:?} is not a registry: write a host name or address, optionally followed by a colon and a port")]
+    #[error(
+        "{0:?} is not a registry: write a host name or address, optionally followed by a colon and a port"
+    )]
     Host(String),
     #[error("{0:?} is not a repository name: it has capital letters; did you mean {1:?}?")]
     Capitals(String, String),

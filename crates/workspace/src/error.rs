@@ -18,7 +18,9 @@ pub enum WorkspaceError {
         "the path of the workspace {name:?} has a symbolic link, which others could redirect; name the directory itself"
     )]
     Link { name: String },
-    #[error("the workspace {name:?} is on a kernel file system such as /proc; name a directory on a disk")]
+    #[error(
+        "the workspace {name:?} is on a kernel file system such as /proc; name a directory on a disk"
+    )]
     Kernels { name: String },
     #[error(
         "the workspace {name:?} cannot be mounted: it overlaps this bridge's own directory {}; leave `mount` out, or name another directory", own.display()
@@ -36,9 +38,7 @@ pub enum WorkspaceError {
         "the paths and links of the workspace have more than {bytes_max} bytes together, its limit with {entries_max} entries"
     )]
     NamesTooLong { bytes_max: u64, entries_max: u64 },
-    #[error(
-        "{path:?} has {bytes} bytes; the workspace's limit for a file is {bytes_max}"
-    )]
+    #[error("{path:?} has {bytes} bytes; the workspace's limit for a file is {bytes_max}")]
     FileTooLarge { path: String, bytes: u64, bytes_max: u64 },
     #[error("the workspace has more than {bytes_max} bytes, its limit")]
     TooLarge { bytes_max: u64 },

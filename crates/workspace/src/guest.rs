@@ -15,14 +15,14 @@ use host::byte_path::join;
 
 /// What the guest has under a path.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct GuestEntry {
     /// None for devices, pipes and sockets.
     pub kind: Option<Kind>,
     pub stamp: GuestStamp,
 }
 
 /// All paths of a tree.
-pub type Seens = BTreeMap<Vec<u8>, Seen>;
+pub type GuestEntries = BTreeMap<Vec<u8>, GuestEntry>;
 
 /// A path of the guest's.
 pub fn inside(path: &[u8]) -> Text {
@@ -30,9 +30,9 @@ pub fn inside(path: &[u8]) -> Text {
 }
 
 /// Looks through the whole workspace. What vanishes meanwhile is not there.
-pub async fn walk(guest: &Guest, entries_max: u64) -> Result<Seens, WorkspaceError> {
+pub async fn walk(guest: &Guest, entries_max: u64) -> Result<GuestEntries, WorkspaceError> {
     check_root(guest).await?;
-    let (mut seens, mut count) = (Seens::new(), Count::new(entries_max));
+    let (mut seens, mut count) = (GuestEntries::new(), Count::new(entries_max));
     let mut waiting = vec![(Vec::new(), 0_usize)];
     while let Some((directory, depth)) = waiting.pop() {
         let place = if directory.is_empty() { Text::from(WORKSPACE) } else { inside(&directory) };
@@ -87,7 +87,7 @@ fn check_name(info: &FileInfo) -> Result<&[u8], WorkspaceError> {
     if is_good { Ok(name) } else { Err(WorkspaceError::Malformed { what: "an invalid file name" }) }
 }
 
-fn seen(info: FileInfo) -> Result<Seen, WorkspaceError> {
+fn seen(info: FileInfo) -> Result<GuestEntry, WorkspaceError> {
     let kind = match info.kind {
         FileKind::File => Some(Kind::File),
         FileKind::Directory => Some(Kind::Directory),
@@ -107,5 +107,5 @@ fn seen(info: FileInfo) -> Result<Seen, WorkspaceError> {
         modified_ms: if is_file { info.modified_ms } else { 0 },
         target: if is_link { target } else { Vec::new() },
     };
-    Ok(Seen { kind, stamp })
+    Ok(GuestEntry { kind, stamp })
 }

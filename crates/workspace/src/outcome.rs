@@ -8,7 +8,7 @@ use super::{Report, WorkspaceError};
 
 /// An exchange that changed something, failed, or was asked for.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ExchangeOutcome {
     pub report: Report,
     pub failed: Option<WorkspaceError>,
     /// Whoever asked. The owner records the exchange and then answers.
@@ -17,7 +17,7 @@ pub struct Outcome {
 
 pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
 
-impl Outcome {
+impl ExchangeOutcome {
     /// Reports an exchange, unless nothing has happened and nobody has asked.
     pub(super) async fn report(
         to: &mpsc::Sender<Self>,

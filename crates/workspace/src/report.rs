@@ -16,7 +16,7 @@ pub struct Conflict {
 
 /// A change that was not made on the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedPath {
     pub path: String,
     pub why: String,
 }
@@ -27,7 +27,7 @@ pub struct Report {
     pub written: Vec<String>,
     pub deleted: Vec<String>,
     pub conflicts: Vec<Conflict>,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedPath>,
     pub untold: u64,
 }
 
@@ -52,7 +52,7 @@ impl Report {
         for Conflict { path, kept_as } in &other.conflicts {
             self.conflict(path.as_bytes(), kept_as.as_ref().map(String::as_bytes));
         }
-        for Refused { path, why } in other.refused {
+        for RefusedPath { path, why } in other.refused {
             self.refuse(path.as_bytes(), why);
         }
         self.untold += other.untold;
@@ -75,7 +75,7 @@ impl Report {
     }
 
     pub(super) fn refuse(&mut self, path: &[u8], why: impl Into<String>) {
-        let told = push(&mut self.refused, Refused { path: shown(path), why: why.into() });
+        let told = push(&mut self.refused, RefusedPath { path: shown(path), why: why.into() });
         self.untold += u64::from(!told);
     }
 

@@ -109,7 +109,7 @@ struct Image {
 }
 
 /// An inode as it was found.
-struct Found {
+struct ReadInode {
     inode: Inode,
     node: Node,
     /// Of a directory: names, inodes and types.
@@ -172,7 +172,7 @@ impl Image {
         inode_number: u64,
         parent: u64,
         budget: &mut Budget,
-    ) -> Result<Found, ReadError> {
+    ) -> Result<ReadInode, ReadError> {
         let time_s = self.superblock.map_or(0, |superblock| superblock.time_s);
         let start = inode_number
             .checked_mul(SLOT_BYTES)
@@ -212,7 +212,7 @@ impl Image {
             gid: inode.gid,
             mtime_s: inode.mtime_s,
         };
-        Ok(Found { inode, node: Node { metadata, kind, xattrs }, names })
+        Ok(ReadInode { inode, node: Node { metadata, kind, xattrs }, names })
     }
 
     /// Where a file's content is.
@@ -292,7 +292,9 @@ fn read_names(
         match name {
             b"." if number == own => dots += 1,
             b".." if number == parent => dots += 1,
-            b"." | b".." => return Err(malformed(path, "\".\" or \"..\" leads to the wrong directory")),
+            b"." | b".." => {
+                return Err(malformed(path, "\".\" or \"..\" leads to the wrong directory"));
+            }
             _ => names.push((name.to_vec(), number, file_type)),
         }
     }

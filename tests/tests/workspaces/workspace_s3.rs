@@ -391,7 +391,8 @@ fn a_command_of_its_own_works_on_a_bucket_and_keeps_what_that_does_not_take() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("its content is saved as"), "{said}");
-    let kept = said.split("its content is saved as ").nth(1).unwrap().lines().next().unwrap().trim();
+    let kept =
+        said.split("its content is saved as ").nth(1).unwrap().lines().next().unwrap().trim();
     assert_eq!(fs::read_to_string(kept).unwrap(), "unsent\n");
 }
 
@@ -474,7 +475,9 @@ fn keys_that_lead_out_of_a_workspace_lead_nowhere() {
     assert_eq!(seen, "./both/in\n./good\n");
     let record = tests::http::Client::new(server.url()).get("/v1/sandboxes/default/a").expect(200);
     let warnings = record.json()["warnings"].to_string();
-    for word in ["escaped", "a/../../b", "/etc/x", "x//y", "not a valid file path", "also a directory's"] {
+    for word in
+        ["escaped", "a/../../b", "/etc/x", "x//y", "not a valid file path", "also a directory's"]
+    {
         assert!(warnings.contains(word), "{word}: {warnings}");
     }
     let mut above = server.state();

@@ -36,7 +36,9 @@ pub fn check_line(line: &[u8]) -> Result<(), BadRequest> {
 impl Head {
     /// Reads a head with the empty line at its end.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadRequest> {
-        let text = bytes.strip_suffix(b"\r\n\r\n").ok_or(BadRequest::Malformed("its head does not end"))?;
+        let text = bytes
+            .strip_suffix(b"\r\n\r\n")
+            .ok_or(BadRequest::Malformed("its head does not end"))?;
         let text: String = text.iter().map(|byte| char::from(*byte)).collect();
         let mut lines = text.split("\r\n");
         let first = lines.next().unwrap_or_default();
@@ -111,7 +113,9 @@ impl Head {
                 let is_plain =
                     !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
                 let length = length.parse().ok().filter(|_| is_plain);
-                length.map(Length::Bytes).ok_or(BadRequest::Malformed("its content-length is not a number"))
+                length
+                    .map(Length::Bytes)
+                    .ok_or(BadRequest::Malformed("its content-length is not a number"))
             }
             (Some(coding), None)
                 if coding.eq_ignore_ascii_case("chunked") && self.version == "HTTP/1.1" =>
@@ -119,7 +123,9 @@ impl Head {
                 Ok(Length::Pieces)
             }
             (Some(_), None) => Err(BadRequest::Malformed("its transfer-encoding is not supported")),
-            (Some(_), Some(_)) => Err(BadRequest::Malformed("it has both content-length and transfer-encoding")),
+            (Some(_), Some(_)) => {
+                Err(BadRequest::Malformed("it has both content-length and transfer-encoding"))
+            }
         }
     }
 

@@ -120,7 +120,9 @@ pub fn parse(
         "ENV" => Instruction::Env(pairs("ENV", rest, escape)?),
         "LABEL" => Instruction::Label(pairs("LABEL", rest, escape)?),
         "WORKDIR" => Instruction::Workdir(one("WORKDIR", "a directory")?),
-        "USER" => Instruction::User(one("USER", "a user, optionally followed by a colon and a group")?),
+        "USER" => {
+            Instruction::User(one("USER", "a user, optionally followed by a colon and a group")?)
+        }
         "STOPSIGNAL" => Instruction::StopSignal(one("STOPSIGNAL", "a signal")?),
         "EXPOSE" => {
             one("EXPOSE", "ports")?;

@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt as _;
 use super::limits::AUTH_FILE_BYTES_MAX;
 use super::secret::Credential;
 use crate::reference::{Host, Repository};
-use file::{AuthFile, Found};
+use file::{AuthFile, CredentialEntry};
 
 /// Why credentials that somebody has set up are not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +68,9 @@ pub async fn find_credential(
         let Some(bytes) = read(path).await? else { continue };
         let found = AuthFile::parse(path, &bytes)?.look(host, repository)?;
         let credential = match found {
-            Found::Nothing => None,
-            Found::Credential(credential) => Some(credential),
-            Found::Helper { name, server } => helper::ask(&name, &server).await?,
+            CredentialEntry::Nothing => None,
+            CredentialEntry::Credential(credential) => Some(credential),
+            CredentialEntry::Helper { name, server } => helper::ask(&name, &server).await?,
         };
         if credential.is_some() {
             return Ok(credential);

@@ -17,7 +17,7 @@ pub enum PullError {
     #[error("{at} cannot be reached: {source}")]
     Unreachable { at: String, source: io::Error },
     #[error("{at}: {what} took longer than {limit:?}")]
-    Slow { at: String, what: Waited, limit: Duration },
+    Slow { at: String, what: PullStep, limit: Duration },
     #[error("the TLS connection to {at} is not trusted: {source}")]
     Tls { at: String, source: io::Error },
     #[error(transparent)]
@@ -25,16 +25,16 @@ pub enum PullError {
     #[error("{at} closed the connection: {source}")]
     Cut { at: String, source: hyper::Error },
     #[error("{at} answered with status {status}{said}")]
-    Status { at: String, status: u16, said: Said, retry_after: Option<Duration> },
+    Status { at: String, status: u16, said: RegistryMessage, retry_after: Option<Duration> },
     #[error("{at} has no {what}{said}")]
-    NotFound { at: String, what: String, said: Said },
+    NotFound { at: String, what: String, said: RegistryMessage },
     #[error(
         "{at} lets nobody read {repository} who does not say who he is, and no file of credentials \
          knows this registry; `docker login` or `skopeo login` writes one"
     )]
     Anonymous { at: String, repository: String },
     #[error("{at} does not let {user} read {repository}{said}")]
-    Denied { at: String, user: String, repository: String, said: Said },
+    Denied { at: String, user: String, repository: String, said: RegistryMessage },
     #[error("{at} asks for credentials with a scheme that is not supported: {challenge:?}")]
     Challenge { at: String, challenge: String },
     #[error(
@@ -61,7 +61,7 @@ pub enum PullError {
     #[error("{at}: cannot parse {what}: {why}")]
     Malformed { at: String, what: String, why: String },
     #[error(transparent)]
-    Unusable(#[from] Unusable),
+    Unusable(#[from] UnsupportedImage),
     #[error("the mirror's prefix {prefix:?} makes an invalid repository name: {source}")]
     Prefix { prefix: String, source: InvalidReference },
     #[error(transparent)]
@@ -72,7 +72,7 @@ pub enum PullError {
 
 /// Why an image is none that can be run here, wherever it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum UnsupportedImage {
     #[error("it has docker's first manifest format, which is no longer supported; push it again")]
     Schema1,
     #[error("it is not a container image but {media_type:?}")]
@@ -97,13 +97,13 @@ pub enum Unusable {
 
 /// What took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum PullStep {
     Connecting,
     Head,
     Body,
 }
 
-impl std::fmt::Display for Waited {
+impl std::fmt::Display for PullStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Connecting => "connecting",
@@ -115,9 +115,9 @@ impl std::fmt::Display for Waited {
 
 /// What a registry says about a refusal; bounded, and without control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said(pub String);
+pub struct RegistryMessage(pub String);
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for RegistryMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
     }
@@ -127,7 +127,7 @@ impl From<DialError> for PullError {
     fn from(error: DialError) -> Self {
         match error {
             DialError::Unreachable { at, source } => Self::Unreachable { at, source },
-            DialError::Slow { at, limit } => Self::Slow { at, what: Waited::Connecting, limit },
+            DialError::Slow { at, limit } => Self::Slow { at, what: PullStep::Connecting, limit },
             DialError::Tls { at, source } => Self::Tls { at, source },
             DialError::Trust(source) => Self::Trust(source),
         }

@@ -38,9 +38,9 @@ impl Progress {
 
 /// Tells it.
 #[derive(Clone, Copy)]
-pub(super) struct Teller<'a>(pub(super) &'a watch::Sender<Progress>);
+pub(super) struct ProgressSender<'a>(pub(super) &'a watch::Sender<Progress>);
 
-impl Teller<'_> {
+impl ProgressSender<'_> {
     pub(super) fn source(self, source: String) {
         self.0.send_modify(|progress| *progress = Progress { source, ..Progress::default() });
     }

@@ -6,7 +6,7 @@ use std::io;
 
 use super::ledger::{Ledger, Object};
 use crate::manifest::{Digest, HostStamp, Kind};
-use crate::tree::{Found, MODE_KEPT, Tree, is_temporary};
+use crate::tree::{MODE_KEPT, Tree, TreeEntry, is_temporary};
 use host::byte_path::join;
 
 /// A file that the bucket does not have so.
@@ -54,7 +54,8 @@ pub fn changes(tree: &Tree, ledger: &Ledger, path_bytes_max: usize) -> io::Resul
                 }
                 (Some(Kind::File), text) => {
                     let long = "its path is too long for an object key";
-                    let why = text.map_or("its name is not valid UTF-8, which object keys must be", |_| long);
+                    let why = text
+                        .map_or("its name is not valid UTF-8, which object keys must be", |_| long);
                     changes.left_out.push((path, why));
                 }
                 (Some(Kind::Link), text) => {
@@ -77,7 +78,7 @@ fn compare(
     tree: &Tree,
     ledger: &Ledger,
     path: String,
-    found: &Found,
+    found: &TreeEntry,
     changes: &mut Changes,
 ) -> io::Result<()> {
     let known = ledger.known.get(&path);

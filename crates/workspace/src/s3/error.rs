@@ -19,7 +19,9 @@ pub enum S3Error {
     Slow { limit: Duration },
     #[error("{what} was refused (AccessDenied); the access key needs {wants}")]
     Denied { what: &'static str, wants: &'static str },
-    #[error("the bucket does not exist (NoSuchBucket); check `bucket` and `endpoint` of the workspace")]
+    #[error(
+        "the bucket does not exist (NoSuchBucket); check `bucket` and `endpoint` of the workspace"
+    )]
     NoBucket,
     #[error("the server does not know the access key (InvalidAccessKeyId)")]
     AccessKey,

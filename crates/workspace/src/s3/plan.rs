@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use super::client::Listed;
+use super::client::ListedObject;
 use crate::limits::{DEPTH_MAX, NAME_BYTES_MAX};
 use crate::tree::is_temporary;
 use crate::{Policy, WorkspaceError};
 
 /// An object that is fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PlannedFetch {
     pub key: String,
     /// Where it is in the workspace.
     pub path: String,
@@ -20,15 +20,19 @@ pub struct Wanted {
 /// What is fetched, and what is left out with the reason.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<PlannedFetch>,
     pub left_out: Vec<(String, &'static str)>,
 }
 
 /// Judges all keys, and holds them against the limits of the workspace before any is fetched.
-pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, WorkspaceError> {
+pub fn plan(
+    prefix: &str,
+    listed: Vec<ListedObject>,
+    policy: &Policy,
+) -> Result<Plan, WorkspaceError> {
     let mut plan = Plan::default();
     let mut directories = BTreeSet::new();
-    for Listed { key, bytes } in listed {
+    for ListedObject { key, bytes } in listed {
         // A server that lists what nobody asked for is not followed.
         let Some(path) = key.strip_prefix(prefix).map(str::to_owned) else { continue };
         // The prefix itself, which some programs make an object of.
@@ -40,7 +44,7 @@ pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, 
             continue;
         }
         directories.extend(path.match_indices('/').map(|(at, _)| path[..at].to_owned()));
-        plan.wanted.push(Wanted { key, path, bytes });
+        plan.wanted.push(PlannedFetch { key, path, bytes });
         // Few keys can name many directories.
         if (plan.wanted.len() + directories.len()) as u64 > policy.entries_max.saturating_mul(2) {
             return Err(WorkspaceError::TooManyEntries { entries_max: policy.entries_max });
@@ -93,8 +97,8 @@ fn refusal(path: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn listed(keys: &[&str]) -> Vec<Listed> {
-        keys.iter().map(|key| Listed { key: (*key).to_owned(), bytes: 10 }).collect()
+    fn listed(keys: &[&str]) -> Vec<ListedObject> {
+        keys.iter().map(|key| ListedObject { key: (*key).to_owned(), bytes: 10 }).collect()
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::limits::{
 };
 use super::staging::Staging;
 use super::wire::Part;
-use crate::end::End;
+use crate::cancellation::Cancellation;
 use crate::limits::{CONFLICTS_PER_FILE_MAX, SYNC_DEADLINE};
 use crate::manifest::Digest;
 use crate::take::beside;
@@ -30,7 +30,7 @@ use crate::{Report, WorkspaceError};
 type Failures = BTreeMap<String, String>;
 
 /// What became of a file.
-enum Outcome {
+enum PushOutcome {
     Written(String),
     /// The bucket has it already.
     Same(String),
@@ -42,7 +42,7 @@ impl Staging {
     /// is told to whoever asks, and otherwise when it is news.
     pub(crate) async fn push_until(
         &mut self,
-        end: &End,
+        end: &Cancellation,
         is_asked: bool,
     ) -> (Report, Result<(), WorkspaceError>) {
         let (mut report, mut failures) = (Report::default(), BTreeMap::new());
@@ -59,7 +59,7 @@ impl Staging {
 
     async fn try_push(
         &mut self,
-        end: &End,
+        end: &Cancellation,
         report: &mut Report,
         failures: &mut Failures,
     ) -> Result<(), WorkspaceError> {
@@ -81,9 +81,10 @@ impl Staging {
             }
         }
         failures.extend(
-            changes.unread.iter().map(|(path, why)| {
-                (path.clone(), format!("this host cannot read it: {why}"))
-            }),
+            changes
+                .unread
+                .iter()
+                .map(|(path, why)| (path.clone(), format!("this host cannot read it: {why}"))),
         );
         let Changes { mut files, gone, .. } = changes;
         if files.is_empty() && gone.is_empty() && self.uploads.is_empty() {
@@ -165,7 +166,7 @@ impl Staging {
         &self,
         client: &Client,
         files: Vec<Change>,
-        done: &mut Vec<(Change, Outcome)>,
+        done: &mut Vec<(Change, PushOutcome)>,
         failures: &mut Failures,
     ) {
         let mut rest = files.into_iter();
@@ -230,15 +231,15 @@ impl Staging {
         }
     }
 
-    fn put_down(&mut self, change: Change, outcome: Outcome, report: &mut Report) {
+    fn put_down(&mut self, change: Change, outcome: PushOutcome, report: &mut Report) {
         let Change { path, stamp, mode, digest } = change;
         let etag = match outcome {
-            Outcome::Written(etag) => {
+            PushOutcome::Written(etag) => {
                 report.write(path.as_bytes());
                 Some(etag)
             }
-            Outcome::Same(etag) => Some(etag),
-            Outcome::Conflict(copy) => {
+            PushOutcome::Same(etag) => Some(etag),
+            PushOutcome::Conflict(copy) => {
                 report.conflict(path.as_bytes(), Some(copy.as_bytes()));
                 self.ledger.known.get(&path).and_then(|object| object.etag.clone())
             }
@@ -246,7 +247,7 @@ impl Staging {
         Arc::make_mut(&mut self.ledger).settle(&path, Object { etag, stamp, mode, digest });
     }
 
-    async fn carry(&self, client: &Client, change: &Change) -> Result<Outcome, S3Error> {
+    async fn carry(&self, client: &Client, change: &Change) -> Result<PushOutcome, S3Error> {
         let key = self.key(&change.path);
         for _ in 0..ROUNDS_MAX {
             let condition = match client.head(&key).await? {
@@ -254,7 +255,7 @@ impl Staging {
                 Some(head) if self.is_known(&change.path, &head) => Condition::Match(head.etag),
                 Some(head) => match self.digest(client, &key, &head, change.stamp.bytes).await? {
                     Some((etag, theirs)) if theirs == change.digest => {
-                        return Ok(Outcome::Same(etag));
+                        return Ok(PushOutcome::Same(etag));
                     }
                     Some((etag, theirs)) if self.ledger.is_ours(&change.path, &theirs) => {
                         Condition::Match(etag)
@@ -265,13 +266,13 @@ impl Staging {
             match self.write(client, &key, change, &condition).await {
                 // Somebody has changed it in this moment, or it was us and nobody heard it.
                 Err(error) if is_overtaken(&error) => {}
-                written => return written.map(Outcome::Written),
+                written => return written.map(PushOutcome::Written),
             }
         }
         Err(S3Error::Contended)
     }
 
-    async fn keep_beside(&self, client: &Client, change: &Change) -> Result<Outcome, S3Error> {
+    async fn keep_beside(&self, client: &Client, change: &Change) -> Result<PushOutcome, S3Error> {
         for number in 1..=CONFLICTS_PER_FILE_MAX {
             let copy = beside(change.path.as_bytes(), &self.owner, number);
             let copy = String::from_utf8_lossy(&copy).into_owned();
@@ -280,14 +281,14 @@ impl Staging {
                 // An exchange that was cut off has kept it already.
                 match self.digest(client, &key, &head, change.stamp.bytes).await? {
                     Some((_, theirs)) if theirs == change.digest => {
-                        return Ok(Outcome::Conflict(copy));
+                        return Ok(PushOutcome::Conflict(copy));
                     }
                     _ => continue,
                 }
             }
             match self.write(client, &key, change, &Condition::New).await {
                 Err(error) if is_overtaken(&error) => {}
-                written => return written.map(|_| Outcome::Conflict(copy)),
+                written => return written.map(|_| PushOutcome::Conflict(copy)),
             }
         }
         Err(S3Error::Contended)
@@ -378,14 +379,14 @@ fn in_the_way(files: &[Change], gone: Vec<String>) -> (Vec<String>, Vec<String>)
 
 /// Waits for the work, as long as it may take and nobody ends it.
 async fn until(
-    end: &End,
+    end: &Cancellation,
     deadline: Instant,
     work: impl Future<Output = ()>,
 ) -> Result<(), WorkspaceError> {
     let overran = |_| WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() };
     tokio::select! {
         done = timeout_at(deadline, work) => done.map_err(overran),
-        () = end.said() => Err(WorkspaceError::Ended),
+        () = end.cancelled() => Err(WorkspaceError::Ended),
     }
 }
 

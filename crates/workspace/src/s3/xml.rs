@@ -21,7 +21,7 @@ pub enum XmlError {
 }
 
 /// What is told of a document. A path is the names of the elements around, and its own.
-pub enum Told<'a> {
+pub enum XmlEvent<'a> {
     /// An element without others in it, and its text.
     Leaf(&'a str, String),
     /// The end of one with others in it.
@@ -29,7 +29,7 @@ pub enum Told<'a> {
 }
 
 /// Tells what there is, in its order.
-pub fn read(bytes: &[u8], mut tell: impl FnMut(Told<'_>)) -> Result<(), XmlError> {
+pub fn read(bytes: &[u8], mut tell: impl FnMut(XmlEvent<'_>)) -> Result<(), XmlError> {
     let mut rest = std::str::from_utf8(bytes).map_err(|_| XmlError::NotText)?;
     rest = rest.strip_prefix('\u{feff}').unwrap_or(rest);
     let (mut open, mut text, mut is_leaf) = (Vec::<&str>::new(), String::new(), false);
@@ -56,9 +56,9 @@ pub fn read(bytes: &[u8], mut tell: impl FnMut(Told<'_>)) -> Result<(), XmlError
             }
             let path = open.join("/");
             if is_leaf {
-                tell(Told::Leaf(&path, std::mem::take(&mut text)));
+                tell(XmlEvent::Leaf(&path, std::mem::take(&mut text)));
             } else {
-                tell(Told::End(&path));
+                tell(XmlEvent::End(&path));
             }
             open.pop();
             is_leaf = false;
@@ -77,7 +77,7 @@ pub fn read(bytes: &[u8], mut tell: impl FnMut(Told<'_>)) -> Result<(), XmlError
         }
         is_leaf = !is_empty;
         if is_empty {
-            tell(Told::Leaf(&open.join("/"), String::new()));
+            tell(XmlEvent::Leaf(&open.join("/"), String::new()));
             open.pop();
         }
     }
@@ -127,7 +127,7 @@ mod tests {
     fn leaves(text: &str) -> Result<Vec<(String, String)>, XmlError> {
         let mut leaves = Vec::new();
         read(text.as_bytes(), |told| {
-            if let Told::Leaf(path, text) = told {
+            if let XmlEvent::Leaf(path, text) = told {
                 leaves.push((path.to_owned(), text));
             }
         })?;

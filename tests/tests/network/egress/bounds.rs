@@ -113,8 +113,7 @@ peer.recv(100)
 try: print("ended", peer.recv(100))
 except ConnectionResetError: print("reset")"#;
     assert_eq!(scene.python(code).ok(), "reset\n");
-    scene
-        .is_audited("why it ended", |record| record["facts"]["why"] == "no data for 1 s");
+    scene.is_audited("why it ended", |record| record["facts"]["why"] == "no data for 1 s");
     let carried = scene.run("curl -sS -m 20 'http://example.org/bytes?n=8000000' | wc -c").ok();
     let carried: u64 = carried.trim().parse().unwrap();
     assert!(carried < 4 << 20, "{carried}");

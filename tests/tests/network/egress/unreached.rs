@@ -12,7 +12,10 @@ use super::{NAME, PROXY, Scene};
 const HOSTS: [(&str, &str); 3] = [
     ("api.example.edu", "its certificate is for another name"),
     ("expired.example.org", "its certificate has expired"),
-    ("strange.example.org", "its certificate was issued by an authority that this host does not trust"),
+    (
+        "strange.example.org",
+        "its certificate was issued by an authority that this host does not trust",
+    ),
 ];
 /// The same of those whose names change while the sandbox remembers what they meant.
 const CHANGED: [(&str, &str); 2] = [
@@ -80,11 +83,9 @@ print("fine")"#
 
     scene.internet.close_web();
     let said = curl(&scene, GOOD, "");
-    assert!(
-        said.starts_with(
-            "The sandbox's host refuses this request: api.example.org cannot be reached: "
-        )
-    );
+    assert!(said.starts_with(
+        "The sandbox's host refuses this request: api.example.org cannot be reached: "
+    ));
     assert!(said.contains("Connection refused") && said.ends_with("502"), "{said}");
     scene.is_refused(GOOD, "Connection refused");
 }

@@ -11,14 +11,14 @@ use super::host::Host;
 /// A host that is out of reach, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{host} cannot be reached: {why}")]
-pub struct Unreached<'a> {
+pub struct UnreachableHost<'a> {
     pub host: &'a Host,
     pub why: String,
     /// It is this side that does not want it, and trying again changes nothing.
     pub by_rule: bool,
 }
 
-impl<'a> Unreached<'a> {
+impl<'a> UnreachableHost<'a> {
     /// A host with which there is a connection, but no TLS.
     pub fn by_tls(host: &'a Host, error: &io::Error) -> Self {
         let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
@@ -44,7 +44,9 @@ fn said_of(wrong: &CertificateError) -> &'static str {
         }
         Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired",
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "its certificate is not valid yet",
-        Wrong::UnknownIssuer => "its certificate was issued by an authority that this host does not trust",
+        Wrong::UnknownIssuer => {
+            "its certificate was issued by an authority that this host does not trust"
+        }
         Wrong::Revoked => "its certificate was revoked",
         _ => "its certificate is invalid",
     }
@@ -64,11 +66,14 @@ mod tests {
             (TlsError::General(evil), "TLS handshake is invalid"),
         ] {
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
-            let said = Unreached::by_tls(&host, &error).to_string();
-            assert!(said.starts_with("a.org cannot be reached: ") && said.contains(words), "{said}");
+            let said = UnreachableHost::by_tls(&host, &error).to_string();
+            assert!(
+                said.starts_with("a.org cannot be reached: ") && said.contains(words),
+                "{said}"
+            );
             assert!(!said.contains(char::is_control), "{said:?}");
         }
         let broken = io::Error::from(io::ErrorKind::UnexpectedEof);
-        assert!(Unreached::by_tls(&host, &broken).why.contains("connection broke"));
+        assert!(UnreachableHost::by_tls(&host, &broken).why.contains("connection broke"));
     }
 }

@@ -1,18 +1,18 @@
 //! What the host has of a workspace because of a sandbox, as the bounds of all count it. Pure.
 
 use super::Policy;
-use super::manifest::{Kind, Known};
+use super::manifest::{Kind, KnownPath};
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Usage {
     pub bytes: u64,
     pub entries: u64,
 }
 
-impl Held {
+impl Usage {
     /// What there is of one path.
-    pub fn of(known: &Known) -> Self {
+    pub fn of(known: &KnownPath) -> Self {
         known.host.map_or_else(Self::default, |(stamp, _)| {
             let bytes = if known.kind == Kind::File { stamp.bytes } else { 0 };
             Self { bytes, entries: 1 }
@@ -50,8 +50,8 @@ impl Held {
     }
 }
 
-impl FromIterator<Held> for Held {
-    fn from_iter<I: IntoIterator<Item = Held>>(all: I) -> Self {
+impl FromIterator<Usage> for Usage {
+    fn from_iter<I: IntoIterator<Item = Usage>>(all: I) -> Self {
         all.into_iter().fold(Self::default(), |mut sum, one| {
             sum.add(one);
             sum

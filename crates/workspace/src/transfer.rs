@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Carried(Arc<Sums>);
+pub struct TransferCounter(Arc<Counters>);
 
 #[derive(Debug, Default)]
-struct Sums {
+struct Counters {
     sent: AtomicU64,
     taken: AtomicU64,
 }
 
-impl Carried {
+impl TransferCounter {
     /// Into a sandbox.
     pub(super) fn send(&self, bytes: u64) {
         self.0.sent.fetch_add(bytes, Ordering::Relaxed);
