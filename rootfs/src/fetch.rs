@@ -1,7 +1,7 @@
 //! Fetching by the machine's own `curl` or `wget`, so that its proxies and certificates count.
 //!
-//! Whatever comes is not believed: callers say how much it may be, and hold it against a digest or a
-//! signature before they use it.
+//! Downloads are untrusted: callers give a size limit, and check a digest or a signature before they use
+//! the file.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! Looks at images as a stranger would: opens each anew and holds it against its manifest.
+//! Verifies images: opens each one again and compares it with its manifest.
 //!
 //! `cli` calls it after a build. It goes on after a failure and gives all of them.
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::Api;
 use control::message::{Code, Refusal, Reply};
-use control::{AppOrder, AppRow, StartApp, EventSubject};
+use control::{AppOrder, AppRow, StartApp, What};
 use services::app::limits::LOG_KEPT_BYTES;
 use services::app::{AppName, AppSpec, Kind, Program};
 
@@ -54,11 +54,11 @@ fn invalid(error: &impl ToString) -> Refusal {
 
 fn spec(asked: StartApp) -> Result<AppSpec, Refusal> {
     let program = match asked.what {
-        EventSubject::Argv(argv) if argv.is_empty() => {
+        What::Argv(argv) if argv.is_empty() => {
             return Err(invalid(&"the command names no program"));
         }
-        EventSubject::Argv(argv) => Program::Argv(argv),
-        EventSubject::Code { kind, code } => {
+        What::Argv(argv) => Program::Argv(argv),
+        What::Code { kind, code } => {
             let known = [Kind::Flask, Kind::Fastapi, Kind::Streamlit, Kind::Command];
             let found = known.into_iter().find(|known| known.name() == kind);
             let unknown = || invalid(&format!("{kind:?} is no type of apps"));

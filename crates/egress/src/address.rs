@@ -1,4 +1,4 @@
-//! Which addresses are of the internet, and which lead to somebody's own network. Pure.
+//! Decides which addresses belong to the public internet and which to private networks. Pure.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,6 +1,5 @@
-//! Connections that are read on their way, because secrets are put into their requests: TLS of the
-//! guest ends here, and another begins, to the host itself, whose certificate is checked as any client
-//! of this host checks it.
+//! Connections that secrets are injected into. The broker ends the guest's TLS and opens its own TLS
+//! connection to the host, whose certificate it checks like any other client on this machine.
 //!
 //! A host that is not reached in this way is no reset for the guest, but an answer within its own TLS, to
 //! the first of its requests: a program, and whoever reads its words, learns what is wrong.

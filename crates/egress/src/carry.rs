@@ -1,7 +1,7 @@
 //! Bytes between a stream of the guest and a connection of the host, each direction to its own end.
 //!
-//! An end that breaks off is never passed on as an orderly one: whatever ends a connection before both
-//! directions are over resets both sides.
+//! A broken connection is never passed on as an orderly end: if anything ends a connection before both
+//! directions are finished, both sides are reset.
 
 use std::borrow::Cow;
 use std::io;

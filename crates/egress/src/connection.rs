@@ -1,5 +1,5 @@
-//! One connection of the guest to an address that stands for a name: whether it may be, and what it
-//! must be.
+//! One connection of the guest to an address that stands for a name. Decides whether it is allowed and
+//! which protocol it must speak.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::Shared;
 use super::carry::{CarryError, Plan, Stream, Tally, carry};
 use super::connect::{ConnectError, connect, permitted};
-use super::event::{Verdict, EventSubject};
+use super::event::{EventSubject, Verdict};
 use super::hello::{Greeting, Hello};
 use super::host::Host;
 use super::http::{BadRequest, Requests, is_request, is_second, told_in_second};
@@ -59,7 +59,12 @@ pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, st
     let host = shared.names.lock().await.host(address);
     let Some(host) = host else {
         let why = "its address belongs to no allowed name";
-        return shared.teller.refuse(EventSubject::Connection, &address.to_string(), Some(port), why);
+        return shared.teller.refuse(
+            EventSubject::Connection,
+            &address.to_string(),
+            Some(port),
+            why,
+        );
     };
     lead(shared, &host, port, stream).await;
 }
@@ -187,7 +192,8 @@ pub(super) async fn run(
     plan: Plan,
     (rule, connection): Route,
 ) {
-    let tell = |verdict| shared.teller.tell(EventSubject::Connection, host.as_str(), Some(port), verdict);
+    let tell =
+        |verdict| shared.teller.tell(EventSubject::Connection, host.as_str(), Some(port), verdict);
     tell(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
     shared.names.lock().await.count(host, true);
     let tally = Tally::default();

@@ -1,5 +1,5 @@
-//! Messages of the name system, as far as they are needed: a question that is read and answered, and a
-//! question that is asked. Pure; what it reads comes from strangers.
+//! The part of DNS that egress needs: it parses and answers the guest's questions, and asks questions of
+//! a server. Pure. Its input is untrusted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

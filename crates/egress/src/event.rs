@@ -1,4 +1,4 @@
-//! What a sandbox's egress decides, for whoever keeps account of it.
+//! Events that report each decision of a sandbox's egress.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Takes what arrives at the gates of one guest, and hands it to whom it is for. What stands still is in
-//! nobody's way: each connection has a task of its own.
+//! Accepts connections at the gates of one guest and passes them to their handlers. Each connection has
+//! its own task, so a stalled one delays no other.
 //!
 //! ```text
 //!  open ─▶ asked ──arrived──▶ asked again, and what has come is served
@@ -145,7 +145,9 @@ fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stre
         return;
     }
     let refuse = |why: &str| match &gate.host {
-        Some(host) => shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), why),
+        Some(host) => {
+            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), why)
+        }
         None => shared.teller.refuse(EventSubject::Connection, THE_PROXY, None, why),
     };
     if !shared.rate.try_take() {

@@ -1,5 +1,5 @@
-//! The greeting of a TLS client, as far as it says whom it means. Pure; what it reads comes from
-//! strangers, in whatever pieces.
+//! Reads the server name from the greeting (ClientHello) of a TLS client. Pure. Its input is untrusted
+//! and may arrive in pieces of any size.
 
 use super::host::Host;
 use super::limits::GREETING_BYTES_MAX;

@@ -1,6 +1,6 @@
-//! The client's side of an HTTP/1 connection: each request is held against the host that the
-//! connection is for, before a byte of it goes on. Pure; what it reads comes from strangers, in
-//! whatever pieces.
+//! The client's side of an HTTP/1 connection. Each request is checked against the host that the
+//! connection is for before any of its bytes are forwarded. Pure. Its input is untrusted and may arrive
+//! in pieces of any size.
 //!
 //! ```text
 //!            ┌───────────── the next request ──────────────┐

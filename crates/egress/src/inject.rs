@@ -1,7 +1,7 @@
-//! Secrets that stay on this side. A sandbox has a placeholder for each; what it sends to one of the
-//! secret's hosts over TLS is read here, and the placeholder in a field of a request's head becomes
-//! the value. Nowhere else: not in the request's line, which servers write into their logs, not in a
-//! body, and not on the way to any other host.
+//! Secrets that never enter the sandbox. The sandbox has a placeholder for each secret. In requests that
+//! go to one of the secret's hosts over TLS, this module replaces the placeholder in a header with the
+//! value. It replaces nothing in the request line, which servers log, nothing in a body, and nothing that
+//! goes to another host.
 //!
 //! ```text
 //!  guest ══TLS══▶ an authority that it trusts ─▶ head: placeholder → value ══TLS══▶ the host itself

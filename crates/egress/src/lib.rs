@@ -1,4 +1,4 @@
-//! What a sandbox may reach of the internet, and the way there.
+//! Decides what a sandbox may reach on the internet, and connects it.
 //!
 //! ```text
 //!  guest: a name ──▶ resolver ──allowed──▶ an address of a range that leads nowhere, and listeners there
@@ -50,7 +50,7 @@ use tokio::task::JoinHandle;
 
 pub use address::{InvalidRange, Range};
 pub use broker::TLS_PORT;
-pub use event::{EgressEvent, EgressSink, Verdict, EventSubject};
+pub use event::{EgressEvent, EgressSink, EventSubject, Verdict};
 pub use host::Host;
 pub use inject::{InjectedSecret, Injections, UnreadableSecret, fits_a_field, placeholder};
 pub use limits::{

@@ -1,4 +1,4 @@
-//! From names to addresses, as the host knows them.
+//! Resolves names to addresses with the host's resolver.
 
 use std::collections::HashMap;
 use std::io;

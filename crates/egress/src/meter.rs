@@ -1,4 +1,4 @@
-//! How much one sandbox may do in a time, and altogether.
+//! Rate limits and total limits of one sandbox's egress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,5 @@
-//! Which address stands for which name in one sandbox. A name keeps its address for as long as the
-//! sandbox lives, over restarts of the bridge too: programs remember addresses, and one that came to
-//! mean another name would lead them astray. So no address is ever given twice.
+//! Maps names to addresses in one sandbox. A name keeps its address for as long as the sandbox lives, also
+//! after a restart of the bridge. Programs cache addresses, so an address is never given to a second name.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! The proxy for programs that are told of one: `CONNECT`, and requests with whole addresses, under the
-//! same rules. It takes one request for each connection, and then is over or a tunnel.
+//! The HTTP proxy for programs that are configured to use one. It accepts `CONNECT` and requests with
+//! absolute URLs under the same rules. Each connection carries one request, or becomes a tunnel.
 
 use std::sync::Arc;
 

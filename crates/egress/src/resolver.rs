@@ -1,4 +1,4 @@
-//! The name server that the guest has: which names there are for it, and by which addresses.
+//! The guest's name server. It answers with an address for each allowed name and refuses all others.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::dns::{
     Code, Question, QuestionError, TYPE_A, TYPE_PTR, encode_address, encode_name, encode_plain,
     encode_wrong, parse_question, reversed,
 };
-use super::event::{Verdict, EventSubject};
+use super::event::{EventSubject, Verdict};
 use super::gates::{self, Gate};
 use super::host::Host;
 use super::limits::{ANSWER_TTL_S, MESSAGE_BYTES_MAX, QUESTION_IDLE, QUESTIONS_PER_CONNECTION_MAX};

@@ -1,6 +1,6 @@
-//! Why a host is not reached whose requests are read on their way: a sentence for the sandbox, which would
-//! otherwise see a connection that breaks off and no reason. It says what is wrong with the host, in words
-//! of our own: nothing that the host has sent, and nothing of what was to be sent to it.
+//! Explains to the sandbox why a host with injected secrets cannot be reached. Without it the sandbox would
+//! only see a broken connection. The text never contains bytes that the host sent or that were to be sent
+//! to it.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! What images are made of, on the host's disk: each content once, in a file that is called by its
-//! digest, for all images that have it.
+//! The contents of images on the host's disk. Each content is stored once, in a file named by its digest,
+//! for all images that use it.
 //!
 //! ```text
 //!   <dir>/sha256/<hex>     whole and verified; never written again

@@ -1,4 +1,4 @@
-//! What content is called: `sha256:` and 64 hexadecimal digits. Pure but for the hashing.
+//! Digests: `sha256:` and 64 hexadecimal digits. Pure.
 //!
 //! [`Digest`] is the name, [`Digester`] makes one of bytes as they go by and counts them. SHA-512,
 //! which the formats allow as well, is refused by its name: nobody publishes images with it, and a

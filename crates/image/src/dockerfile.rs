@@ -1,6 +1,6 @@
-//! The recipe of an image, as a Dockerfile says it: text to stages of instructions. Pure. What is not
-//! understood is refused by its name, and nothing is passed over. Variables are filled in when a step
-//! is done, because only then it is known what they stand for.
+//! Parses a Dockerfile into stages of instructions. Pure. An instruction that is not supported is an error
+//! that names it; nothing is ignored. Variables are expanded when a step runs, because their values are
+//! not known before.
 
 mod instruction;
 pub mod limits;

@@ -1,4 +1,4 @@
-//! Images out of the store again: one archive that is an OCI layout, or what docker loads.
+//! Saves images from the store to an archive: an OCI layout, or the format that docker loads.
 //!
 //! Contents are written as they are kept, so that an image has the same digest wherever it goes, and
 //! each is checked on its way: what a disk has forgotten ends the archive before its end. Docker's

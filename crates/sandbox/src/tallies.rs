@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::event::{Event, EventSink};
-use egress::{EgressEvent, Verdict, EventSubject};
+use egress::{EgressEvent, EventSubject, Verdict};
 use workspace::Report;
 
 /// Clones are the same.
@@ -105,8 +105,12 @@ impl Inner {
         match (event.what, &event.verdict) {
             (EventSubject::Name, Verdict::Allowed { .. }) => add(&self.names_allowed, 1),
             (EventSubject::Name, Verdict::Refused { .. }) => add(&self.names_refused, 1),
-            (EventSubject::Connection, Verdict::Allowed { .. }) => add(&self.connections_allowed, 1),
-            (EventSubject::Connection, Verdict::Refused { .. }) => add(&self.connections_refused, 1),
+            (EventSubject::Connection, Verdict::Allowed { .. }) => {
+                add(&self.connections_allowed, 1)
+            }
+            (EventSubject::Connection, Verdict::Refused { .. }) => {
+                add(&self.connections_refused, 1)
+            }
             (_, Verdict::Ended { sent_bytes, received_bytes, .. }) => {
                 add(&self.sent_bytes, *sent_bytes);
                 add(&self.received_bytes, *received_bytes);

@@ -1,5 +1,5 @@
-//! What the bucket of a sandbox without a machine still lacks: it is brought with ever longer pauses, and at
-//! once when somebody asks. It ends when all is there, or nobody wants it any more.
+//! Pushes the remaining changes of a sandbox without a machine to its bucket. It retries with growing
+//! pauses, and at once on request. It ends when the bucket has everything or the delivery is cancelled.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! Why a sandbox does not get its workspace, or its changes do not come back.
+//! The errors of workspaces: why a sandbox cannot get its workspace, or why its changes cannot be
+//! copied back.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What it means that the host refuses a file of a workspace.
+//! Explains why the host could not write a file of a workspace.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The tree as the guest shows it. All of it is what a hostile guest says.
+//! Reads the guest's tree. Everything in it comes from a hostile guest.
 
 use std::collections::BTreeMap;
 

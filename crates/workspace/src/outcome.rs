@@ -1,5 +1,5 @@
-//! What an exchange came to, for those who asked for it and for the record. The mirror of a living sandbox
-//! and the delivery of a dead one's bucket both report it.
+//! The outcome of an exchange, for the caller who requested it and for the record. The mirror of a running
+//! sandbox and the delivery of a stopped one's bucket both report it.
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};

@@ -1,5 +1,5 @@
-//! A change gets its place on the host, unless the host has changed the same. What the host has that is
-//! not from here is never written over, and never removed.
+//! Writes the guest's changes to the host, unless the host changed the same path. It never overwrites or
+//! removes a file that did not come from this sandbox.
 
 use std::io;
 

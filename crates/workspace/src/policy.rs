@@ -1,4 +1,4 @@
-//! What of a workspace may be written back, and how much it may hold. Pure.
+//! Which paths of a workspace are writable, and how large it may become. Pure.
 
 use super::WorkspaceError;
 use super::limits::{

@@ -1,4 +1,4 @@
-//! What an exchange has come to.
+//! The report of an exchange: what was written, deleted, in conflict or refused.
 
 use serde::{Deserialize, Serialize};
 

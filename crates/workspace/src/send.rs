@@ -1,5 +1,5 @@
-//! The way in: the host's tree as a tar archive, into an empty `/workspace`. It is read on a thread
-//! that may wait for the disk, and sent as it is read.
+//! Sends the host's tree as a tar archive into an empty `/workspace`. A blocking thread reads the tree,
+//! and the archive is sent while it is read.
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! The way back: what the guest has changed since the last exchange, file by file. Runs on a thread that
-//! may wait for the disk; what it asks of the guest it waits for there.
+//! Copies back what the guest has changed since the last exchange, file by file. It runs on a blocking
+//! thread, which also waits for the guest's answers.
 
 use std::fs::File;
 use std::io::Write;

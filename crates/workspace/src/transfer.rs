@@ -1,5 +1,5 @@
-//! How many bytes of files workspaces have carried since this bridge began, both ways: for whoever keeps
-//! figures. A mount carries none.
+//! Counts the bytes of files that workspaces have copied in each direction since this bridge started, for
+//! metrics. A mounted workspace copies none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

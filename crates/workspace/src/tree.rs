@@ -1,5 +1,5 @@
-//! The directory on the host, by its descriptor: no path of it leads through a symbolic link or out of
-//! it, and what is written has another name until it is whole.
+//! The workspace's directory on the host, opened by its descriptor. No path leads through a symbolic link
+//! or out of the directory. A file is written under a temporary name and renamed when it is complete.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What the host has of a workspace because of a sandbox, as the bounds of all count it. Pure.
+//! Counts the bytes and entries that the host holds for a sandbox's workspace, for its limits. Pure.
 
 use super::Policy;
 use super::manifest::{Kind, KnownPath};

@@ -1,4 +1,4 @@
-//! Which packages a list of names needs: all of `Depends` and `Pre-Depends`, nothing recommended.
+//! Resolves a list of names to packages with all of `Depends` and `Pre-Depends`, without recommendations.
 //!
 //! Of alternatives, one that is there already is taken, else the first that exists. A name that no
 //! package has is sought among what packages provide. The same index and names give the same result.

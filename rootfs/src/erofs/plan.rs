@@ -1,4 +1,4 @@
-//! Where everything goes, before a byte is written: directories name inodes that come after them.
+//! Plans the position of everything before a byte is written, because directories name later inodes.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Why a request is refused. The reader of requests says it, and so do the secrets that are put into them.
+//! The reasons why a request is refused. The request parser and the injection of secrets return them.
 
 use super::super::host::Host;
 use super::super::limits::HEAD_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! The head of one request: a line, fields, and what they say of host and body.
+//! Parses the head of one request: its first line, its headers, its host and the length of its body.
 
 use super::super::host::Host;
 use super::super::limits::FIELDS_MAX;

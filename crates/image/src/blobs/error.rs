@@ -1,4 +1,4 @@
-//! Why a content is not kept or not found.
+//! The errors of the blob store.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A content on its way to the disk.
+//! A content that is being written to the disk.
 //!
 //! ```text
 //!   begin ──▶ locked, hashed as far as it is there ──▶ write … ──▶ finish ──▶ renamed

@@ -1,6 +1,6 @@
-//! What `ADD` does besides: an archive is unpacked where it would be copied. It is told by what is in it,
-//! whatever it is called, and is a stranger's: its entries become those of the layer one by one, and
-//! who unpacks the layer judges them as those of any other.
+//! `ADD` of an archive: it is unpacked instead of copied. An archive is recognised by its content, not by
+//! its name. It is untrusted: its entries are added to the layer one by one, and are checked again when
+//! the layer is unpacked.
 
 use std::collections::BTreeSet;
 use std::io::Read;

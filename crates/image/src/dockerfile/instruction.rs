@@ -1,4 +1,4 @@
-//! What one instruction says.
+//! Parses one instruction of a Dockerfile.
 
 use super::limits::CHARS_SHOWN_MAX;
 use super::lines::Lines;

@@ -1,5 +1,4 @@
-//! From the bytes of a layer as they are kept to those of its archive, whichever way they are
-//! compressed; and the bound on how much comes out of how little.
+//! Decompresses a stored layer into its archive, and bounds how far it may expand.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};

@@ -1,4 +1,4 @@
-//! Being let in by a registry: nobody is asked for anything before the registry wants it.
+//! Authenticates to a registry. Credentials are only looked up when the registry asks for them.
 //!
 //! ```text
 //!   request ──▶ 401, Basic  ──▶ credentials ──────────────────────▶ request

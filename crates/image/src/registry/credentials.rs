@@ -1,5 +1,5 @@
-//! Who we are to a registry: the files that `docker login`, `podman login` and `skopeo login` write,
-//! and the programs that they name. Nothing is kept here, and nothing is written.
+//! Finds the credentials for a registry: in the files that `docker login`, `podman login` and
+//! `skopeo login` write, and from the helpers that they name. It stores and writes nothing.
 
 mod file;
 mod helper;

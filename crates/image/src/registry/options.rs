@@ -1,5 +1,5 @@
-//! What somebody who runs the bridge has decided about registries. Pure, but for the environment that
-//! says where credentials are.
+//! The operator's configuration of registries. Pure, except that it reads from the environment where
+//! credentials are.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What an image runs on, and which one of several is wanted. Pure.
+//! Platforms of images, and the choice of one among several. Pure.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! When something is tried again, and how long before.
+//! Decides whether an attempt is repeated, and after which pause.
 
 use std::time::Duration;
 

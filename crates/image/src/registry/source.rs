@@ -1,5 +1,5 @@
-//! One place that has an image: requests to it as they succeed in the end, with credentials where
-//! they are wanted and redirects followed.
+//! One source of an image. It sends requests, adds credentials where the registry asks for them, and
+//! follows redirects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

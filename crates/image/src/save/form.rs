@@ -1,5 +1,5 @@
-//! What an archive of images consists of, in its order: documents first, so that who reads a stream
-//! knows what comes. Only documents are read here.
+//! Lists the members of an archive of images in their order. Documents come first, so that the reader of a
+//! stream knows what follows. Only documents are read here.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

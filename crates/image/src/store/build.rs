@@ -1,4 +1,4 @@
-//! Layers and roots are made: each once, under another name, renamed when it is on disk.
+//! Builds layers and roots. Each is built once, under a temporary name, and renamed when it is on disk.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! What may go wrong with images.
+//! The errors of images.
 
 use std::io;
 use std::path::{Path, PathBuf};

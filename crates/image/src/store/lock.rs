@@ -1,4 +1,4 @@
-//! Who may be at work in the store at once: many who build and start from it, or one who removes.
+//! Locks of the store: many processes may build and start images at once, or one may remove some.
 //!
 //! The locks are the kernel's, on open files, so that one ends with whoever had it however they end;
 //! and they hold between programs, because one-shots come without a daemon.

@@ -1,4 +1,4 @@
-//! What people call images: one table, replaced as a whole.
+//! The names of images: one table, which is replaced as a whole.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What goes: an image that somebody removes, what nobody names or uses, and what was left half-made.
+//! Removes images on request, images without a name or user, and files of interrupted builds.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use agent_client::guest::GuestError;
 use image::ImageError;
 use image::copy::CopyError;
-use image::dockerfile::{Fault, DockerfileError};
+use image::dockerfile::{DockerfileError, Fault};
 use sandbox::SandboxError;
 
 /// Why there is no image.

@@ -1,5 +1,5 @@
-//! What the files have that the ledger has not. Found anew each time, so that whatever could not be done
-//! is simply there again.
+//! Finds the differences between the files and the ledger. It compares them anew each time, so a change
+//! that failed is found again.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,5 +1,5 @@
-//! What is asked of a bucket: lists, objects and their heads, and what changes them. It decides nothing
-//! about whose an object is.
+//! The operations on a bucket: list, read, write and remove objects. It does not decide who owns an
+//! object.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

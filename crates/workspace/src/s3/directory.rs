@@ -1,6 +1,6 @@
-//! Where the files of a bucket are for one sandbox, and that one process at a time has them there. Those of
-//! a sandbox that is kept are with its record; those of a run are temporary, and stay behind it only if the
-//! bucket lacks something of them.
+//! The directory with a bucket's files for one sandbox, locked so that one process at a time uses it. A
+//! named sandbox has it beside its record. A run has a temporary one, which is kept after the run only if
+//! the bucket still lacks some of its files.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};

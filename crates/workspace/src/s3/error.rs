@@ -1,5 +1,5 @@
-//! Why a bucket does not do what it is asked for. Whoever reads it may not be the operator: it names
-//! neither the bucket nor where it is, and nothing that a server says but the code of its error.
+//! The errors of buckets. The reader may not be the operator, so an error names neither the bucket nor its
+//! address, and repeats nothing of the server's answer but its error code.
 
 use std::io;
 use std::time::Duration;

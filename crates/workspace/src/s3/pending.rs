@@ -1,5 +1,5 @@
-//! What a bucket did not take, with the reasons: said when somebody asks or when it is new, and tried again
-//! with ever longer pauses. Pure.
+//! The changes that a bucket did not accept, with the reasons. They are reported on request and when they
+//! are new, and retried with growing pauses. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

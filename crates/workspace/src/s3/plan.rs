@@ -1,5 +1,5 @@
-//! Which objects become files, and under which paths. Whoever writes a bucket may be hostile: a key that is
-//! no path below the workspace is left where it is, and said. Pure.
+//! Plans which objects become files, and under which paths. Others who write the bucket may be hostile: a
+//! key that is not a path below the workspace is skipped and reported. Pure.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,5 @@
-//! The way up: what the files have that the bucket has not. It is found by comparing them with the ledger,
-//! so that whatever could not be done is simply there again the next time. What another has written
-//! to the bucket is never written over, and never removed.
+//! Pushes changed files to the bucket. It finds them by comparing the files with the ledger, so a change
+//! that failed is found again the next time. It never overwrites or removes what another client wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

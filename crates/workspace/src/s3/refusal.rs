@@ -1,4 +1,4 @@
-//! What a refusal of S3's means, and what is to be done about it. Pure.
+//! Explains an error response of S3 and what to do about it. Pure.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! As much XML as S3 speaks: elements and text. No document type is read, so that there are no entities
-//! but the five that XML has by itself, and nothing can grow. Pure.
+//! Parses the XML that S3 sends: elements and text. It reads no document types, so the only entities are
+//! XML's own five, and none can expand. Pure.
 
 use super::limits::{XML_DEPTH_MAX, XML_NAME_BYTES_MAX};
 
