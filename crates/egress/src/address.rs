@@ -11,7 +11,7 @@ pub struct Range {
     bits: u8,
 }
 
-/// A text that is no range.
+/// The error for a text that is not an address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an address range such as 10.1.2.0/24 or fd00::/8")]
 pub struct InvalidRange;
@@ -97,7 +97,7 @@ const V6: &[(Range, &str)] = &[
     (Range::v6(0x3fff, 0, 20), "for documentation"),
 ];
 
-/// What an address is that is not the internet's; `None` for one that is.
+/// The reason why an address is not public; `None` if it is public.
 pub fn special(address: IpAddr) -> Option<&'static str> {
     let within = |ranges: &[(Range, &'static str)]| {
         ranges.iter().find(|(range, _)| range.contains(address)).map(|(_, what)| *what)

@@ -55,7 +55,7 @@ impl From<ring::error::Unspecified> for AuthorityError {
     }
 }
 
-/// See the module's description.
+/// The certificate authority of one sandbox.
 pub struct Authority {
     key: EcdsaKeyPair,
     key_id: [u8; KEY_ID_BYTES],

@@ -21,7 +21,7 @@ use agent_client::guest::{GuestError, Output, Piece, Writer};
 /// How long a guest that was told no is given to hear it.
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// Why a connection ended before both sides had said all.
+/// Why a connection ended before both sides were finished.
 #[derive(Debug, thiserror::Error)]
 pub enum CarryError {
     #[error("the connection to the server broke: {0}")]
@@ -130,7 +130,7 @@ async fn next(output: &mut Output) -> Result<Option<Vec<u8>>, CarryError> {
     }
 }
 
-/// What a connection has carried.
+/// Counts the bytes of a connection.
 #[derive(Debug, Default)]
 pub struct Tally {
     sent: AtomicU64,

@@ -57,7 +57,7 @@ pub enum QuestionError {
     Answer { id: u16, flags: u16, code: Code },
 }
 
-/// What a server has answered.
+/// A server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsAnswer {
     pub code: u16,

@@ -11,7 +11,7 @@ const LABEL_BYTES_MAX: usize = 63;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host(String);
 
-/// Why a text is no such name.
+/// Why a text is not a host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHost {
     #[error("it is empty")]

@@ -153,7 +153,7 @@ pub struct EgressPolicy {
     pub secrets: Injections,
 }
 
-/// Egress that is served for as long as this is kept.
+/// Serves the egress of one sandbox until it is dropped.
 #[derive(Debug)]
 pub struct EgressGuard {
     gates: Gates,

@@ -18,7 +18,7 @@ const FILE: &str = "egress.names";
 /// Addresses behind the sandbox's own, without the last of the range.
 const ADDRESSES: u32 = (1 << (u32::BITS - EGRESS_PREFIX_BITS)) - 3;
 
-/// See the module's description.
+/// The names of one sandbox, with their addresses.
 #[derive(Debug)]
 pub struct Names {
     at_once_max: usize,

@@ -52,7 +52,7 @@ pub enum RuleError {
         "{rule:?} has a star in the wrong place: write *.example.org, or `public` for all hosts"
     )]
     Star { rule: String },
-    #[error("{rule:?} is a URL: write only its host name")]
+    #[error("{rule:?} is a URL or an address range: write only a host name")]
     Url { rule: String },
     #[error("{count} rules are too many; the limit is {RULES_MAX}")]
     TooMany { count: usize },

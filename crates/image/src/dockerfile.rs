@@ -53,7 +53,7 @@ pub enum Fault {
     Escape,
 }
 
-/// A fault and where it is.
+/// A fault with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct DockerfileError {

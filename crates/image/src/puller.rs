@@ -17,7 +17,7 @@ use super::registry::{Options, Progress, pull};
 use super::store::{Image, ImageError, Images};
 use crate::Pull;
 
-/// What all who want the same image are told.
+/// The result that all who wait for one image receive.
 type PullResult = Result<Image, Arc<ImageError>>;
 
 /// Pulls into one store. Clones are the same.
@@ -46,7 +46,7 @@ impl Drop for PendingPull {
     }
 }
 
-/// How far a pull is.
+/// The progress of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullProgress {
     pub image: String,

@@ -11,7 +11,7 @@ use super::outcome::{Answer, ExchangeOutcome, due};
 use super::s3::limits::{AGAIN_FIRST, AGAIN_MAX};
 use super::{Report, Staging, Workspace};
 
-/// See the module's description.
+/// The task that pushes what a bucket lacks.
 pub(super) struct DeliveryTask {
     pub workspace: Workspace,
     pub owner: String,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::s3::S3Error;
 use agent_client::guest::GuestError;
 
-/// See the module's description. Paths are relative to the workspace: where it is on the host is the
+/// Why a workspace failed. Paths are relative to the workspace: where it is on the host is the
 /// operator's to know.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {

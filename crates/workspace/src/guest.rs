@@ -13,7 +13,7 @@ use super::policy::Count;
 use agent_client::guest::{Guest, GuestError};
 use host::byte_path::join;
 
-/// What the guest has under a path.
+/// An entry of the guest's tree.
 #[derive(Clone, Debug)]
 pub struct GuestEntry {
     /// None for devices, pipes and sockets.

@@ -40,7 +40,7 @@ impl Drop for Mirror {
     }
 }
 
-/// What a mirror is between.
+/// The guest and the workspace that a mirror connects.
 pub struct MirrorSettings {
     pub guest: Guest,
     pub workspace: Workspace,

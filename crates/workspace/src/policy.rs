@@ -6,7 +6,7 @@ use super::limits::{
     TOTAL_BYTES_DEFAULT,
 };
 
-/// See the module's description.
+/// What a workspace allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The directory itself is there, and no copy: the limits below hold nothing then.

@@ -3,7 +3,7 @@
 use super::Policy;
 use super::manifest::{Kind, KnownPath};
 
-/// See the module's description.
+/// Bytes and entries of a workspace on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub bytes: u64,

@@ -23,7 +23,7 @@ use crate::digest::{Digest, Digester};
 use crate::limits::{HASH_PIECE_BYTES, LOCK_LOOK_PAUSE};
 use host::paths::PRIVATE_FILE;
 
-/// What somebody finds who wants to have a content.
+/// The state of a content when a download begins.
 #[derive(Debug)]
 pub enum BlobState {
     /// It is there, perhaps because somebody else has just brought it.
@@ -45,7 +45,7 @@ pub struct Partial {
     digester: Box<Digester>,
 }
 
-/// What one look at the lock has found.
+/// The result of one attempt to take the lock.
 enum LockAttempt {
     Begun(BlobState),
     /// Somebody else is at it.

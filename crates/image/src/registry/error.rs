@@ -95,7 +95,7 @@ pub enum UnsupportedImage {
     Manifest(String),
 }
 
-/// What took too long.
+/// The step that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullStep {
     Connecting,
@@ -113,7 +113,7 @@ impl std::fmt::Display for PullStep {
     }
 }
 
-/// What a registry says about a refusal; bounded, and without control characters.
+/// The message of a registry that refuses a request; bounded, and without control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistryMessage(pub String);
 

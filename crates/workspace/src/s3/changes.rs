@@ -18,7 +18,7 @@ pub struct Change {
     pub digest: Digest,
 }
 
-/// See the module's description.
+/// The differences between the files and the ledger.
 #[derive(Debug, Default)]
 pub struct Changes {
     pub files: Vec<Change>,

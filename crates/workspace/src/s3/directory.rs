@@ -23,7 +23,7 @@ const FILES: &str = "files";
 const UNSENT: &str = "unsent";
 const PRIVATE: u32 = 0o700;
 
-/// See the module's description. Others can have it when it is dropped.
+/// The locked directory of a bucket's files. Others can have it when it is dropped.
 #[derive(Debug)]
 pub struct StagingDirectory {
     pub root: PathBuf,

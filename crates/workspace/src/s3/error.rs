@@ -8,7 +8,7 @@ use super::xml::XmlError;
 use host::dial::DialError;
 use host::secret::SecretError;
 
-/// See the module's description.
+/// Why an operation on a bucket failed.
 #[derive(Debug, thiserror::Error)]
 pub enum S3Error {
     #[error("cannot reach the bucket's server: {}", unreachable(.0))]

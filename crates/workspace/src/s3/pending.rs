@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::limits::{AGAIN_FIRST, AGAIN_MAX};
 use crate::Report;
 
-/// See the module's description.
+/// The changes that a bucket did not accept.
 #[derive(Debug, Default)]
 pub struct PendingPushes {
     /// By path; what could not even be begun has none.

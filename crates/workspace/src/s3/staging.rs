@@ -30,7 +30,7 @@ use crate::{MirrorSettings, Report, Workspace, WorkspaceError};
 
 const NEW_DIRECTORY: u32 = 0o755;
 
-/// See the module's description.
+/// The files of a bucket for one sandbox.
 pub struct Staging {
     pub(super) holder: BucketAccess,
     pub(super) tree: Arc<Tree>,

@@ -20,7 +20,7 @@ pub enum XmlError {
     Entity,
 }
 
-/// What is told of a document. A path is the names of the elements around, and its own.
+/// An event of the parser. A path is the names of the elements around, and its own.
 pub enum XmlEvent<'a> {
     /// An element without others in it, and its text.
     Leaf(&'a str, String),

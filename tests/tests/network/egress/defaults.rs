@@ -124,7 +124,7 @@ fn a_run_of_ones_own_has_no_default() {
 fn what_is_no_rule_is_no_default() {
     let burrow = tests::Burrow::new();
     for (rules, why) in [
-        ("10.0.0.0/8", "is a URL"),
+        ("10.0.0.0/8", "is a URL or an address range"),
         ("a.*.org", "star in the wrong place"),
         ("none,example.org", "cannot be combined"),
     ] {

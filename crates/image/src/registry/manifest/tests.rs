@@ -118,7 +118,7 @@ fn of_several_platforms_the_one_that_runs_here_is_chosen() {
     let there = vec!["linux/arm64/v8".to_owned(), "linux/s390x".to_owned()];
     let error = chosen(&["linux/arm64/v8", "unknown/unknown", "linux/s390x"]).unwrap_err();
     assert_eq!(error, UnsupportedImage::Platform { wanted: wanted(), there });
-    assert!(error.to_string().ends_with("but for linux/arm64/v8, linux/s390x"), "{error}");
+    assert!(error.to_string().ends_with("only for linux/arm64/v8, linux/s390x"), "{error}");
     let mut only = index(&["x/y"]);
     only["manifests"][0].as_object_mut().unwrap().remove("platform");
     assert!(matches!(read(&only, None), Ok(Document::Index(_))));
