@@ -4,7 +4,7 @@
 
 use burrow_fuzz::egress::host::Host;
 use burrow_fuzz::egress::http::Head;
-use burrow_fuzz::egress::inject::{Injected, Injections, placeholder};
+use burrow_fuzz::egress::inject::{InjectedSecret, Injections, placeholder};
 use burrow_fuzz::egress::limits::FILLED_HEAD_BYTES_MAX;
 use burrow_fuzz::secret::Secret;
 use libfuzzer_sys::fuzz_target;
@@ -48,7 +48,7 @@ fn injections() -> Injections {
     let fields = ["authorization", "token"].map(str::to_owned).to_vec();
     let value = Secret::of(VALUE.to_vec()).expect("a good value");
     let hosts = vec![host("a.org")];
-    Injections::new(vec![Injected { name: NAME.to_owned(), hosts, fields, value: Some(value) }])
+    Injections::new(vec![InjectedSecret { name: NAME.to_owned(), hosts, fields, value: Some(value) }])
 }
 
 fn host(name: &str) -> Host {

@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     match again.fine {
         Ok(()) => assert_eq!(again.out, whole.out, "it goes on as it is"),
         // A head has a field more that the client's may have had no more room for.
-        Err(BadRequest::TooLong | BadRequest::Malformed("it has too many fields")) => {}
+        Err(BadRequest::TooLong | BadRequest::Malformed("it has too many headers")) => {}
         Err(wrong) => panic!("what goes on may not go on: {wrong}"),
     }
     let _ = (is_request(said), agrees(said));
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
         match Head::parse(&sent) {
             Ok(again) => assert_eq!(again.length(), head.length(), "its body ends where it did"),
             // It has two that the client's may have had no more room for.
-            Err(BadRequest::Malformed(why)) => assert_eq!(why, "it has too many fields"),
+            Err(BadRequest::Malformed(why)) => assert_eq!(why, "it has too many headers"),
             Err(wrong) => panic!("what is sent is no head: {wrong}"),
         }
     }

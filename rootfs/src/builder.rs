@@ -20,7 +20,7 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::digest::{Hasher, Sha256};
 use crate::lock::{Lock, Pin};
 use crate::manifest::{Agent, Output, Package};
-use crate::recipe::{Book, Recipe};
+use crate::recipe::{Recipe, Recipes};
 
 pub use locking::lock;
 
@@ -36,7 +36,7 @@ const CACHE: &str = "cache";
 
 /// What is built, from what, to where.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct BuildRequest {
     /// The directory with `recipes` and `locks`.
     pub source: PathBuf,
     pub out: PathBuf,
@@ -47,7 +47,7 @@ pub struct Order {
 
 /// One thing that is there now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Built {
+pub struct BuildResult {
     pub name: String,
     /// Whether anything was done for it.
     pub changed: bool,
@@ -55,8 +55,8 @@ pub struct Built {
 }
 
 /// Builds what an order names, as far as it is not there already.
-pub fn build(order: &Order, say: &mut dyn FnMut(&str)) -> Result<Vec<Built>> {
-    let site = Site::open(order)?;
+pub fn build(order: &BuildRequest, say: &mut dyn FnMut(&str)) -> Result<Vec<BuildResult>> {
+    let site = BuildContext::open(order)?;
     let mut built = Vec::new();
     for (name, recipe) in chosen(&site.book, &order.names)? {
         let result = if recipe.is_kernel() {
@@ -70,7 +70,7 @@ pub fn build(order: &Order, say: &mut dyn FnMut(&str)) -> Result<Vec<Built>> {
 }
 
 /// The named recipes, or all that are not optional; the kernel first, because boots wait for it.
-fn chosen(book: &Book, names: &[String]) -> Result<Vec<(String, Recipe)>> {
+fn chosen(book: &Recipes, names: &[String]) -> Result<Vec<(String, Recipe)>> {
     let all = if names.is_empty() { book.names()? } else { names.to_vec() };
     let mut recipes = Vec::new();
     for name in all {
@@ -84,8 +84,8 @@ fn chosen(book: &Book, names: &[String]) -> Result<Vec<(String, Recipe)>> {
 }
 
 /// Everything that one build works with.
-struct Site {
-    book: Book,
+struct BuildContext {
+    book: Recipes,
     locks: PathBuf,
     out: PathBuf,
     cache: PathBuf,
@@ -96,8 +96,8 @@ struct Site {
     _guard: Flock<File>,
 }
 
-impl Site {
-    fn open(order: &Order) -> Result<Self> {
+impl BuildContext {
+    fn open(order: &BuildRequest) -> Result<Self> {
         let cache = order.out.join(CACHE);
         std::fs::create_dir_all(&cache).with_context(|| format!("making {}", cache.display()))?;
         // Nobody removes it, so that all builds lock the same file.
@@ -109,7 +109,7 @@ impl Site {
         let (builder, _) = Sha256::of_file(&std::env::current_exe()?)?;
         let agent = Agent { release: String::new(), bytes, sha256 };
         Ok(Self {
-            book: Book::new(&order.source.join(RECIPES)),
+            book: Recipes::new(&order.source.join(RECIPES)),
             locks: order.source.join(LOCKS),
             out: order.out.clone(),
             cache,
@@ -129,7 +129,7 @@ impl Site {
         let output = std::process::Command::new(&self.agent_path)
             .arg("--version")
             .output()
-            .with_context(|| format!("asking {} for its release", self.agent_path.display()))?;
+            .with_context(|| format!("reading the release of {}", self.agent_path.display()))?;
         let said = String::from_utf8_lossy(&output.stdout);
         let release = said.split_whitespace().last().unwrap_or("unknown").to_owned();
         Ok(Agent { release, ..self.agent.clone() })

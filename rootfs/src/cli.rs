@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
-use crate::builder::{self, Order};
+use crate::builder::{self, BuildRequest};
 use crate::manifest::{ImageManifest, KERNEL_MANIFEST, KernelManifest};
 use crate::{erofs, listing, verify};
 
@@ -86,7 +86,7 @@ fn run(verb: Verb) -> Result<()> {
     match verb {
         Verb::Lock { names, source } => builder::lock(&source, &names, &mut say)?,
         Verb::Build { names, source, out: directory, agent } => {
-            let order = Order { source, out: directory, agent, names };
+            let order = BuildRequest { source, out: directory, agent, names };
             for built in builder::build(&order, &mut say)? {
                 let what = if built.changed { "built" } else { "unchanged" };
                 writeln!(out, "{:<10} {what:<10} {:>7.1} MB", built.name, megabytes(built.bytes))?;
@@ -104,7 +104,7 @@ fn run(verb: Verb) -> Result<()> {
             if names.is_empty() {
                 bail!("there are no images in {}", directory.display());
             }
-            writeln!(out, "as they should be: {}", names.join(", "))?;
+            writeln!(out, "verified: {}", names.join(", "))?;
         }
         Verb::Ls { path, digests } if path.is_file() => {
             let tree = erofs::read(&path)?;

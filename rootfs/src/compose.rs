@@ -37,7 +37,7 @@ pub struct Layer {
 pub enum ComposeError {
     #[error("{package}: {source}")]
     Package { package: String, source: TreeError },
-    #[error("{package} and {other} both have {path}, and not the same")]
+    #[error("{package} and {other} both have {path} with different content")]
     Conflict { package: String, other: String, path: String },
     #[error(transparent)]
     Tree(#[from] TreeError),

@@ -1,4 +1,4 @@
-//! What is to be known of Debian: indexes, versions, dependencies, packages as files.
+//! Debian's formats: indexes, versions, dependencies and package files.
 //!
 //! The lock is resolved with these, and packages are unpacked with them. Scripts of packages are
 //! never run, and nothing is asked of dpkg or apt.

@@ -18,7 +18,7 @@ pub struct Sha256(pub [u8; 32]);
 /// Why a text is no digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a SHA-256 digest of 64 hexadecimal digits")]
-pub struct NotADigest;
+pub struct InvalidDigest;
 
 impl Sha256 {
     pub fn of(bytes: &[u8]) -> Self {
@@ -61,16 +61,16 @@ impl fmt::Debug for Sha256 {
 }
 
 impl FromStr for Sha256 {
-    type Err = NotADigest;
+    type Err = InvalidDigest;
 
-    fn from_str(text: &str) -> Result<Self, NotADigest> {
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
-            return Err(NotADigest);
+            return Err(InvalidDigest);
         }
         let mut digest = [0; 32];
         for (byte, pair) in digest.iter_mut().zip(digits.chunks(2)) {
-            let digit = |ascii: u8| char::from(ascii).to_digit(16).ok_or(NotADigest);
+            let digit = |ascii: u8| char::from(ascii).to_digit(16).ok_or(InvalidDigest);
             *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
         }
         Ok(Self(digest))

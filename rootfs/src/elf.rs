@@ -1,4 +1,4 @@
-//! The little that is asked of programs: which machine, static or not, and a module's own notes.
+//! Reads a few facts from ELF files: the machine, whether it is static, and a module's `.modinfo`.
 //!
 //! `verify` asks it of the agent, `kernel` of modules and of the kernel itself. 64-bit little-endian
 //! files alone, because those are what our machines run.
@@ -12,7 +12,7 @@ const HEADER_BYTES: usize = 64;
 pub enum ElfError {
     #[error("not a 64-bit little-endian ELF file")]
     Magic,
-    #[error("an ELF file that is cut short")]
+    #[error("the ELF file is truncated")]
     Truncated,
 }
 

@@ -29,7 +29,7 @@ mod tests;
 pub use error::WriteError;
 pub use read::{ReadError, read};
 pub use superblock::SuperblockError;
-pub use write::{Options, Written, write};
+pub use write::{ImageSummary, Options, write};
 
 /// One block, as the superblock states it; the page size of every machine that we boot.
 pub const BLOCK_BYTES: u64 = 4096;

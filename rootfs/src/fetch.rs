@@ -1,7 +1,7 @@
 //! Fetching by the machine's own `curl` or `wget`, so that its proxies and certificates count.
 //!
-//! Whatever comes is not believed: callers say how much it may be, and hold it against a digest or a
-//! signature before they use it.
+//! Downloads are untrusted: callers give a size limit, and check a digest or a signature before they use
+//! the file.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -48,7 +48,7 @@ impl Fetcher {
     }
 
     /// Fetches one file.
-    pub fn fetch(self, wanted: Wanted) -> Result<(), FetchError> {
+    pub fn fetch(self, wanted: Download) -> Result<(), FetchError> {
         let to = wanted.to.clone();
         let (address, bytes_max) = (wanted.address.clone(), wanted.bytes_max);
         let failed = |message| FetchError::Failed { program: self.name(), address, message };
@@ -65,7 +65,7 @@ impl Fetcher {
 
     /// Fetches many files, as far as they are there; what is missing or short after it did not come.
     /// The error is what the program said.
-    pub fn fetch_all(self, wanted: &[Wanted]) -> Result<(), String> {
+    pub fn fetch_all(self, wanted: &[Download]) -> Result<(), String> {
         match self {
             Self::Curl => curl(wanted),
             Self::Wget => wanted.iter().try_for_each(wget),
@@ -75,17 +75,17 @@ impl Fetcher {
 
 /// A file to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Download {
     pub address: String,
     pub to: PathBuf,
     pub bytes_max: u64,
 }
 
-fn curl(wanted: &[Wanted]) -> Result<(), String> {
+fn curl(wanted: &[Download]) -> Result<(), String> {
     // Each file has a bound of its own, so each is an operation, for which all is said again.
     let operations: Vec<String> = wanted
         .iter()
-        .map(|Wanted { address, to, bytes_max }| {
+        .map(|Download { address, to, bytes_max }| {
             // A transfer that all but stands still for a minute is dead.
             format!(
                 "url = {}\noutput = {}\nmax-filesize = {bytes_max}\nfail\nsilent\nshow-error\n\
@@ -104,7 +104,7 @@ fn curl(wanted: &[Wanted]) -> Result<(), String> {
     run(command, operations.join("next\n").as_bytes(), &mut io::sink(), 0)
 }
 
-fn wget(wanted: &Wanted) -> Result<(), String> {
+fn wget(wanted: &Download) -> Result<(), String> {
     let mut command = Command::new("wget");
     command.args(["--quiet", "--tries", &RETRIES.to_string(), "--timeout", "60"]);
     // It knows no bound of one file, so that what it gives is counted here.
@@ -201,7 +201,7 @@ mod tests {
     fn fetched(fetcher: Fetcher, path: &str, bytes_max: u64) -> (Result<(), FetchError>, u64) {
         let directory = tempfile::tempdir().expect("a directory");
         let (address, to) = (server() + path, directory.path().join("file"));
-        let result = fetcher.fetch(Wanted { address, to: to.clone(), bytes_max });
+        let result = fetcher.fetch(Download { address, to: to.clone(), bytes_max });
         (result, std::fs::metadata(&to).map_or(0, |there| there.len()))
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let (directory, server) = (tempfile::tempdir().expect("a directory"), server());
         let wanted = [(10, 10), (20, 19), (30, 30)].map(|(bytes, bytes_max)| {
             let address = format!("{server}/{bytes}/{bytes}");
-            Wanted { address, to: directory.path().join(bytes.to_string()), bytes_max }
+            Download { address, to: directory.path().join(bytes.to_string()), bytes_max }
         });
         let said = Fetcher::Curl.fetch_all(&wanted).expect_err("one is too large");
         assert!(said.contains("(63)"), "{said}");

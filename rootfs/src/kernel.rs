@@ -20,7 +20,7 @@ pub const MODULES_ORDER: &str = "modules/order";
 const DIRECTORIES: [&str; 5] = ["dev", "proc", "sys", "run", "newroot"];
 
 /// A module of the initramfs.
-pub struct Packed {
+pub struct PackedModule {
     pub file: String,
     /// The virtio device without which it is not loaded; each costs some of the time of a boot.
     pub device: Option<String>,
@@ -28,7 +28,11 @@ pub struct Packed {
 }
 
 /// The tree of an initramfs.
-pub fn initramfs(agent: Content, modules: Vec<Packed>, mtime_s: u64) -> Result<Tree, TreeError> {
+pub fn initramfs(
+    agent: Content,
+    modules: Vec<PackedModule>,
+    mtime_s: u64,
+) -> Result<Tree, TreeError> {
     let metadata = |mode| Metadata::root(mode, mtime_s);
     let mut tree = Tree::new(metadata(0o755));
     for name in DIRECTORIES {
@@ -41,14 +45,14 @@ pub fn initramfs(agent: Content, modules: Vec<Packed>, mtime_s: u64) -> Result<T
         tree.insert(format!("dev/{name}").as_bytes(), Node::new(metadata(mode), device))?;
     }
     tree.insert(b"init", Node::new(metadata(0o755), Kind::File(agent)))?;
-    let line = |packed: &Packed| match &packed.device {
+    let line = |packed: &PackedModule| match &packed.device {
         Some(device) => format!("{} {device}\n", packed.file),
         None => format!("{}\n", packed.file),
     };
     let order: String = modules.iter().map(line).collect();
     let order = Kind::File(Content::from_bytes(order));
     tree.insert(MODULES_ORDER.as_bytes(), Node::new(metadata(0o644), order))?;
-    for Packed { file, content, .. } in modules {
+    for PackedModule { file, content, .. } in modules {
         let path = format!("{MODULES_DIRECTORY}/{file}");
         tree.insert(path.as_bytes(), Node::new(metadata(0o644), Kind::File(content)))?;
     }

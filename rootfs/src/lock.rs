@@ -56,7 +56,7 @@ pub struct Lock {
 pub enum LockError {
     #[error("{path}: {source}; make it with `rootfs lock {name}`")]
     Missing { path: PathBuf, name: String, source: io::Error },
-    #[error("line {line} of the lock is not understood; make it anew with `rootfs lock`")]
+    #[error("cannot parse line {line} of the lock; write it again with `rootfs lock`")]
     Syntax { line: usize },
 }
 

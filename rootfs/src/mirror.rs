@@ -1,4 +1,4 @@
-//! Where packages come from: addresses out of the environment, or out of this machine's own apt.
+//! Finds the mirrors of packages in the environment or in this machine's apt configuration.
 //!
 //! No address is known here, so a machine without either gets an error that says what to set.
 

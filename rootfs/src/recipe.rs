@@ -1,6 +1,6 @@
 //! Recipes: small data files that say what an image is made of.
 //!
-//! Read by the builder; [`Book`] finds them and follows `extends`, so that what it gives is whole.
+//! Read by the builder; [`Recipes`] finds them and follows `extends`, so that what it gives is whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -50,7 +50,7 @@ pub struct Recipe {
 /// Why there is no such recipe.
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
-    #[error("no recipe {name}; there are: {known}")]
+    #[error("there is no recipe {name}; the known recipes are: {known}")]
     Unknown { name: String, known: String },
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
@@ -58,17 +58,17 @@ pub enum RecipeError {
     Syntax { path: PathBuf, source: Box<toml::de::Error> },
     #[error("{0}: more than {CHAIN_MAX} recipes extend each other")]
     Chain(String),
-    #[error("{name}: the recipe does not say its {field}")]
+    #[error("{name}: the recipe has no {field}")]
     Missing { name: String, field: &'static str },
 }
 
 /// A directory of recipes.
 #[derive(Clone, Debug)]
-pub struct Book {
+pub struct Recipes {
     directory: PathBuf,
 }
 
-impl Book {
+impl Recipes {
     pub fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned() }
     }

@@ -12,9 +12,9 @@ use crate::fetch::{on_path, run};
 /// Why a file is not what an archive has signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    #[error("no good signature: {0}")]
+    #[error("the signature is not valid: {0}")]
     Bad(String),
-    #[error("what is signed is no UTF-8")]
+    #[error("the signed text is not UTF-8")]
     NotText,
 }
 

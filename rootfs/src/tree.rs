@@ -98,9 +98,9 @@ pub enum TreeError {
     ParentNotADirectory { path: String },
     #[error("{path}: leads through the symbolic link {link}")]
     ThroughSymlink { path: String, link: String },
-    #[error("{path}: there is a directory of that name")]
+    #[error("{path}: a directory has that name")]
     IsADirectory { path: String },
-    #[error("{path}: directories have one name only")]
+    #[error("{path}: a directory cannot have a second name")]
     LinkToDirectory { path: String },
     #[error("bad path {path}: {why}")]
     BadPath { path: String, why: &'static str },

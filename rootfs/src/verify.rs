@@ -1,4 +1,4 @@
-//! Looks at images as a stranger would: opens each anew and holds it against its manifest.
+//! Verifies images: opens each one again and compares it with its manifest.
 //!
 //! `cli` calls it after a build. It goes on after a failure and gives all of them.
 
@@ -86,7 +86,7 @@ fn output(directory: &Path, output: &Output, found: &mut Findings) -> bool {
     }
     let Some((there, _)) = found.read(file, Sha256::of_file(&path)) else { return false };
     found.check(there == *sha256, || {
-        format!("{file} has the digest {there}, not as its manifest says")
+        format!("{file} has the digest {there}, which differs from its manifest")
     });
     true
 }
@@ -102,7 +102,7 @@ fn image(directory: &Path, manifest: &ImageManifest, found: &mut Findings) {
     let Some(tree) = found.read(file, erofs::read(&directory.join(file))) else { return };
     if let Some(digest) = found.read(file, listing::digest(&tree)) {
         found.check(digest == (manifest.files, manifest.files_sha256), || {
-            "the files are not those of the manifest".to_owned()
+            "the files differ from the manifest".to_owned()
         });
     }
     agent(&tree, &manifest.agent, found);
@@ -114,13 +114,13 @@ fn image(directory: &Path, manifest: &ImageManifest, found: &mut Findings) {
     let set_id: Vec<SetId> =
         set_id.map(|(path, mode)| SetId { path, mode: format!("{mode:o}") }).collect();
     found.check(set_id == manifest.set_id, || {
-        "other files run with others' rights than the manifest says".to_owned()
+        "the set-id files differ from the manifest".to_owned()
     });
     for (path, id) in tree.walk_all() {
         let node = tree.node(id);
         let writable = node.metadata.mode & 0o1002 == 0o002;
         found.check(!writable || matches!(node.kind, Kind::Symlink(_)), || {
-            format!("everybody may write /{}", shown(&path))
+            format!("/{} is writable by everyone", shown(&path))
         });
     }
     for program in &manifest.programs {
@@ -146,10 +146,14 @@ fn agent(tree: &Tree, agent: &Agent, found: &mut Findings) {
     found.check((metadata.mode, metadata.uid, metadata.gid) == (0o755, 0, 0), || {
         format!("the agent has the mode {:o}, owned by {}", metadata.mode, metadata.uid)
     });
-    found.check(content.bytes() == agent.bytes, || "the agent has another size".to_owned());
+    found.check(content.bytes() == agent.bytes, || {
+        "the agent's size differs from the manifest".to_owned()
+    });
     let read = ContentReader::new().read(content);
     let Some(bytes) = found.read("the agent", read) else { return };
-    found.check(Sha256::of(&bytes) == agent.sha256, || "the agent is another one".to_owned());
+    found.check(Sha256::of(&bytes) == agent.sha256, || {
+        "the agent's digest differs from the manifest".to_owned()
+    });
     match Elf::parse(&bytes).and_then(|elf| elf.is_static()) {
         Ok(is_static) => found.check(is_static, || "the agent is not static".to_owned()),
         Err(error) => found.add(&format!("the agent: {error}")),
@@ -167,6 +171,6 @@ fn kernel(directory: &Path, manifest: &KernelManifest, found: &mut Findings) {
     if output(directory, &manifest.vmlinux, found)
         && let Some(vmlinux) = found.read(file, std::fs::read(directory.join(file)))
     {
-        found.check(Elf::parse(&vmlinux).is_ok(), || "vmlinux is no ELF file".to_owned());
+        found.check(Elf::parse(&vmlinux).is_ok(), || "vmlinux is not an ELF file".to_owned());
     }
 }

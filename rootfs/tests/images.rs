@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rootfs::builder::{Built, Order, build};
+use rootfs::builder::{BuildRequest, BuildResult, build};
 use rootfs::verify::verify;
 
 fn source() -> PathBuf {
@@ -18,12 +18,12 @@ fn agent(directory: &Path, release: &str) -> PathBuf {
     path
 }
 
-fn built(order: &Order) -> Vec<Built> {
+fn built(order: &BuildRequest) -> Vec<BuildResult> {
     build(order, &mut |_| {}).expect("base needs nothing but the agent")
 }
 
-fn order(directory: &Path) -> Order {
-    Order {
+fn order(directory: &Path) -> BuildRequest {
+    BuildRequest {
         source: source(),
         out: directory.join("images"),
         agent: agent(directory, "1"),
@@ -62,7 +62,7 @@ fn verify_finds_an_agent_that_is_no_program_and_every_changed_byte() {
     std::fs::write(&image, bytes).expect("our own file");
     let wrong = verify(&order.out, &mut |_| {}).expect("readable files");
     assert!(wrong.iter().any(|line| line.contains("the digest")), "{wrong:?}");
-    assert!(wrong.iter().any(|line| line.contains("not those of the manifest")), "{wrong:?}");
+    assert!(wrong.iter().any(|line| line.contains("differ from the manifest")), "{wrong:?}");
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn verify_goes_on_behind_an_image_that_is_gone_or_of_another_size() {
 }
 
 /// An order of a source of its own, whose recipe says so much and no more.
-fn order_with(directory: &Path, limits: &str) -> Order {
+fn order_with(directory: &Path, limits: &str) -> BuildRequest {
     let source = directory.join("source");
     std::fs::create_dir_all(source.join("recipes")).expect("a directory");
     let recipe = format!("summary = \"x\"\nsuite = \"bookworm\"\n{limits}\n");
     std::fs::write(source.join("recipes/base.toml"), recipe).expect("a file");
-    Order { source, ..order(directory) }
+    BuildRequest { source, ..order(directory) }
 }
 
 #[test]
@@ -142,7 +142,10 @@ fn a_missing_agent_and_an_unknown_recipe_are_said() {
     let mut order = order(directory.path());
     order.names = vec!["nothing".to_owned()];
     let error = build(&order, &mut |_| {}).expect_err("no such recipe");
-    assert!(format!("{error:#}").contains("no recipe nothing; there are: base"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("no recipe nothing; the known recipes are: base"),
+        "{error:#}"
+    );
     order.agent = directory.path().join("none");
     let error = build(&order, &mut |_| {}).expect_err("no agent");
     assert!(format!("{error:#}").contains("just build"), "{error:#}");

@@ -64,10 +64,10 @@ BEYOND_SCHEMAS = (
     "the name of an image",
     "the name is longer than",
     "is not a registry",
-    "is not the name of a repository",
+    "is not a repository name",
     "is not a tag",
-    "is no digest",
-    "is a bare digest",
+    "is not a digest",
+    "is a digest without a name",
     # Which names of hosts are none but addresses, and which ports a rule may have.
     "egress: ",
     "the value of the label",

@@ -110,7 +110,7 @@ impl Kind {
 /// Why an entry cannot be written, an archive cannot be read on, or a path must not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TarError {
-    #[error("header at byte {offset} has checksum {stored}, but its bytes sum up to {computed}")]
+    #[error("header at byte {offset} has checksum {stored}, but its bytes add up to {computed}")]
     Checksum { offset: u64, stored: i128, computed: u32 },
     #[error("{field} is not a number")]
     NotANumber { field: &'static str },
@@ -128,14 +128,14 @@ pub enum TarError {
     Sparse,
     #[error("entries of type {:?} are not supported", char::from(*flag))]
     UnknownType { flag: u8 },
-    #[error("extended header before byte {offset} belongs to no entry")]
+    #[error("extended header before byte {offset} has no entry after it")]
     OrphanedExtension { offset: u64 },
-    #[error("a single block of zeros before byte {offset} where an archive ends with two")]
+    #[error("only one zero block before byte {offset}; an archive ends with two")]
     LoneZeroBlock { offset: u64 },
     #[error("archive cut off at byte {offset}")]
     Truncated { offset: u64 },
     #[error("absolute path \"{path}\"")]
     AbsolutePath { path: String },
-    #[error("path \"{path}\" climbs out through \"..\"")]
+    #[error("path \"{path}\" leaves the archive through \"..\"")]
     ParentComponent { path: String },
 }

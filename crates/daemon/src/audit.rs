@@ -2,7 +2,7 @@
 
 use access::audit::{Audit, Door, Entry, Outcome, Verdict, Who};
 use control::message::{Code, Refusal, Reply, Request};
-use egress::{EgressEvent, What};
+use egress::{EgressEvent, EventSubject};
 use host::instant;
 use sandbox::{
     Event, EventSink, Record, Registry, SandboxRef, State, Subject, Why, WorkspaceEvent,
@@ -75,10 +75,10 @@ fn of_subject(entry: Entry, of: &Subject) -> Entry {
 /// An egress decision for a sandbox, or the end of an allowed connection.
 fn of_egress(event: &EgressEvent) -> Entry {
     let operation = match (event.what, &event.verdict) {
-        (What::Name, _) => "egress.name",
-        (What::Connection, egress::Verdict::Ended { .. }) => "egress.ended",
-        (What::Connection, egress::Verdict::Filled { .. }) => "egress.secret",
-        (What::Connection, _) => "egress.connection",
+        (EventSubject::Name, _) => "egress.name",
+        (EventSubject::Connection, egress::Verdict::Ended { .. }) => "egress.ended",
+        (EventSubject::Connection, egress::Verdict::Filled { .. }) => "egress.secret",
+        (EventSubject::Connection, _) => "egress.connection",
     };
     let mut entry = Entry::of_bridge(operation).fact("host", event.host.as_str());
     entry.policy = Some(Verdict::Egress);

@@ -1,4 +1,4 @@
-//! Which addresses are of the internet, and which lead to somebody's own network. Pure.
+//! Decides which addresses belong to the public internet and which to private networks. Pure.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,10 +11,10 @@ pub struct Range {
     bits: u8,
 }
 
-/// A text that is no range.
+/// The error for a text that is not an address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a range of addresses as in 10.1.2.0/24 or fd00::/8")]
-pub struct NotARange;
+#[error("not an address range such as 10.1.2.0/24 or fd00::/8")]
+pub struct InvalidRange;
 
 impl Range {
     const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
@@ -41,18 +41,18 @@ impl Range {
 }
 
 impl FromStr for Range {
-    type Err = NotARange;
+    type Err = InvalidRange;
 
-    fn from_str(text: &str) -> Result<Self, NotARange> {
+    fn from_str(text: &str) -> Result<Self, InvalidRange> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| NotARange)?;
+        let address: IpAddr = address.parse().map_err(|_| InvalidRange)?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(bits_max), |bits| bits.parse().map_err(|_| NotARange))?;
+        let bits = bits.map_or(Ok(bits_max), |bits| bits.parse().map_err(|_| InvalidRange))?;
         if bits > bits_max {
-            return Err(NotARange);
+            return Err(InvalidRange);
         }
         Ok(Self { address, bits })
     }
@@ -71,8 +71,8 @@ const V4: &[(Range, &str)] = &[
     (Range::v4(10, 0, 0, 0, 8), "private"),
     (Range::v4(100, 64, 0, 0, 10), "a carrier's own"),
     (Range::v4(127, 0, 0, 0, 8), "loopback"),
-    (Range::v4(169, 254, 0, 0, 16), "link-local, where clouds keep their metadata"),
-    (Range::v4(168, 63, 129, 16, 32), "a cloud's own service"),
+    (Range::v4(169, 254, 0, 0, 16), "link-local, used for cloud metadata"),
+    (Range::v4(168, 63, 129, 16, 32), "a cloud provider's internal service"),
     (Range::v4(172, 16, 0, 0, 12), "private"),
     (Range::v4(192, 0, 0, 0, 24), "reserved"),
     (Range::v4(192, 0, 2, 0, 24), "for documentation"),
@@ -91,13 +91,13 @@ const V6_GLOBAL: Range = Range::v6(0x2000, 0, 3);
 /// What of it is not.
 const V6: &[(Range, &str)] = &[
     // Tunnels that carry an address of the first kind within, and more of that sort.
-    (Range::v6(0x2001, 0, 23), "reserved or a tunnel's"),
+    (Range::v6(0x2001, 0, 23), "reserved or used for tunnels"),
     (Range::v6(0x2001, 0x0db8, 32), "for documentation"),
     (Range::v6(0x2002, 0, 16), "a tunnel's"),
     (Range::v6(0x3fff, 0, 20), "for documentation"),
 ];
 
-/// What an address is that is not the internet's; `None` for one that is.
+/// The reason why an address is not public; `None` if it is public.
 pub fn special(address: IpAddr) -> Option<&'static str> {
     let within = |ranges: &[(Range, &'static str)]| {
         ranges.iter().find(|(range, _)| range.contains(address)).map(|(_, what)| *what)
@@ -105,7 +105,7 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(_) => within(V4),
         IpAddr::V6(_) if !V6_GLOBAL.contains(address) => {
-            Some("loopback, link-local, private, reserved or another form of an IPv4 address")
+            Some("loopback, link-local, private, reserved or an embedded IPv4 address")
         }
         IpAddr::V6(_) => within(V6),
     }
@@ -198,7 +198,7 @@ mod tests {
         assert!("fd00::/8".parse::<Range>().unwrap().contains("fd12::1".parse().unwrap()));
         assert_eq!("127.0.0.1".parse::<Range>().unwrap().to_string(), "127.0.0.1/32");
         for text in ["", "10.0.0.0/33", "10/8", "10.0.0.0/", "::/129", "a.org", "1.2.3.4/-1"] {
-            assert_eq!(text.parse::<Range>(), Err(NotARange), "{text}");
+            assert_eq!(text.parse::<Range>(), Err(InvalidRange), "{text}");
         }
     }
 }

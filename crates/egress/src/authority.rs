@@ -25,7 +25,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 use super::host::Host;
 use super::limits::{AUTHORITY_KEY_BYTES_MAX, PEM_LINE_CHARS};
 use host::paths::write_durably;
-use x509::{KEY_ID_BYTES, SERIAL_BYTES, Unsigned, signed};
+use x509::{KEY_ID_BYTES, SERIAL_BYTES, TbsCertificate, signed};
 
 /// The file of its key in the sandbox's directory.
 const FILE: &str = "egress.key";
@@ -33,13 +33,13 @@ const FILE: &str = "egress.key";
 /// Why there is no authority.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    #[error("the file of its key: {0}")]
+    #[error("cannot read or write its key file: {0}")]
     File(#[from] io::Error),
-    #[error("its key is broken")]
+    #[error("its key file is invalid")]
     Key,
-    #[error("the kernel gave no random numbers")]
+    #[error("the kernel provided no random numbers")]
     Random,
-    #[error("a certificate of it is refused: {0}")]
+    #[error("its certificate was rejected: {0}")]
     Refused(#[from] tokio_rustls::rustls::Error),
 }
 
@@ -55,7 +55,7 @@ impl From<ring::error::Unspecified> for AuthorityError {
     }
 }
 
-/// See the module's description.
+/// The certificate authority of one sandbox.
 pub struct Authority {
     key: EcdsaKeyPair,
     key_id: [u8; KEY_ID_BYTES],
@@ -89,7 +89,7 @@ impl Authority {
         let point = key.public_key().as_ref();
         let key_id = key_id(point);
         let serial = draw(&random)?;
-        let own = Unsigned { serial, key: point, key_id: &key_id, authority_key_id: &key_id };
+        let own = TbsCertificate { serial, key: point, key_id: &key_id, authority_key_id: &key_id };
         let certificate = sign(&key, &random, &own.authority(hosts))?;
         Ok(Self { key, key_id, certificate, random, servers: Mutex::default() })
     }
@@ -117,7 +117,7 @@ impl Authority {
         let point = key.public_key().as_ref();
         let (serial, key_id) = (draw(&self.random)?, key_id(point));
         let authority_key_id = &self.key_id;
-        let unsigned = Unsigned { serial, key: point, key_id: &key_id, authority_key_id };
+        let unsigned = TbsCertificate { serial, key: point, key_id: &key_id, authority_key_id };
         let certificate = sign(&self.key, &self.random, &unsigned.host(host))?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.as_ref().to_vec()));
         let mut config =

@@ -1,6 +1,5 @@
-//! Connections that are read on their way, because secrets are put into their requests: TLS of the
-//! guest ends here, and another begins, to the host itself, whose certificate is checked as any client
-//! of this host checks it.
+//! Connections that secrets are injected into. The broker ends the guest's TLS and opens its own TLS
+//! connection to the host, whose certificate it checks like any other client on this machine.
 //!
 //! A host that is not reached in this way is no reset for the guest, but an answer within its own TLS, to
 //! the first of its requests: a program, and whoever reads its words, learns what is wrong.
@@ -23,7 +22,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::server::TlsStream;
 
 use super::authority::Authority;
-use super::carry::{Broken, LINGER, Plan, Stream, Tally, carry};
+use super::carry::{CarryError, LINGER, Plan, Stream, Tally, carry};
 use super::connection::told;
 use super::host::Host;
 use super::http::{Requests, agrees};
@@ -32,7 +31,7 @@ use super::limits::{
     BETWEEN_BYTES, FILLED_AT_ONCE_BYTES, FIRST_BYTES_DEADLINE, READ_BYTES, TLS_DEADLINE,
 };
 use super::meter::Meter;
-use super::unreached::Unreached;
+use super::unreachable::UnreachableHost;
 use super::{EgressError, Settings, trusted};
 use agent_client::guest::Guest;
 use host::secret::wipe;
@@ -79,7 +78,7 @@ impl Broker {
         idle: Duration,
         tally: &Tally,
         used: impl Fn(Vec<String>),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), CarryError> {
         let (near, far) = tokio::io::duplex(BETWEEN_BYTES);
         let outer = carry(stream, near, plan, meter, idle, tally);
         let inner = self.speak(host, far, connection, used);
@@ -89,32 +88,33 @@ impl Broker {
     /// Answers a guest that its host is not reached.
     pub async fn decline(
         &self,
-        unreached: &Unreached<'_>,
+        unreachable: &UnreachableHost<'_>,
         stream: Stream,
         plan: Plan,
         idle: Duration,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), CarryError> {
         let (near, far) = tokio::io::duplex(BETWEEN_BYTES);
         let tally = Tally::default();
         // None of it leaves this host, and what may not be carried any more must not keep the reason
         // from being heard.
         let meter = Meter::new(None, None);
         let outer = carry(stream, near, plan, &meter, idle, &tally);
-        let inner = self.answer_for(unreached, far);
+        let inner = self.answer_for(unreachable, far);
         tokio::try_join!(outer, inner).map(drop)
     }
 
     async fn answer_for(
         &self,
-        unreached: &Unreached<'_>,
+        unreachable: &UnreachableHost<'_>,
         guest: DuplexStream,
-    ) -> Result<(), Broken> {
-        let (mut reader, mut writer) = tokio::io::split(self.accept(unreached.host, guest).await?);
-        let requests = Requests::new(unreached.host.clone(), TLS_PORT);
+    ) -> Result<(), CarryError> {
+        let (mut reader, mut writer) =
+            tokio::io::split(self.accept(unreachable.host, guest).await?);
+        let requests = Requests::new(unreachable.host.clone(), TLS_PORT);
         let word = match timeout(FIRST_BYTES_DEADLINE, first(&mut reader, requests)).await {
-            Ok(Ok(())) if unreached.by_rule => told(403, "Forbidden", unreached),
-            Ok(Ok(())) => told(502, "Bad Gateway", unreached),
-            Ok(Err(Broken::Request(wrong))) => told(403, "Forbidden", &wrong),
+            Ok(Ok(())) if unreachable.by_rule => told(403, "Forbidden", unreachable),
+            Ok(Ok(())) => told(502, "Bad Gateway", unreachable),
+            Ok(Err(CarryError::Request(wrong))) => told(403, "Forbidden", &wrong),
             Ok(Err(broken)) => return Err(broken),
             // Whoever asks nothing is told nothing.
             Err(_) => return Ok(()),
@@ -128,8 +128,8 @@ impl Broker {
         &self,
         host: &Host,
         guest: DuplexStream,
-    ) -> Result<TlsStream<DuplexStream>, Broken> {
-        let with_guest = |source| Broken::Tls { with: WITH_GUEST, source };
+    ) -> Result<TlsStream<DuplexStream>, CarryError> {
+        let with_guest = |source| CarryError::Tls { with: WITH_GUEST, source };
         let acceptor = self.authority.server(host);
         let acceptor = acceptor.map_err(|error| with_guest(io::Error::other(error)))?;
         within(acceptor.accept(guest)).await.map_err(with_guest)
@@ -141,8 +141,8 @@ impl Broker {
         guest: DuplexStream,
         server: TcpStream,
         used: impl Fn(Vec<String>),
-    ) -> Result<(), Broken> {
-        let with_host = |source| Broken::Tls { with: WITH_HOST, source };
+    ) -> Result<(), CarryError> {
+        let with_host = |source| CarryError::Tls { with: WITH_HOST, source };
         let name = ServerName::try_from(host.as_str().to_owned());
         let name = name.map_err(|error| with_host(io::Error::other(error)))?;
         // The host first: a guest that is told of a connection finds it whole.
@@ -150,7 +150,7 @@ impl Broker {
             Ok(server) => server,
             Err(source) => {
                 // What is wrong with the host is what there is to tell, whatever the guest makes of it.
-                let _ = self.answer_for(&Unreached::by_tls(host, &source), guest).await;
+                let _ = self.answer_for(&UnreachableHost::by_tls(host, &source), guest).await;
                 return Err(with_host(source));
             }
         };
@@ -172,19 +172,19 @@ impl Broker {
             }
         };
         match ended {
-            Ok(End::Unsaid) => Ok(()),
-            Ok(End::InOrder) => {
+            Ok(Close::Unsaid) => Ok(()),
+            Ok(Close::InOrder) => {
                 // What lies between is still on its way to the guest, which may not know yet that
                 // nobody hears it.
                 read_out(&mut guest_reader).await;
                 Ok(())
             }
-            Err(Broken::FirstRequest(wrong)) => {
+            Err(CarryError::FirstRequest(wrong)) => {
                 let word = told(403, "Forbidden", &wrong);
                 let parting = part(&mut guest_reader, &mut guest_writer, &word);
                 // Whether it has heard that changes nothing.
                 let _ = timeout(LINGER, parting).await;
-                Err(Broken::FirstRequest(wrong))
+                Err(CarryError::FirstRequest(wrong))
             }
             Err(error) => Err(error),
         }
@@ -195,13 +195,13 @@ impl Broker {
 async fn first(
     reader: &mut (impl AsyncRead + Unpin),
     mut requests: Requests,
-) -> Result<(), Broken> {
+) -> Result<(), CarryError> {
     let (mut buffer, mut judged) = (vec![0; READ_BYTES], Vec::new());
     while judged.is_empty() {
         let count = read(reader, &mut buffer, WITH_GUEST).await?.unwrap_or_default();
         if count == 0 {
             let source = io::ErrorKind::UnexpectedEof.into();
-            return Err(Broken::Tls { with: WITH_GUEST, source });
+            return Err(CarryError::Tls { with: WITH_GUEST, source });
         }
         requests.push(&buffer[..count], &mut judged)?;
     }
@@ -227,13 +227,13 @@ async fn read_out(reader: &mut (impl AsyncRead + Unpin)) {
 }
 
 async fn within<T>(greeting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "its greeting took too long");
+    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "its TLS handshake timed out");
     timeout(TLS_DEADLINE, greeting).await.map_err(slow)?
 }
 
 /// How a host has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum Close {
     InOrder,
     /// Without the last word of TLS.
     Unsaid,
@@ -246,7 +246,7 @@ async fn ask(
     mut requests: Requests,
     agreement: oneshot::Receiver<bool>,
     used: impl Fn(Vec<String>),
-) -> Result<(), Broken> {
+) -> Result<(), CarryError> {
     let mut buffer = vec![0; READ_BYTES];
     // Each is told once: a connection may have any number of requests.
     let mut told = BTreeSet::new();
@@ -283,7 +283,7 @@ async fn ask(
             written?;
             match pushed {
                 // Nobody else can have answered, so that this can be.
-                Err(wrong) if is_untouched => return Err(Broken::FirstRequest(wrong)),
+                Err(wrong) if is_untouched => return Err(CarryError::FirstRequest(wrong)),
                 pushed => pushed?,
             }
         }
@@ -304,15 +304,15 @@ async fn answer(
     mut server: impl AsyncRead + Unpin,
     mut guest: impl AsyncWrite + Unpin,
     agreed: oneshot::Sender<bool>,
-) -> Result<End, Broken> {
+) -> Result<Close, CarryError> {
     let mut buffer = vec![0; READ_BYTES];
     let (mut begun, mut agreed) = (Vec::new(), Some(agreed));
     loop {
         let read = read(&mut server, &mut buffer, WITH_HOST).await?;
-        let Some(count) = read else { return Ok(End::Unsaid) };
+        let Some(count) = read else { return Ok(Close::Unsaid) };
         if count == 0 {
             guest.shutdown().await?;
-            return Ok(End::InOrder);
+            return Ok(Close::InOrder);
         }
         let bytes = &buffer[..count];
         if agreed.is_some() {
@@ -335,10 +335,10 @@ async fn read(
     from: &mut (impl AsyncRead + Unpin),
     buffer: &mut [u8],
     with: &'static str,
-) -> Result<Option<usize>, Broken> {
+) -> Result<Option<usize>, CarryError> {
     match from.read(buffer).await {
         Ok(count) => Ok(Some(count)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(source) => Err(Broken::Tls { with, source }),
+        Err(source) => Err(CarryError::Tls { with, source }),
     }
 }

@@ -1,7 +1,7 @@
 //! Bytes between a stream of the guest and a connection of the host, each direction to its own end.
 //!
-//! An end that breaks off is never passed on as an orderly one: whatever ends a connection before both
-//! directions are over resets both sides.
+//! A broken connection is never passed on as an orderly end: if anything ends a connection before both
+//! directions are finished, both sides are reset.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,18 +15,18 @@ use tokio::time::timeout;
 
 use super::http::{BadRequest, LastAnswer, Requests, agrees};
 use super::limits::{IDLE_LOOKS, READ_BYTES};
-use super::meter::{Meter, Spent};
+use super::meter::{LimitReached, Meter};
 use agent_client::guest::{GuestError, Output, Piece, Writer};
 
 /// How long a guest that was told no is given to hear it.
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// Why a connection ended before both sides had said all.
+/// Why a connection ended before both sides were finished.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
-    #[error("the connection broke off: {0}")]
+pub enum CarryError {
+    #[error("the connection to the server broke: {0}")]
     Connection(#[from] io::Error),
-    #[error("the guest broke off: {0}")]
+    #[error("the connection to the guest broke: {0}")]
     Guest(#[from] GuestError),
     #[error("bytes {from} to {to} no longer exist")]
     Gap { from: u64, to: u64 },
@@ -36,14 +36,14 @@ pub enum Broken {
     #[error("its request is refused: {0}")]
     FirstRequest(BadRequest),
     #[error(transparent)]
-    Spent(#[from] Spent),
+    Spent(#[from] LimitReached),
     #[error("TLS with {with}: {source}")]
     Tls { with: &'static str, source: io::Error },
-    #[error("nothing has moved for {} s", idle.as_secs())]
+    #[error("no data for {} s", idle.as_secs())]
     Idle { idle: Duration },
 }
 
-impl Broken {
+impl CarryError {
     /// Whether the operator's word has ended it, and neither side.
     pub fn is_limit(&self) -> bool {
         matches!(self, Self::Spent(_) | Self::Idle { .. })
@@ -70,7 +70,7 @@ impl Stream {
     }
 
     /// Reads more, and says whether there was any.
-    pub async fn fill(&mut self) -> Result<bool, Broken> {
+    pub async fn fill(&mut self) -> Result<bool, CarryError> {
         let more = next(&mut self.output).await?;
         self.ended |= more.is_none();
         let is_more = more.is_some();
@@ -99,11 +99,11 @@ impl Stream {
         Some(std::mem::replace(&mut self.held, rest))
     }
 
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), CarryError> {
         Ok(self.writer.write(bytes).await?)
     }
 
-    pub async fn finish(self) -> Result<(), Broken> {
+    pub async fn finish(self) -> Result<(), CarryError> {
         self.writer.finish().await?;
         Ok(())
     }
@@ -121,16 +121,16 @@ impl Stream {
     }
 }
 
-async fn next(output: &mut Output) -> Result<Option<Vec<u8>>, Broken> {
+async fn next(output: &mut Output) -> Result<Option<Vec<u8>>, CarryError> {
     match output.next().await {
         Piece::Bytes { bytes, .. } => Ok(Some(bytes)),
-        Piece::Gap { from, to } => Err(Broken::Gap { from, to }),
+        Piece::Gap { from, to } => Err(CarryError::Gap { from, to }),
         Piece::End => Ok(None),
         Piece::Failed(error) => Err(error.into()),
     }
 }
 
-/// What a connection has carried.
+/// Counts the bytes of a connection.
 #[derive(Debug, Default)]
 pub struct Tally {
     sent: AtomicU64,
@@ -162,14 +162,14 @@ pub struct Plan {
 }
 
 /// The other end of a connection: the host's, or what reads it on the way there.
-pub trait Far {
+pub trait Upstream {
     fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send);
 
     /// Lets its end be one that broke off.
     fn reset(&self);
 }
 
-impl Far for TcpStream {
+impl Upstream for TcpStream {
     fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send) {
         self.split()
     }
@@ -180,7 +180,7 @@ impl Far for TcpStream {
     }
 }
 
-impl Far for DuplexStream {
+impl Upstream for DuplexStream {
     fn halves(&mut self) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send) {
         tokio::io::split(self)
     }
@@ -192,12 +192,12 @@ impl Far for DuplexStream {
 /// Carries a connection to its end.
 pub async fn carry(
     stream: Stream,
-    mut connection: impl Far,
+    mut connection: impl Upstream,
     plan: Plan,
     meter: &Meter,
     idle: Duration,
     tally: &Tally,
-) -> Result<(), Broken> {
+) -> Result<(), CarryError> {
     let (reader, sink) = connection.halves();
     let awaits = plan.requests.as_ref().is_some_and(Requests::awaits_agreement);
     let is_only_one = plan.requests.as_ref().is_some_and(Requests::is_only_one);
@@ -207,12 +207,12 @@ pub async fn carry(
     let Stream { writer, output, ended, .. } = stream;
     // Both are kept until both are over: an end that is dropped before is given up.
     let carried = {
-        let mut up = Up { output, ended, sink, meter, tally };
-        let mut down = Down { reader, writer: Some(writer), meter, tally, agreed, last };
+        let mut up = ToServer { output, ended, sink, meter, tally };
+        let mut down = ToGuest { reader, writer: Some(writer), meter, tally, agreed, last };
         let both = async { tokio::try_join!(up.run(plan, agreement), down.run()) };
         tokio::select! {
             carried = both => carried.map(drop),
-            () = stands_still(tally, idle) => Err(Broken::Idle { idle }),
+            () = stands_still(tally, idle) => Err(CarryError::Idle { idle }),
         }
     };
     if carried.is_err() {
@@ -232,7 +232,7 @@ async fn stands_still(tally: &Tally, idle: Duration) {
     }
 }
 
-struct Up<'a, W> {
+struct ToServer<'a, W> {
     output: Output,
     ended: bool,
     sink: W,
@@ -240,8 +240,12 @@ struct Up<'a, W> {
     tally: &'a Tally,
 }
 
-impl<W: AsyncWrite + Unpin> Up<'_, W> {
-    async fn run(&mut self, plan: Plan, agreement: oneshot::Receiver<bool>) -> Result<(), Broken> {
+impl<W: AsyncWrite + Unpin> ToServer<'_, W> {
+    async fn run(
+        &mut self,
+        plan: Plan,
+        agreement: oneshot::Receiver<bool>,
+    ) -> Result<(), CarryError> {
         let Plan { first, mut requests, .. } = plan;
         self.send(&first).await?;
         if requests.as_ref().is_some_and(Requests::awaits_agreement) {
@@ -273,7 +277,7 @@ impl<W: AsyncWrite + Unpin> Up<'_, W> {
         Ok(self.sink.shutdown().await?)
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), CarryError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -284,7 +288,7 @@ impl<W: AsyncWrite + Unpin> Up<'_, W> {
     }
 }
 
-struct Down<'a, R> {
+struct ToGuest<'a, R> {
     reader: R,
     /// Until it has said all.
     writer: Option<Writer>,
@@ -296,8 +300,8 @@ struct Down<'a, R> {
     last: Option<LastAnswer>,
 }
 
-impl<R: AsyncRead + Unpin> Down<'_, R> {
-    async fn run(&mut self) -> Result<(), Broken> {
+impl<R: AsyncRead + Unpin> ToGuest<'_, R> {
+    async fn run(&mut self) -> Result<(), CarryError> {
         let mut buffer = vec![0; READ_BYTES];
         let mut begun = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! Connections of the host to what a sandbox may reach. The address that was looked at is the one that
-//! is connected to: a name that means another a moment later gains nothing.
+//! Connects from the host to what a sandbox may reach. It connects to the same address that it checked,
+//! so a name that resolves differently a moment later gains nothing.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,9 @@ use super::lookup::{Lookup, LookupError};
 pub enum ConnectError {
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    #[error("it has the address {address}, which is {what}")]
+    #[error("it resolves to {address}, which is {what}")]
     Address { address: IpAddr, what: &'static str },
-    #[error("{address} cannot be connected to: {source}")]
+    #[error("cannot connect to {address}: {source}")]
     Connect { address: SocketAddr, source: io::Error },
 }
 

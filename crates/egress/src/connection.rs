@@ -1,5 +1,5 @@
-//! One connection of the guest to an address that stands for a name: whether it may be, and what it
-//! must be.
+//! One connection of the guest to an address that stands for a name. Decides whether it is allowed and
+//! which protocol it must speak.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -8,48 +8,48 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::carry::{Broken, Plan, Stream, Tally, carry};
+use super::carry::{CarryError, Plan, Stream, Tally, carry};
 use super::connect::{ConnectError, connect, permitted};
-use super::event::{Verdict, What};
+use super::event::{EventSubject, Verdict};
 use super::hello::{Greeting, Hello};
 use super::host::Host;
 use super::http::{BadRequest, Requests, is_request, is_second, told_in_second};
-use super::inject::Missing;
+use super::inject::UnreadableSecret;
 use super::limits::FIRST_BYTES_DEADLINE;
-use super::meter::Spent;
+use super::meter::LimitReached;
 use super::rule::WEB_PORTS;
-use super::unreached::Unreached;
+use super::unreachable::UnreachableHost;
 
 /// What a TLS client is told that means another host: fatal, and no such name.
 const NO_SUCH_HOST: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// Why a connection is refused.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum Refusal {
     #[error("no rule allows it")]
     NoRule,
-    #[error("it greets {named}, and its address is that of {host}")]
+    #[error("it asks for {named}, but its address belongs to {host}")]
     AnotherHost { named: Host, host: Host },
-    #[error("its greeting names no host")]
+    #[error("its TLS greeting names no host")]
     Nameless,
     #[error("{0}")]
     Greeting(&'static str),
     #[error("{0}")]
     Request(#[from] BadRequest),
-    #[error("it is neither TLS nor HTTP/1, which are all that may go to this port")]
+    #[error("it is neither TLS nor HTTP/1; this port carries nothing else")]
     Unknown,
-    #[error("it speaks HTTP/2 without TLS, where only HTTP/1 is carried")]
+    #[error("it speaks HTTP/2 without TLS; only HTTP/1 is carried without TLS")]
     Second,
-    #[error("it has said nothing in time")]
+    #[error("it sent nothing in time")]
     Silent,
-    #[error("it has ended before it was known what it is")]
+    #[error("it ended before its protocol was known")]
     Ended,
     #[error(transparent)]
-    Spent(#[from] Spent),
+    Spent(#[from] LimitReached),
     #[error(transparent)]
-    Missing(#[from] Missing),
+    Missing(#[from] UnreadableSecret),
     #[error(transparent)]
-    Broken(#[from] Broken),
+    Broken(#[from] CarryError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
@@ -58,8 +58,13 @@ pub(super) enum Refused {
 pub(super) async fn serve(shared: &Arc<Shared>, address: Ipv4Addr, port: u16, stream: Stream) {
     let host = shared.names.lock().await.host(address);
     let Some(host) = host else {
-        let why = "its address stands for no name";
-        return shared.teller.refuse(What::Connection, &address.to_string(), Some(port), why);
+        let why = "its address belongs to no allowed name";
+        return shared.teller.refuse(
+            EventSubject::Connection,
+            &address.to_string(),
+            Some(port),
+            why,
+        );
     };
     lead(shared, &host, port, stream).await;
 }
@@ -76,27 +81,27 @@ pub(super) async fn lead(shared: &Arc<Shared>, host: &Host, port: u16, mut strea
     };
     match (reached, shared.reader(host, port, &plan)) {
         (Ok(way), _) => run(shared, host, port, stream, plan, way).await,
-        (Err(refused @ Refused::Spent(_)), None) if plan.requests.is_some() => {
-            shared.teller.refuse(What::Connection, host.as_str(), Some(port), &refused);
+        (Err(refused @ Refusal::Spent(_)), None) if plan.requests.is_some() => {
+            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
             stream.part(&told(403, "Forbidden", &refused)).await;
         }
         (Err(refused), None) => refuse(shared, host, port, stream, &refused).await,
         (Err(refused), Some(broker)) => {
-            shared.teller.refuse(What::Connection, host.as_str(), Some(port), &refused);
-            let by_rule = matches!(refused, Refused::Spent(_));
-            let unreached = Unreached { host, why: refused.to_string(), by_rule };
+            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), &refused);
+            let by_rule = matches!(refused, Refusal::Spent(_));
+            let unreachable = UnreachableHost { host, why: refused.to_string(), by_rule };
             // What becomes of it is told already.
-            let _ = broker.decline(&unreached, stream, plan, shared.idle).await;
+            let _ = broker.decline(&unreachable, stream, plan, shared.idle).await;
         }
     }
 }
 
-async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused: &Refused) {
-    shared.teller.refuse(What::Connection, host.as_str(), Some(port), refused);
+async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused: &Refusal) {
+    shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), refused);
     match refused {
-        Refused::Request(_) => stream.part(&told(403, "Forbidden", refused)).await,
-        Refused::AnotherHost { .. } | Refused::Nameless => stream.part(&NO_SUCH_HOST).await,
-        Refused::Second => stream.part(&told_in_second(&refused.to_string())).await,
+        Refusal::Request(_) => stream.part(&told(403, "Forbidden", refused)).await,
+        Refusal::AnotherHost { .. } | Refusal::Nameless => stream.part(&NO_SUCH_HOST).await,
+        Refusal::Second => stream.part(&told_in_second(&refused.to_string())).await,
         // It is reset.
         _ => {}
     }
@@ -104,7 +109,7 @@ async fn refuse(shared: &Shared, host: &Host, port: u16, stream: Stream, refused
 
 /// An answer of HTTP for a client whose request goes nowhere.
 pub(super) fn told(status: u16, phrase: &str, why: &dyn std::fmt::Display) -> Vec<u8> {
-    let body = format!("The sandbox's host does not carry this: {why}.\n");
+    let body = format!("The sandbox's host refuses this request: {why}.\n");
     let length = body.len();
     format!(
         "HTTP/1.1 {status} {phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -120,17 +125,17 @@ async fn look(
     host: &Host,
     port: u16,
     stream: &mut Stream,
-) -> Result<Plan, Refused> {
-    shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+) -> Result<Plan, Refusal> {
+    shared.rules.allowing(host, port).ok_or(Refusal::NoRule)?;
     if !WEB_PORTS.contains(&port) {
         return Ok(Plan::default());
     }
     timeout(FIRST_BYTES_DEADLINE, look_into(host, port, stream))
         .await
-        .unwrap_or(Err(Refused::Silent))
+        .unwrap_or(Err(Refusal::Silent))
 }
 
-async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, Refused> {
+async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, Refusal> {
     let mut greeting = Greeting::default();
     loop {
         match greeting.read(stream.held()) {
@@ -139,19 +144,19 @@ async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, 
                 return Ok(Plan { first: stream.take_held(), requests: None, is_tls: true });
             }
             Hello::Names(named) => {
-                return Err(Refused::AnotherHost { named, host: host.clone() });
+                return Err(Refusal::AnotherHost { named, host: host.clone() });
             }
-            Hello::Nameless => return Err(Refused::Nameless),
-            Hello::Bad(why) => return Err(Refused::Greeting(why)),
+            Hello::Nameless => return Err(Refusal::Nameless),
+            Hello::Bad(why) => return Err(Refusal::Greeting(why)),
             Hello::Other => match is_request(stream.held()) {
                 Some(true) => break,
-                Some(false) if is_second(stream.held()) => return Err(Refused::Second),
-                Some(false) => return Err(Refused::Unknown),
+                Some(false) if is_second(stream.held()) => return Err(Refusal::Second),
+                Some(false) => return Err(Refusal::Unknown),
                 None => {}
             },
         }
         if !stream.fill().await? {
-            return Err(Refused::Ended);
+            return Err(Refusal::Ended);
         }
     }
     let (mut requests, mut first) = (Requests::new(host.clone(), port), Vec::new());
@@ -161,17 +166,17 @@ async fn look_into(host: &Host, port: u16, stream: &mut Stream) -> Result<Plan, 
             return Ok(Plan { first, requests: Some(requests), is_tls: false });
         }
         if !stream.fill().await? {
-            return Err(Refused::Ended);
+            return Err(Refusal::Ended);
         }
     }
 }
 
 /// The way to a host: the rule that allows it, and the connection.
-pub(super) type Way = (String, TcpStream);
+pub(super) type Route = (String, TcpStream);
 
 /// Connects to a host, if that may be.
-pub(super) async fn reach(shared: &Shared, host: &Host, port: u16) -> Result<Way, Refused> {
-    let rule = shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+pub(super) async fn reach(shared: &Shared, host: &Host, port: u16) -> Result<Route, Refusal> {
+    let rule = shared.rules.allowing(host, port).ok_or(Refusal::NoRule)?;
     // What could carry nothing is not begun: nobody out there shall hear of it.
     shared.meter.left()?;
     let addresses = permitted(&shared.lookup, &shared.allow_private, host).await?;
@@ -185,9 +190,10 @@ pub(super) async fn run(
     port: u16,
     stream: Stream,
     plan: Plan,
-    (rule, connection): Way,
+    (rule, connection): Route,
 ) {
-    let tell = |verdict| shared.teller.tell(What::Connection, host.as_str(), Some(port), verdict);
+    let tell =
+        |verdict| shared.teller.tell(EventSubject::Connection, host.as_str(), Some(port), verdict);
     tell(Verdict::Allowed { rule, address: connection.peer_addr().ok() });
     shared.names.lock().await.count(host, true);
     let tally = Tally::default();
@@ -200,10 +206,10 @@ pub(super) async fn run(
         None => carry(stream, connection, plan, meter, idle, &tally).await,
     };
     shared.names.lock().await.count(host, false);
-    if let Err(Broken::Request(wrong) | Broken::FirstRequest(wrong)) = &carried {
-        shared.teller.refuse(What::Connection, host.as_str(), Some(port), wrong);
+    if let Err(CarryError::Request(wrong) | CarryError::FirstRequest(wrong)) = &carried {
+        shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), wrong);
     }
-    let is_limit = carried.as_ref().is_err_and(Broken::is_limit);
+    let is_limit = carried.as_ref().is_err_and(CarryError::is_limit);
     tell(Verdict::Ended {
         is_limit,
         sent_bytes: tally.sent_bytes(),

@@ -1,5 +1,5 @@
-//! Messages of the name system, as far as they are needed: a question that is read and answered, and a
-//! question that is asked. Pure; what it reads comes from strangers.
+//! The part of DNS that egress needs: it parses and answers the guest's questions, and asks questions of
+//! a server. Pure. Its input is untrusted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -50,16 +50,16 @@ pub struct Question {
 
 /// Why a message is not answered as a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotAQuestion {
+pub enum QuestionError {
     /// There is nobody who would know what an answer is about.
     Nothing,
     /// The header could be read, and this is to be said.
     Answer { id: u16, flags: u16, code: Code },
 }
 
-/// What a server has answered.
+/// A server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DnsAnswer {
     pub code: u16,
     /// There was more to say than fits.
     pub is_cut: bool,
@@ -67,12 +67,12 @@ pub struct Found {
 }
 
 /// Reads a question.
-pub fn parse_question(message: &[u8]) -> Result<Question, NotAQuestion> {
-    let (id, flags, counts) = header(message).ok_or(NotAQuestion::Nothing)?;
+pub fn parse_question(message: &[u8]) -> Result<Question, QuestionError> {
+    let (id, flags, counts) = header(message).ok_or(QuestionError::Nothing)?;
     if flags & IS_RESPONSE != 0 {
-        return Err(NotAQuestion::Nothing);
+        return Err(QuestionError::Nothing);
     }
-    let wrong = |code| NotAQuestion::Answer { id, flags, code };
+    let wrong = |code| QuestionError::Answer { id, flags, code };
     if flags & OPERATION != 0 {
         return Err(wrong(Code::NotImplemented));
     }
@@ -154,7 +154,7 @@ fn name_bytes(host: &Host) -> Vec<u8> {
 }
 
 /// Reads the answer to a question of ours; `None` for what is no answer to it.
-pub fn parse_answer(message: &[u8], id: u16, host: &Host, kind: u16) -> Option<Found> {
+pub fn parse_answer(message: &[u8], id: u16, host: &Host, kind: u16) -> Option<DnsAnswer> {
     let (its_id, flags, counts) = header(message)?;
     if its_id != id || flags & IS_RESPONSE == 0 || counts[0] != 1 {
         return None;
@@ -165,7 +165,7 @@ pub fn parse_answer(message: &[u8], id: u16, host: &Host, kind: u16) -> Option<F
     }
     let records = read_records(message, end + 4, usize::from(counts[1]));
     let mut found =
-        Found { code: flags & CODE, is_cut: flags & IS_CUT != 0, addresses: Vec::new() };
+        DnsAnswer { code: flags & CODE, is_cut: flags & IS_CUT != 0, addresses: Vec::new() };
     // Names stand for others, in whatever order the records come.
     let mut names = vec![host.as_str().to_owned()];
     for _ in 0..ALIASES_MAX {

@@ -1,4 +1,4 @@
-//! What a sandbox's egress decides, for whoever keeps account of it.
+//! Events that report each decision of a sandbox's egress.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::meter::Bucket;
 /// A decision, or how something ended that was allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressEvent {
-    pub what: What,
+    pub what: EventSubject,
     /// The name that the guest means, as far as it can be told; nothing it says is longer than a name
     /// may be.
     pub host: String,
@@ -23,7 +23,7 @@ pub struct EgressEvent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventSubject {
     /// The address of a name was asked for.
     Name,
     /// A connection was begun.
@@ -57,8 +57,8 @@ pub enum Verdict {
 impl fmt::Display for EgressEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.what {
-            What::Name => f.write_str("the name ")?,
-            What::Connection => f.write_str("a connection to ")?,
+            EventSubject::Name => f.write_str("the name ")?,
+            EventSubject::Connection => f.write_str("a connection to ")?,
         }
         f.write_str(&self.host)?;
         if let Some(port) = self.port {
@@ -77,7 +77,7 @@ impl fmt::Display for EgressEvent {
             }
         }
         if self.untold > 0 {
-            write!(f, " ({} events before this were too many to be told)", self.untold)?;
+            write!(f, " ({} earlier events were not reported)", self.untold)?;
         }
         Ok(())
     }
@@ -89,20 +89,21 @@ pub type EgressSink = Arc<dyn Fn(EgressEvent) + Send + Sync>;
 /// Tells events of one sandbox, and no more of them than anybody would read. What was carried is always
 /// told: there is no more of it than the operator lets connections be begun, and a flood of questions or
 /// refusals must not hide it.
-pub struct Teller {
+pub struct EventReporter {
     sink: EgressSink,
     bucket: Bucket,
     untold: AtomicU64,
 }
 
-impl Teller {
+impl EventReporter {
     pub fn new(sink: EgressSink) -> Self {
         let bucket = Bucket::new(EVENTS_PER_SECOND.into(), EVENTS_BURST.into());
         Self { sink, bucket, untold: AtomicU64::new(0) }
     }
 
-    pub fn tell(&self, what: What, host: &str, port: Option<u16>, verdict: Verdict) {
-        let is_carried = what == What::Connection && !matches!(verdict, Verdict::Refused { .. });
+    pub fn tell(&self, what: EventSubject, host: &str, port: Option<u16>, verdict: Verdict) {
+        let is_carried =
+            what == EventSubject::Connection && !matches!(verdict, Verdict::Refused { .. });
         if !is_carried && !self.bucket.try_take() {
             self.untold.fetch_add(1, Ordering::Relaxed);
             return;
@@ -112,7 +113,13 @@ impl Teller {
         (self.sink)(EgressEvent { what, host, port, verdict, untold });
     }
 
-    pub fn refuse(&self, what: What, host: &str, port: Option<u16>, why: impl fmt::Display) {
+    pub fn refuse(
+        &self,
+        what: EventSubject,
+        host: &str,
+        port: Option<u16>,
+        why: impl fmt::Display,
+    ) {
         self.tell(what, host, port, Verdict::Refused { why: why.to_string() });
     }
 }
@@ -127,13 +134,13 @@ mod tests {
     async fn a_flood_hides_nothing_that_was_carried() {
         let told: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
         let kept = Arc::clone(&told);
-        let teller = Teller::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
+        let teller = EventReporter::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
         for _ in 0..10_000 {
-            teller.refuse(What::Connection, "a.org", Some(443), "no rule allows it");
+            teller.refuse(EventSubject::Connection, "a.org", Some(443), "no rule allows it");
         }
         let ended = Verdict::Ended { sent_bytes: 1, received_bytes: 2, why: None, is_limit: false };
         for verdict in [Verdict::Allowed { rule: "b.org".to_owned(), address: None }, ended] {
-            teller.tell(What::Connection, "b.org", Some(443), verdict.clone());
+            teller.tell(EventSubject::Connection, "b.org", Some(443), verdict.clone());
             assert_eq!(told.lock().unwrap().last().unwrap().verdict, verdict);
         }
     }
@@ -142,13 +149,13 @@ mod tests {
     async fn a_flood_is_cut_and_its_rest_is_counted() {
         let told: Arc<Mutex<Vec<EgressEvent>>> = Arc::default();
         let kept = Arc::clone(&told);
-        let teller = Teller::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
+        let teller = EventReporter::new(Arc::new(move |event| kept.lock().unwrap().push(event)));
         for _ in 0..10_000 {
-            teller.refuse(What::Name, "evil\u{1b}.org", None, "no rule allows it");
+            teller.refuse(EventSubject::Name, "evil\u{1b}.org", None, "no rule allows it");
         }
         assert_eq!(told.lock().unwrap().len(), EVENTS_BURST as usize);
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        teller.refuse(What::Connection, "a.org", Some(443), "no rule allows it");
+        teller.refuse(EventSubject::Connection, "a.org", Some(443), "no rule allows it");
         let told = told.lock().unwrap();
         let last = told.last().unwrap();
         assert_eq!(last.untold, 10_000 - u64::from(EVENTS_BURST));

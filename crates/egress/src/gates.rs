@@ -1,5 +1,5 @@
-//! Takes what arrives at the gates of one guest, and hands it to whom it is for. What stands still is in
-//! nobody's way: each connection has a task of its own.
+//! Accepts connections at the gates of one guest and passes them to their handlers. Each connection has
+//! its own task, so a stalled one delays no other.
 //!
 //! ```text
 //!  open ─▶ asked ──arrived──▶ asked again, and what has come is served
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::carry::Stream;
-use super::event::What;
+use super::event::EventSubject;
 use super::host::Host;
 use super::limits::GATE_PAUSE;
 use super::proxy::THE_PROXY;
@@ -94,9 +94,9 @@ fn ask(shared: &Shared, gate: &Gate) -> Result<Awaited, GuestError> {
     shared.guest.accept_now(gate.address, gate.port, gate.arrival)
 }
 
-type Arriving = Pin<Box<dyn Future<Output = Result<Stream, GuestError>> + Send>>;
+type ConnectionFuture = Pin<Box<dyn Future<Output = Result<Stream, GuestError>> + Send>>;
 
-fn arriving(asked: Awaited) -> Arriving {
+fn arriving(asked: Awaited) -> ConnectionFuture {
     Box::pin(async move {
         let (writer, output) = asked.arrived().await?;
         Ok(Stream::new(writer, output))
@@ -145,14 +145,16 @@ fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stre
         return;
     }
     let refuse = |why: &str| match &gate.host {
-        Some(host) => shared.teller.refuse(What::Connection, host.as_str(), Some(port), why),
-        None => shared.teller.refuse(What::Connection, THE_PROXY, None, why),
+        Some(host) => {
+            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), why)
+        }
+        None => shared.teller.refuse(EventSubject::Connection, THE_PROXY, None, why),
     };
     if !shared.rate.try_take() {
-        return refuse("there are too many new connections in a short time");
+        return refuse("too many new connections in a short time");
     }
     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else {
-        return refuse("there are too many connections at once");
+        return refuse("too many connections at once");
     };
     let shared = Arc::clone(shared);
     work.spawn(async move {

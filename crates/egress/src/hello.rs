@@ -1,5 +1,5 @@
-//! The greeting of a TLS client, as far as it says whom it means. Pure; what it reads comes from
-//! strangers, in whatever pieces.
+//! Reads the server name from the greeting (ClientHello) of a TLS client. Pure. Its input is untrusted
+//! and may arrive in pieces of any size.
 
 use super::host::Host;
 use super::limits::GREETING_BYTES_MAX;
@@ -45,7 +45,9 @@ impl Greeting {
     pub fn read(&mut self, bytes: &[u8]) -> Hello {
         match self.gather(bytes) {
             Ok(Some(body)) => parse(body),
-            Ok(None) if bytes.len() > GREETING_BYTES_MAX => Hello::Bad("its greeting has no end"),
+            Ok(None) if bytes.len() > GREETING_BYTES_MAX => {
+                Hello::Bad("its TLS greeting does not end")
+            }
             Ok(None) => Hello::More,
             Err(hello) => hello,
         }
@@ -57,12 +59,12 @@ impl Greeting {
             match record {
                 [HANDSHAKE] | [HANDSHAKE, 3, ..] => {}
                 _ if self.message.is_empty() => return Err(Hello::Other),
-                _ => return Err(Hello::Bad("its greeting is cut")),
+                _ => return Err(Hello::Bad("its TLS greeting is truncated")),
             }
             let Some((head, body)) = record.split_at_checked(RECORD_HEAD_BYTES) else { break };
             let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
             if length == 0 || length > RECORD_BYTES_MAX {
-                return Err(Hello::Bad("a record of it has no good length"));
+                return Err(Hello::Bad("a TLS record has an invalid length"));
             }
             let body = &body[..length.min(body.len())];
             self.message.extend_from_slice(&body[self.taken..]);
@@ -84,19 +86,19 @@ impl Greeting {
             [CLIENT_HELLO, a, b, c, ..] => {
                 let length = u32::from_be_bytes([0, a, b, c]) as usize;
                 if length > GREETING_BYTES_MAX {
-                    return Err(Hello::Bad("its greeting is too long"));
+                    return Err(Hello::Bad("its TLS greeting is too long"));
                 }
                 let end = MESSAGE_HEAD_BYTES + length;
                 Ok((self.message.len() >= end).then_some(end))
             }
             [CLIENT_HELLO, ..] | [] => Ok(None),
-            _ => Err(Hello::Bad("it begins with another message than a greeting")),
+            _ => Err(Hello::Bad("it does not begin with a TLS greeting")),
         }
     }
 }
 
 fn parse(body: &[u8]) -> Hello {
-    extensions(body).map_or(Hello::Bad("its greeting is broken"), named)
+    extensions(body).map_or(Hello::Bad("its TLS greeting is malformed"), named)
 }
 
 /// What follows version, random number, session, ciphers and compressions. None in the oldest.
@@ -119,26 +121,26 @@ fn named(extensions: &[u8]) -> Hello {
     let mut found = None;
     while !rest.0.is_empty() {
         let Some((kind, data)) = rest.number().zip(rest.long()) else {
-            return Hello::Bad("its greeting is broken");
+            return Hello::Bad("its TLS greeting is malformed");
         };
         if kind == SERVER_NAME && found.replace(data).is_some() {
-            return Hello::Bad("it names two hosts");
+            return Hello::Bad("its TLS greeting names two hosts");
         }
     }
     let Some(list) = found else { return Hello::Nameless };
     let mut list = Reader(list);
     let Some(names) = list.long().filter(|_| list.0.is_empty()) else {
-        return Hello::Bad("its greeting is broken");
+        return Hello::Bad("its TLS greeting is malformed");
     };
     let mut names = Reader(names);
     let entry = names.take(1).zip(names.long());
     match entry {
         Some(([HOST_NAME], name)) if names.0.is_empty() => {
             let name = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
-            name.map_or(Hello::Bad("it names what is no host"), Hello::Names)
+            name.map_or(Hello::Bad("its TLS greeting names an invalid host"), Hello::Names)
         }
-        Some(_) => Hello::Bad("it names two hosts, or something else"),
-        None => Hello::Bad("its greeting is broken"),
+        Some(_) => Hello::Bad("its TLS greeting names two hosts or an unknown kind of name"),
+        None => Hello::Bad("its TLS greeting is malformed"),
     }
 }
 

@@ -11,20 +11,20 @@ const LABEL_BYTES_MAX: usize = 63;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host(String);
 
-/// Why a text is no such name.
+/// Why a text is not a host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAHost {
+pub enum InvalidHost {
     #[error("it is empty")]
     Empty,
-    #[error("it is an address, and only names can be allowed")]
+    #[error("it is an address; only names can be allowed")]
     Address,
-    #[error("write a name with letters beyond ASCII in its ASCII form, which begins with xn--")]
+    #[error("it has non-ASCII letters; write its ASCII form, which begins with xn--")]
     NotAscii,
     #[error("it has more than {NAME_BYTES_MAX} characters")]
     TooLong,
-    #[error("a part of it is empty or longer than {LABEL_BYTES_MAX} characters")]
+    #[error("one of its labels is empty or longer than {LABEL_BYTES_MAX} characters")]
     Label,
-    #[error("it has a character that no host name has")]
+    #[error("it has a character that host names cannot have")]
     Character,
 }
 
@@ -45,33 +45,33 @@ impl Host {
 }
 
 impl FromStr for Host {
-    type Err = NotAHost;
+    type Err = InvalidHost;
 
-    fn from_str(text: &str) -> Result<Self, NotAHost> {
+    fn from_str(text: &str) -> Result<Self, InvalidHost> {
         let name = text.strip_suffix('.').unwrap_or(text);
         if name.is_empty() {
-            return Err(NotAHost::Empty);
+            return Err(InvalidHost::Empty);
         }
         if !name.is_ascii() {
-            return Err(NotAHost::NotAscii);
+            return Err(InvalidHost::NotAscii);
         }
         if name.contains(':') || name.starts_with('[') {
-            return Err(NotAHost::Address);
+            return Err(InvalidHost::Address);
         }
         if name.len() > NAME_BYTES_MAX {
-            return Err(NotAHost::TooLong);
+            return Err(InvalidHost::TooLong);
         }
         let labels = || name.split('.');
         if labels().any(|label| label.is_empty() || label.len() > LABEL_BYTES_MAX) {
-            return Err(NotAHost::Label);
+            return Err(InvalidHost::Label);
         }
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if !labels().all(|label| label.bytes().all(is_good)) {
-            return Err(NotAHost::Character);
+            return Err(InvalidHost::Character);
         }
         // What ends in a number is an address to one program or another: 127.1, 0x7f.0.0.1, 1.
         if labels().next_back().is_some_and(is_number) {
-            return Err(NotAHost::Address);
+            return Err(InvalidHost::Address);
         }
         Ok(Self(name.to_ascii_lowercase()))
     }
@@ -108,25 +108,25 @@ mod tests {
     #[test]
     fn what_is_no_name_is_refused_with_the_reason() {
         for (text, why) in [
-            ("", NotAHost::Empty),
-            (".", NotAHost::Empty),
-            ("127.0.0.1", NotAHost::Address),
-            ("2130706433", NotAHost::Address),
-            ("0x7f.1", NotAHost::Address),
-            ("example.0x7f", NotAHost::Address),
-            ("::1", NotAHost::Address),
-            ("[::1]", NotAHost::Address),
-            ("exämple.org", NotAHost::NotAscii),
-            ("a..b", NotAHost::Label),
-            (".a", NotAHost::Label),
-            ("a b", NotAHost::Character),
-            ("a/b", NotAHost::Character),
-            ("*.a", NotAHost::Character),
-            ("a\0b", NotAHost::Character),
+            ("", InvalidHost::Empty),
+            (".", InvalidHost::Empty),
+            ("127.0.0.1", InvalidHost::Address),
+            ("2130706433", InvalidHost::Address),
+            ("0x7f.1", InvalidHost::Address),
+            ("example.0x7f", InvalidHost::Address),
+            ("::1", InvalidHost::Address),
+            ("[::1]", InvalidHost::Address),
+            ("exämple.org", InvalidHost::NotAscii),
+            ("a..b", InvalidHost::Label),
+            (".a", InvalidHost::Label),
+            ("a b", InvalidHost::Character),
+            ("a/b", InvalidHost::Character),
+            ("*.a", InvalidHost::Character),
+            ("a\0b", InvalidHost::Character),
         ] {
             assert_eq!(text.parse::<Host>(), Err(why), "{text:?}");
         }
-        assert_eq!(format!("{}.org", "a".repeat(64)).parse::<Host>(), Err(NotAHost::Label));
-        assert_eq!("a.".repeat(140).parse::<Host>(), Err(NotAHost::TooLong));
+        assert_eq!(format!("{}.org", "a".repeat(64)).parse::<Host>(), Err(InvalidHost::Label));
+        assert_eq!("a.".repeat(140).parse::<Host>(), Err(InvalidHost::TooLong));
     }
 }

@@ -1,6 +1,6 @@
-//! The client's side of an HTTP/1 connection: each request is held against the host that the
-//! connection is for, before a byte of it goes on. Pure; what it reads comes from strangers, in
-//! whatever pieces.
+//! The client's side of an HTTP/1 connection. Each request is checked against the host that the
+//! connection is for before any of its bytes are forwarded. Pure. Its input is untrusted and may arrive
+//! in pieces of any size.
 //!
 //! ```text
 //!            ┌───────────── the next request ──────────────┐
@@ -193,7 +193,9 @@ impl Requests {
                         if length == 2 { self.next() } else { State::Tail { bytes: total } };
                 }
                 State::Upgrade => {
-                    return Err(BadRequest::Malformed("it goes on before the server has agreed"));
+                    return Err(BadRequest::Malformed(
+                        "it sends data before the server has agreed to upgrade",
+                    ));
                 }
                 State::Over => return Err(BadRequest::Malformed("it sends more than one request")),
             }
@@ -224,7 +226,7 @@ impl Requests {
                 return Err(if end.len() == 4 {
                     BadRequest::TooLong
                 } else {
-                    BadRequest::Malformed("a piece of its body has no good size")
+                    BadRequest::Malformed("a chunk of its body has an invalid size")
                 });
             }
             *bytes = &bytes[room..];
@@ -295,7 +297,7 @@ fn pass(bytes: &mut &[u8], left: u64, out: &mut Vec<u8>) -> u64 {
 fn piece_size(line: &[u8]) -> Result<u64, BadRequest> {
     /// Sixteen digits are all that a `u64` has.
     const DIGITS_MAX: usize = 15;
-    let wrong = BadRequest::Malformed("a piece of its body has no good size");
+    let wrong = BadRequest::Malformed("a chunk of its body has an invalid size");
     head::check_line(line)?;
     let line = line.strip_suffix(b"\r\n").unwrap_or(line);
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();

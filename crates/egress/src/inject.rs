@@ -1,7 +1,7 @@
-//! Secrets that stay on this side. A sandbox has a placeholder for each; what it sends to one of the
-//! secret's hosts over TLS is read here, and the placeholder in a field of a request's head becomes
-//! the value. Nowhere else: not in the request's line, which servers write into their logs, not in a
-//! body, and not on the way to any other host.
+//! Secrets that never enter the sandbox. The sandbox has a placeholder for each secret. In requests that
+//! go to one of the secret's hosts over TLS, this module replaces the placeholder in a header with the
+//! value. It replaces nothing in the request line, which servers log, nothing in a body, and nothing that
+//! goes to another host.
 //!
 //! ```text
 //!  guest ══TLS══▶ an authority that it trusts ─▶ head: placeholder → value ══TLS══▶ the host itself
@@ -28,7 +28,7 @@ pub fn placeholder(name: &str) -> String {
 
 /// A secret that is put into requests for its hosts.
 #[derive(Clone, Debug)]
-pub struct Injected {
+pub struct InjectedSecret {
     pub name: String,
     pub hosts: Vec<Host>,
     /// The fields of heads that it may be in, in lower case.
@@ -37,7 +37,7 @@ pub struct Injected {
     pub value: Option<Secret>,
 }
 
-impl Injected {
+impl InjectedSecret {
     /// Servers give back what many fields say. Only those are filled that say who somebody is.
     fn is_for(&self, field: &[u8]) -> bool {
         self.fields.iter().any(|one| one.as_bytes() == field)
@@ -46,17 +46,17 @@ impl Injected {
 
 /// All of one sandbox.
 #[derive(Clone, Debug, Default)]
-pub struct Injections(Vec<Injected>);
+pub struct Injections(Vec<InjectedSecret>);
 
 /// A secret that a bridge could not read again when it took a sandbox up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the secret {name:?} that goes there could not be had again")]
-pub struct Missing {
+#[error("the secret {name:?} for this host could not be read again")]
+pub struct UnreadableSecret {
     pub name: String,
 }
 
 impl Injections {
-    pub fn new(injected: Vec<Injected>) -> Self {
+    pub fn new(injected: Vec<InjectedSecret>) -> Self {
         Self(injected)
     }
 
@@ -73,16 +73,16 @@ impl Injections {
     }
 
     /// Whether what goes to this host is to be read.
-    pub fn are_for(&self, host: &Host) -> Result<bool, Missing> {
+    pub fn are_for(&self, host: &Host) -> Result<bool, UnreadableSecret> {
         let mut those = self.of(host).peekable();
         let is_for = those.peek().is_some();
         match those.find(|one| one.value.is_none()) {
-            Some(missing) => Err(Missing { name: missing.name.clone() }),
+            Some(missing) => Err(UnreadableSecret { name: missing.name.clone() }),
             None => Ok(is_for),
         }
     }
 
-    fn of(&self, host: &Host) -> impl Iterator<Item = &Injected> {
+    fn of(&self, host: &Host) -> impl Iterator<Item = &InjectedSecret> {
         self.0.iter().filter(move |one| one.hosts.contains(host))
     }
 

@@ -1,4 +1,4 @@
-//! What a sandbox may reach of the internet, and the way there.
+//! Decides what a sandbox may reach on the internet, and connects it.
 //!
 //! ```text
 //!  guest: a name ──▶ resolver ──allowed──▶ an address of a range that leads nowhere, and listeners there
@@ -35,7 +35,7 @@ mod proxy;
 mod resolver;
 mod rule;
 mod trusted;
-mod unreached;
+mod unreachable;
 
 use std::io;
 use std::net::SocketAddr;
@@ -48,11 +48,11 @@ use protocol::requests::Arrival;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-pub use address::{NotARange, Range};
+pub use address::{InvalidRange, Range};
 pub use broker::TLS_PORT;
-pub use event::{EgressEvent, EgressSink, Verdict, What};
+pub use event::{EgressEvent, EgressSink, EventSubject, Verdict};
 pub use host::Host;
-pub use inject::{Injected, Injections, Missing, fits_a_field, placeholder};
+pub use inject::{InjectedSecret, Injections, UnreadableSecret, fits_a_field, placeholder};
 pub use limits::{
     CONNECTIONS_DEFAULT, CONNECTIONS_MAX, CONNECTIONS_PER_SECOND_DEFAULT, IDLE_DEFAULT,
     SECRET_HOSTS_MAX,
@@ -115,11 +115,11 @@ impl Default for Settings {
 /// Why a sandbox cannot be given what it may reach.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    #[error("its agent has not made the way out: {0}")]
+    #[error("its agent could not set up egress: {0}")]
     Guest(#[from] GuestError),
-    #[error("the names that it had could not be read: {0}")]
+    #[error("its saved names could not be read: {0}")]
     Names(io::Error),
-    #[error("this bridge is ending")]
+    #[error("this bridge is shutting down")]
     Ending,
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -135,7 +135,7 @@ struct Shared {
     idle: Duration,
     lookup: Lookup,
     names: Mutex<Names>,
-    teller: event::Teller,
+    teller: event::EventReporter,
     meter: Arc<Meter>,
     places: Arc<tokio::sync::Semaphore>,
     rate: Bucket,
@@ -148,19 +148,19 @@ struct Shared {
 
 /// What one sandbox may reach, and what goes there with it.
 #[derive(Debug, Default)]
-pub struct Allowed {
+pub struct EgressPolicy {
     pub rules: Rules,
     pub secrets: Injections,
 }
 
-/// Egress that is served for as long as this is kept.
+/// Serves the egress of one sandbox until it is dropped.
 #[derive(Debug)]
-pub struct Serving {
+pub struct EgressGuard {
     gates: Gates,
     opening: Option<JoinHandle<()>>,
 }
 
-impl Drop for Serving {
+impl Drop for EgressGuard {
     fn drop(&mut self) {
         if let Some(opening) = &self.opening {
             opening.abort();
@@ -169,17 +169,17 @@ impl Drop for Serving {
     }
 }
 
-impl Serving {
+impl EgressGuard {
     /// Makes the way out in the guest, and serves it. Names that the sandbox has had are read from
     /// `directory`, and kept there.
     pub async fn open(
         guest: Guest,
-        allowed: Allowed,
+        allowed: EgressPolicy,
         settings: &Settings,
         directory: Option<&Path>,
         sink: EgressSink,
     ) -> Result<Self, EgressError> {
-        let Allowed { rules, secrets } = allowed;
+        let EgressPolicy { rules, secrets } = allowed;
         let broker = if secrets.is_empty() {
             None
         } else {
@@ -196,7 +196,7 @@ impl Serving {
             idle: settings.idle,
             lookup: Lookup::new(settings.dns),
             names: Mutex::new(names),
-            teller: event::Teller::new(sink),
+            teller: event::EventReporter::new(sink),
             meter: Arc::new(Meter::new(settings.bytes_per_second, settings.bytes_max)),
             places: Arc::new(tokio::sync::Semaphore::new(settings.connections_max)),
             rate: Bucket::new(per_second, per_second * f64::from(limits::BURST_SECONDS)),
@@ -208,7 +208,7 @@ impl Serving {
         let shared = Arc::new(shared);
         // Whatever ends this before its end closes what is open by then: gates that nobody closes would
         // contend with those of the next who serves.
-        let serving = Serving { gates: shared.gates.clone(), opening: None };
+        let serving = EgressGuard { gates: shared.gates.clone(), opening: None };
         let doors = [
             (NAME_SERVER_PORT, Arrival::Question),
             (NAME_SERVER_PORT, Arrival::Connection),
@@ -227,7 +227,7 @@ impl Serving {
     }
 }
 
-impl Serving {
+impl EgressGuard {
     /// Does so beside everything else, and tells what goes wrong.
     pub fn later(
         opening: impl Future<Output = Result<Self, EgressError>> + Send + 'static,
@@ -254,7 +254,7 @@ impl Shared {
     }
 
     /// Whether a connection is read on its way.
-    fn is_read(&self, host: &Host, port: u16, plan: &Plan) -> Result<bool, Missing> {
+    fn is_read(&self, host: &Host, port: u16, plan: &Plan) -> Result<bool, UnreadableSecret> {
         match &self.broker {
             Some(broker) if plan.is_tls && port == TLS_PORT => broker.secrets.are_for(host),
             _ => Ok(false),

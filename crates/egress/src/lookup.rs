@@ -1,4 +1,4 @@
-//! From names to addresses, as the host knows them.
+//! Resolves names to addresses with the host's resolver.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::dns::{self, Found, TYPE_A, TYPE_AAAA};
+use super::dns::{self, DnsAnswer, TYPE_A, TYPE_AAAA};
 use super::host::Host;
 use super::limits::{
     ADDRESSES_MAX, FOUND_KEPT, FOUND_MAX, LOOKUP_DEADLINE, LOOKUPS_MAX, LOOKUPS_PER_SANDBOX_MAX,
@@ -27,7 +27,7 @@ static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 pub enum LookupError {
     #[error("there is no such name")]
     NoSuchName,
-    #[error("it could not be looked up: {0}")]
+    #[error("the lookup failed: {0}")]
     Failed(String),
 }
 
@@ -37,10 +37,10 @@ pub struct Lookup {
     /// The server that is asked; the host's own resolver when absent.
     server: Option<SocketAddr>,
     turns: Semaphore,
-    found: Mutex<HashMap<Host, (LookedUp, Instant)>>,
+    found: Mutex<HashMap<Host, (LookupResult, Instant)>>,
 }
 
-type LookedUp = Result<Vec<IpAddr>, LookupError>;
+type LookupResult = Result<Vec<IpAddr>, LookupError>;
 
 impl Lookup {
     pub fn new(server: Option<SocketAddr>) -> Self {
@@ -49,22 +49,22 @@ impl Lookup {
     }
 
     /// The addresses of a name: one at least.
-    pub async fn addresses(&self, host: &Host) -> LookedUp {
+    pub async fn addresses(&self, host: &Host) -> LookupResult {
         if let Some(known) = self.known(host) {
             return known;
         }
-        let late = LookupError::Failed("nobody has answered in time".to_owned());
+        let late = LookupError::Failed("no answer in time".to_owned());
         let looked_up = timeout(LOOKUP_DEADLINE, self.look_up(host)).await.unwrap_or(Err(late));
         self.remember(host, &looked_up);
         looked_up
     }
 
-    fn known(&self, host: &Host) -> Option<LookedUp> {
+    fn known(&self, host: &Host) -> Option<LookupResult> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.get(host).filter(|(_, until)| *until > Instant::now()).map(|(known, _)| known.clone())
     }
 
-    fn remember(&self, host: &Host, looked_up: &LookedUp) {
+    fn remember(&self, host: &Host, looked_up: &LookupResult) {
         let kept = match looked_up {
             Ok(_) => FOUND_KEPT,
             Err(LookupError::NoSuchName) => MISSED_KEPT,
@@ -80,7 +80,7 @@ impl Lookup {
         }
     }
 
-    async fn look_up(&self, host: &Host) -> LookedUp {
+    async fn look_up(&self, host: &Host) -> LookupResult {
         // Neither is ever closed.
         let _turn = self.turns.acquire().await;
         let addresses = if let Some(server) = self.server {
@@ -167,7 +167,7 @@ async fn ask(server: SocketAddr, host: &Host, kind: u16) -> Result<Vec<IpAddr>, 
     }
 }
 
-async fn ask_once(server: SocketAddr, host: &Host, kind: u16) -> io::Result<Found> {
+async fn ask_once(server: SocketAddr, host: &Host, kind: u16) -> io::Result<DnsAnswer> {
     let id = draw()?;
     let question = dns::encode_question(id, host, kind);
     let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -191,7 +191,9 @@ async fn ask_once(server: SocketAddr, host: &Host, kind: u16) -> io::Result<Foun
     let mut answer = vec![0; length];
     stream.read_exact(&mut answer).await?;
     let found = dns::parse_answer(&answer, id, host, kind);
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no answer to the question"))
+    found.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "the response has no answer to the question")
+    })
 }
 
 fn draw() -> io::Result<u16> {

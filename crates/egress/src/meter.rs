@@ -1,4 +1,4 @@
-//! How much one sandbox may do in a time, and altogether.
+//! Rate limits and total limits of one sandbox's egress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -58,8 +58,8 @@ pub struct Meter {
 
 /// The sandbox has carried as much as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sandbox has carried the {bytes_max} bytes that it may")]
-pub struct Spent {
+#[error("the sandbox has used its limit of {bytes_max} bytes")]
+pub struct LimitReached {
     pub bytes_max: u64,
 }
 
@@ -70,10 +70,10 @@ impl Meter {
     }
 
     /// Refuses what could carry nothing any more.
-    pub fn left(&self) -> Result<(), Spent> {
+    pub fn left(&self) -> Result<(), LimitReached> {
         match self.bytes_max {
             Some(bytes_max) if self.bytes.load(Ordering::Relaxed) >= bytes_max => {
-                Err(Spent { bytes_max })
+                Err(LimitReached { bytes_max })
             }
             _ => Ok(()),
         }
@@ -81,12 +81,12 @@ impl Meter {
 
     /// Counts bytes before they go on, and waits for their turn. Whoever waits keeps nobody else
     /// waiting longer than their own share of the rate.
-    pub async fn pass(&self, bytes: usize) -> Result<(), Spent> {
+    pub async fn pass(&self, bytes: usize) -> Result<(), LimitReached> {
         let before = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(bytes_max) = self.bytes_max
             && before.saturating_add(bytes as u64) > bytes_max
         {
-            return Err(Spent { bytes_max });
+            return Err(LimitReached { bytes_max });
         }
         if let Some(rate) = &self.rate {
             let wait = rate.owe(bytes as f64);
@@ -131,7 +131,7 @@ mod tests {
         let meter = Meter::new(None, Some(250));
         assert_eq!(meter.left(), Ok(()));
         assert_eq!(meter.pass(250).await, Ok(()));
-        assert_eq!(meter.left(), Err(Spent { bytes_max: 250 }));
-        assert_eq!(meter.pass(1).await, Err(Spent { bytes_max: 250 }));
+        assert_eq!(meter.left(), Err(LimitReached { bytes_max: 250 }));
+        assert_eq!(meter.pass(1).await, Err(LimitReached { bytes_max: 250 }));
     }
 }

@@ -1,6 +1,5 @@
-//! Which address stands for which name in one sandbox. A name keeps its address for as long as the
-//! sandbox lives, over restarts of the bridge too: programs remember addresses, and one that came to
-//! mean another name would lead them astray. So no address is ever given twice.
+//! Maps names to addresses in one sandbox. A name keeps its address for as long as the sandbox lives, also
+//! after a restart of the bridge. Programs cache addresses, so an address is never given to a second name.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +18,7 @@ const FILE: &str = "egress.names";
 /// Addresses behind the sandbox's own, without the last of the range.
 const ADDRESSES: u32 = (1 << (u32::BITS - EGRESS_PREFIX_BITS)) - 3;
 
-/// See the module's description.
+/// The names of one sandbox, with their addresses.
 #[derive(Debug)]
 pub struct Names {
     at_once_max: usize,
@@ -44,7 +43,7 @@ struct Entry {
 
 /// What a name has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct NameAddress {
     pub address: Ipv4Addr,
     /// The guest does not listen there yet.
     pub is_new: bool,
@@ -55,11 +54,11 @@ pub struct Given {
 /// Why a name gets no address.
 #[derive(Debug, thiserror::Error)]
 pub enum NamesError {
-    #[error("all {names_max} names that the sandbox may have at once have connections")]
+    #[error("the sandbox may use {names_max} names at once, and all of them have connections")]
     Busy { names_max: usize },
     #[error("the sandbox has used up all {ADDRESSES} addresses")]
     UsedUp,
-    #[error("the name could not be written down: {0}")]
+    #[error("the name could not be saved: {0}")]
     File(#[from] io::Error),
 }
 
@@ -110,11 +109,11 @@ impl Names {
     }
 
     /// The address of a name, which it gets now if it has none.
-    pub async fn give(&mut self, host: &Host) -> Result<Given, NamesError> {
+    pub async fn give(&mut self, host: &Host) -> Result<NameAddress, NamesError> {
         self.clock += 1;
         if let Some(entry) = self.by_host.get_mut(host) {
             entry.used = self.clock;
-            return Ok(Given { address: entry.address, is_new: !entry.is_open, lost: None });
+            return Ok(NameAddress { address: entry.address, is_new: !entry.is_open, lost: None });
         }
         if self.given >= ADDRESSES {
             return Err(NamesError::UsedUp);
@@ -127,7 +126,7 @@ impl Names {
         let address = address(self.given);
         self.given += 1;
         self.insert(host.clone(), address, self.clock);
-        Ok(Given { address, is_new: true, lost })
+        Ok(NameAddress { address, is_new: true, lost })
     }
 
     fn take_oldest(&mut self) -> Result<Ipv4Addr, NamesError> {

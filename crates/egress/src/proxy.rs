@@ -1,5 +1,5 @@
-//! The proxy for programs that are told of one: `CONNECT`, and requests with whole addresses, under the
-//! same rules. It takes one request for each connection, and then is over or a tunnel.
+//! The HTTP proxy for programs that are configured to use one. It accepts `CONNECT` and requests with
+//! absolute URLs under the same rules. Each connection carries one request, or becomes a tunnel.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::carry::{Plan, Stream};
-use super::connection::{Refused, lead, reach, run, told};
-use super::event::What;
+use super::connection::{Refusal, lead, reach, run, told};
+use super::event::EventSubject;
 use super::host::Host;
 use super::http::{BadRequest, Head, Requests, authority};
 use super::limits::{FIRST_BYTES_DEADLINE, HEAD_BYTES_MAX};
@@ -22,7 +22,7 @@ pub(super) const THE_PROXY: &str = "the proxy";
 /// Serves one client to its end.
 pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
     let head = timeout(FIRST_BYTES_DEADLINE, read_head(&mut stream)).await;
-    let head = head.unwrap_or(Err(Refused::Silent));
+    let head = head.unwrap_or(Err(Refusal::Silent));
     let asked = head.and_then(|head| Ok((whom(&head)?, head)));
     let ((host, port), head) = match asked {
         Ok(asked) => asked,
@@ -45,16 +45,16 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut stream: Stream) {
     refuse(shared, host.as_str(), Some(port), stream, &refused).await;
 }
 
-async fn refuse(shared: &Shared, host: &str, port: Option<u16>, stream: Stream, refused: &Refused) {
-    shared.teller.refuse(What::Connection, host, port, refused);
+async fn refuse(shared: &Shared, host: &str, port: Option<u16>, stream: Stream, refused: &Refusal) {
+    shared.teller.refuse(EventSubject::Connection, host, port, refused);
     let word = match refused {
-        Refused::Connect(_) => told(502, "Bad Gateway", refused),
+        Refusal::Connect(_) => told(502, "Bad Gateway", refused),
         _ => told(403, "Forbidden", refused),
     };
     stream.part(&word).await;
 }
 
-async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
+async fn read_head(stream: &mut Stream) -> Result<Head, Refusal> {
     // What has been looked through already, but for an end that may have begun in it.
     let mut from = 0;
     loop {
@@ -70,14 +70,14 @@ async fn read_head(stream: &mut Stream) -> Result<Head, Refused> {
         }
         from = held.len().saturating_sub(END_OF_HEAD.len() - 1);
         if !stream.fill().await? {
-            return Err(Refused::Ended);
+            return Err(Refusal::Ended);
         }
     }
 }
 
 /// Whom a request is for. Only the target says so: the field beside it may be anybody's.
-fn whom(head: &Head) -> Result<(Host, u16), Refused> {
-    let wrong = BadRequest::Malformed("a proxy is asked for the name of a host, and its port");
+fn whom(head: &Head) -> Result<(Host, u16), Refusal> {
+    let wrong = BadRequest::Malformed("a proxy request must name a host and a port");
     let asked = if head.method == "CONNECT" {
         authority(&head.target, 0).filter(|(_, port)| *port != 0)
     } else {
@@ -93,15 +93,15 @@ async fn tunnel(
     host: &Host,
     port: u16,
     stream: &mut Stream,
-) -> Result<(), Refused> {
-    shared.rules.allowing(host, port).ok_or(Refused::NoRule)?;
+) -> Result<(), Refusal> {
+    shared.rules.allowing(host, port).ok_or(Refusal::NoRule)?;
     shared.meter.left()?;
     super::connect::permitted(&shared.lookup, &shared.allow_private, host).await?;
     Ok(stream.write(b"HTTP/1.1 200 Connection established\r\n\r\n").await?)
 }
 
 /// What is sent of a request, and what may follow it.
-fn request(host: &Host, port: u16, head: &Head, stream: &mut Stream) -> Result<Plan, Refused> {
+fn request(host: &Host, port: u16, head: &Head, stream: &mut Stream) -> Result<Plan, Refusal> {
     let mut requests = Requests::rest_of(host.clone(), port, head)?;
     let (asked, path) = head.absolute().unwrap_or_default();
     let mut first = head.for_server(asked, path);

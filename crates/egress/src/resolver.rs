@@ -1,4 +1,4 @@
-//! The name server that the guest has: which names there are for it, and by which addresses.
+//! The guest's name server. It answers with an address for each allowed name and refuses all others.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use tokio::time::timeout;
 use super::carry::Stream;
 use super::connect::{ConnectError, permitted};
 use super::dns::{
-    Code, NotAQuestion, Question, TYPE_A, TYPE_PTR, encode_address, encode_name, encode_plain,
+    Code, Question, QuestionError, TYPE_A, TYPE_PTR, encode_address, encode_name, encode_plain,
     encode_wrong, parse_question, reversed,
 };
-use super::event::{Verdict, What};
+use super::event::{EventSubject, Verdict};
 use super::gates::{self, Gate};
 use super::host::Host;
 use super::limits::{ANSWER_TTL_S, MESSAGE_BYTES_MAX, QUESTION_IDLE, QUESTIONS_PER_CONNECTION_MAX};
@@ -24,7 +24,7 @@ use agent_client::guest::GuestError;
 pub(super) enum NoAddress {
     #[error(transparent)]
     Names(#[from] names::NamesError),
-    #[error("the guest does not listen for it: {0}")]
+    #[error("the guest cannot listen on its address: {0}")]
     Guest(#[from] GuestError),
 }
 
@@ -57,14 +57,14 @@ async fn read_message(stream: &mut Stream) -> Option<Vec<u8>> {
 async fn answer(shared: &Arc<Shared>, message: &[u8]) -> Option<Vec<u8>> {
     let question = match parse_question(message) {
         Ok(question) => question,
-        Err(NotAQuestion::Nothing) => return None,
-        Err(NotAQuestion::Answer { id, flags, code }) => {
+        Err(QuestionError::Nothing) => return None,
+        Err(QuestionError::Answer { id, flags, code }) => {
             return Some(encode_wrong(id, flags, code));
         }
     };
     if !shared.questions.try_take() {
-        let why = "there are too many questions in a short time";
-        shared.teller.refuse(What::Name, &question.name, None, why);
+        let why = "too many lookups in a short time";
+        shared.teller.refuse(EventSubject::Name, &question.name, None, why);
         return Some(encode_plain(&question, Code::Failed));
     }
     if question.kind == TYPE_PTR {
@@ -86,11 +86,11 @@ async fn name_of_address(shared: &Shared, question: &Question) -> Vec<u8> {
 
 async fn address_of_name(shared: &Arc<Shared>, question: &Question) -> Vec<u8> {
     let refuse = |host: &str, why: &dyn std::fmt::Display| {
-        shared.teller.refuse(What::Name, host, None, why);
+        shared.teller.refuse(EventSubject::Name, host, None, why);
     };
     let plain = |code| encode_plain(question, code);
     let Ok(host) = question.name.parse::<Host>() else {
-        refuse(&question.name, &"it is no name of a host");
+        refuse(&question.name, &"it is not a host name");
         return plain(Code::NoSuchName);
     };
     let Some(rule) = shared.rules.naming(&host) else {
@@ -119,7 +119,7 @@ async fn address_of_name(shared: &Arc<Shared>, question: &Question) -> Vec<u8> {
     match shared.address_of(&host).await {
         Ok(address) => {
             let verdict = Verdict::Allowed { rule, address: None };
-            shared.teller.tell(What::Name, host.as_str(), None, verdict);
+            shared.teller.tell(EventSubject::Name, host.as_str(), None, verdict);
             encode_address(question, address, ANSWER_TTL_S)
         }
         Err(why) => {

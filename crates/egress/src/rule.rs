@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::host::{Host, NotAHost};
+use super::host::{Host, InvalidHost};
 use super::limits::{PORTS_PER_NAME_MAX, RULES_MAX};
 
 /// Ports of a rule that names none.
@@ -24,12 +24,12 @@ const BELOW: &str = "*.";
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    whom: Whom,
+    whom: HostPattern,
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Whom {
+enum HostPattern {
     Exactly(Host),
     Below(Host),
     Public,
@@ -42,19 +42,23 @@ pub struct Rules(Vec<Rule>);
 /// Why a rule cannot be kept to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    #[error("{rule:?} names no host: {why}")]
-    Host { rule: String, why: NotAHost },
-    #[error("{rule:?} has no port: write a number from 1 to 65535 behind the colon, or no colon")]
+    #[error("{rule:?} does not name a host: {why}")]
+    Host { rule: String, why: InvalidHost },
+    #[error(
+        "{rule:?} has an invalid port: write a number from 1 to 65535 after the colon, or leave the colon out"
+    )]
     Port { rule: String },
-    #[error("{rule:?} has its star in the wrong place: write *.example.org, or `public` for all")]
+    #[error(
+        "{rule:?} has a star in the wrong place: write *.example.org, or `public` for all hosts"
+    )]
     Star { rule: String },
-    #[error("{rule:?} is an address of a page: write the name of its host alone")]
+    #[error("{rule:?} is a URL or an address range: write only a host name")]
     Url { rule: String },
-    #[error("{count} rules are more than {RULES_MAX}")]
+    #[error("{count} rules are too many; the limit is {RULES_MAX}")]
     TooMany { count: usize },
-    #[error("`{NONE}` stands alone: it allows nothing")]
+    #[error("`{NONE}` allows nothing and cannot be combined with other rules")]
     NoneAmongOthers,
-    #[error("{name} may be reached at more than {PORTS_PER_NAME_MAX} ports")]
+    #[error("{name} is allowed at more than {PORTS_PER_NAME_MAX} ports, the limit")]
     TooManyPorts { name: String },
 }
 
@@ -91,14 +95,14 @@ impl Rules {
         for rule in &rules.0 {
             // Of a name below another, every rule of that may hold too.
             let example = match &rule.whom {
-                Whom::Exactly(host) | Whom::Below(host) => Some(host),
-                Whom::Public => None,
+                HostPattern::Exactly(host) | HostPattern::Below(host) => Some(host),
+                HostPattern::Public => None,
             };
             let of = rules.0.iter().filter(|other| match (&other.whom, example) {
-                (Whom::Exactly(host) | Whom::Below(host), Some(example)) => {
+                (HostPattern::Exactly(host) | HostPattern::Below(host), Some(example)) => {
                     host == example || example.is_below(host)
                 }
-                (Whom::Public, _) => true,
+                (HostPattern::Public, _) => true,
                 (_, None) => false,
             });
             if ports(of).len() > PORTS_PER_NAME_MAX {
@@ -173,34 +177,34 @@ impl Rule {
             _ => (text, None),
         };
         let whom = if name.eq_ignore_ascii_case(PUBLIC) {
-            Whom::Public
+            HostPattern::Public
         } else if let Some(suffix) = name.strip_prefix(BELOW) {
             if suffix.contains('*') {
                 return Err(RuleError::Star { rule: rule() });
             }
-            Whom::Below(host(suffix)?)
+            HostPattern::Below(host(suffix)?)
         } else if name.contains('*') {
             return Err(RuleError::Star { rule: rule() });
         } else {
-            Whom::Exactly(host(name)?)
+            HostPattern::Exactly(host(name)?)
         };
         Ok(Self { whom, port })
     }
 
     fn is_about(&self, host: &Host) -> bool {
         match &self.whom {
-            Whom::Exactly(name) => host == name,
-            Whom::Below(suffix) => host.is_below(suffix),
-            Whom::Public => host.is_qualified(),
+            HostPattern::Exactly(name) => host == name,
+            HostPattern::Below(suffix) => host.is_below(suffix),
+            HostPattern::Public => host.is_qualified(),
         }
     }
 
     /// How little it says of a name; the longest of suffixes says most.
     fn breadth(&self) -> (u8, std::cmp::Reverse<usize>) {
         let (kind, chars) = match &self.whom {
-            Whom::Exactly(_) => (0, 0),
-            Whom::Below(suffix) => (1, suffix.as_str().len()),
-            Whom::Public => (2, 0),
+            HostPattern::Exactly(_) => (0, 0),
+            HostPattern::Below(suffix) => (1, suffix.as_str().len()),
+            HostPattern::Public => (2, 0),
         };
         (kind, std::cmp::Reverse(chars))
     }
@@ -213,9 +217,9 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.whom {
-            Whom::Exactly(host) => write!(f, "{host}")?,
-            Whom::Below(suffix) => write!(f, "{BELOW}{suffix}")?,
-            Whom::Public => f.write_str(PUBLIC)?,
+            HostPattern::Exactly(host) => write!(f, "{host}")?,
+            HostPattern::Below(suffix) => write!(f, "{BELOW}{suffix}")?,
+            HostPattern::Public => f.write_str(PUBLIC)?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }

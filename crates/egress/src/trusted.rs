@@ -1,4 +1,4 @@
-//! Whom programs in a sandbox trust: those that they trusted anyway, and the sandbox's own authority.
+//! The certificate authorities that programs in a sandbox trust: the usual ones and the sandbox's own.
 //!
 //! It is a file of its own, which variables of the environment name: an image's list stays what it
 //! is, and goes into no image that is made of the sandbox.

@@ -1,5 +1,5 @@
-//! What images are made of, on the host's disk: each content once, in a file that is called by its
-//! digest, for all images that have it.
+//! The contents of images on the host's disk. Each content is stored once, in a file named by its digest,
+//! for all images that use it.
 //!
 //! ```text
 //!   <dir>/sha256/<hex>     whole and verified; never written again
@@ -24,7 +24,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub use error::BlobError;
-pub use partial::{Begun, Partial};
+pub use partial::{BlobState, Partial};
 
 use super::digest::Digest;
 use super::limits::{BLOB_BYTES_MAX, DOCUMENT_BYTES_MAX};
@@ -96,7 +96,7 @@ impl Blobs {
     /// Keeps a small content, and says what it is called.
     pub async fn put(&self, bytes: Vec<u8>) -> Result<Digest, BlobError> {
         let digest = Digest::of(&bytes);
-        if let Begun::Partial(mut partial) = self.begin(digest, bytes.len() as u64).await? {
+        if let BlobState::Partial(mut partial) = self.begin(digest, bytes.len() as u64).await? {
             let writing = move || {
                 let from = partial.offset() as usize;
                 partial.write(&bytes[from..])?;
@@ -109,7 +109,7 @@ impl Blobs {
 
     /// Goes on with a content of which something may be here already. Waits while somebody else is
     /// at it.
-    pub async fn begin(&self, digest: Digest, size: u64) -> Result<Begun, BlobError> {
+    pub async fn begin(&self, digest: Digest, size: u64) -> Result<BlobState, BlobError> {
         if size > BLOB_BYTES_MAX {
             return Err(BlobError::TooLarge { digest, bytes: size, bytes_max: BLOB_BYTES_MAX });
         }

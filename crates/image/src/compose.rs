@@ -33,13 +33,13 @@ const MODE_MASK: u32 = 0o7777;
 /// Why layers do not make a root.
 #[derive(Debug, thiserror::Error)]
 pub enum ComposeError {
-    #[error("{path:?} takes something away through a symbolic link of a layer below")]
+    #[error("{path:?} removes a file through a symbolic link of a lower layer")]
     ThroughSymlink { path: String },
-    #[error("{path:?} is a hard link to {target:?}, which is no file of this or a lower layer")]
+    #[error("{path:?} is a hard link to {target:?}, which is not a file of this or a lower layer")]
     BadLink { path: String, target: String },
-    #[error("the paths of its directories have more than {max} bytes")]
+    #[error("its directory paths have more than {max} bytes in total")]
     TooMuchNoted { max: usize },
-    #[error("{path:?} cannot be put into the root: {source}")]
+    #[error("{path:?} cannot be added to the root: {source}")]
     Write { path: String, source: io::Error },
 }
 

@@ -37,28 +37,30 @@ const WHITEOUT: &[u8] = b".wh.";
 /// Why files cannot be copied. Paths are those of the context or the image.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    #[error("{path:?} leads out of the context; only what is in it can be copied")]
+    #[error("{path:?} is outside of the build context; only files inside it can be copied")]
     Outside { path: String },
-    #[error("there is no {path:?} to copy, or .dockerignore leaves it out")]
+    #[error("cannot copy {path:?}: it does not exist, or .dockerignore excludes it")]
     NoSource { path: String },
-    #[error("{path:?} is no directory, and several files go there; end it with '/' for a new one")]
+    #[error(
+        "{path:?} is not a directory, but several files are copied there; end it with '/' to create a directory"
+    )]
     Several { path: String },
-    #[error("{path:?} is a file where a directory is wanted")]
+    #[error("{path:?} is a file, but a directory is needed there")]
     NotDirectory { path: String },
-    #[error("{path:?} is a directory, and a file of that name is to be there")]
+    #[error("{path:?} is a directory, but a file must be written there")]
     IsDirectory { path: String },
-    #[error("{path:?} would mean in an image that something is gone")]
+    #[error("{path:?} has a whiteout's name, which marks a removed file in an image")]
     Whiteout { path: String },
     #[error("there are more than {max} files")]
     TooMany { max: u64 },
     #[error("the files have more than {max} bytes")]
     TooLarge { max: u64 },
-    #[error("{path:?} leads through more than {max} directories")]
+    #[error("{path:?} is more than {max} directories deep")]
     TooDeep { path: String, max: usize },
     #[error("{path:?} cannot be unpacked: {source}")]
     Archive { path: String, source: LayerError },
     #[error(
-        "{path:?} is compressed with {with}, which is not known here; COPY it, or unpack it into the \
+        "{path:?} is compressed with {with}, which is not supported; COPY it, or unpack it into the \
          context"
     )]
     Compression { path: String, with: &'static str },
@@ -76,7 +78,7 @@ pub struct Root {
 }
 
 /// What a path means within a root.
-struct Found {
+struct ResolvedPath {
     /// Without links, as far as it is there.
     path: Vec<u8>,
     kind: Option<FileType>,
@@ -108,8 +110,8 @@ impl Root {
         Some(text)
     }
 
-    fn find(&self, components: &[Vec<u8>]) -> Result<Found, CopyError> {
-        let mut found = Found { path: Vec::new(), kind: Some(FileType::Directory) };
+    fn find(&self, components: &[Vec<u8>]) -> Result<ResolvedPath, CopyError> {
+        let mut found = ResolvedPath { path: Vec::new(), kind: Some(FileType::Directory) };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         if components.len() > DEPTH_MAX {
@@ -388,7 +390,7 @@ impl<'a> Layer<'a> {
     fn place(&self, components: &[Vec<u8>]) -> Result<Vec<u8>, CopyError> {
         let Some((last, above)) = components.split_last() else { return Ok(Vec::new()) };
         let whole = self.root.find(components);
-        if let Ok(Found { path, kind: Some(kind) }) = &whole
+        if let Ok(ResolvedPath { path, kind: Some(kind) }) = &whole
             && kind.is_dir()
         {
             return Ok(path.clone());

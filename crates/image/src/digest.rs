@@ -1,4 +1,4 @@
-//! What content is called: `sha256:` and 64 hexadecimal digits. Pure but for the hashing.
+//! Digests: `sha256:` and 64 hexadecimal digits. Pure.
 //!
 //! [`Digest`] is the name, [`Digester`] makes one of bytes as they go by and counts them. SHA-512,
 //! which the formats allow as well, is refused by its name: nobody publishes images with it, and a
@@ -26,11 +26,11 @@ pub struct Digest([u8; DIGEST_BYTES]);
 /// Why a text is no digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDigest {
-    #[error("{0:?} is no digest: it has no algorithm in front, as in \"sha256:…\"")]
+    #[error("{0:?} is not a digest: it must begin with an algorithm, as in \"sha256:…\"")]
     NoAlgorithm(String),
-    #[error("the digest's algorithm is {0:?}, and only sha256 is known")]
+    #[error("the digest's algorithm is {0:?}; only sha256 is supported")]
     Algorithm(String),
-    #[error("{0:?} is not a sha256 in 64 lower-case hexadecimal digits")]
+    #[error("{0:?} is not a sha256 of 64 lower-case hexadecimal digits")]
     Digits(String),
 }
 

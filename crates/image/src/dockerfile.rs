@@ -1,6 +1,6 @@
-//! The recipe of an image, as a Dockerfile says it: text to stages of instructions. Pure. What is not
-//! understood is refused by its name, and nothing is passed over. Variables are filled in when a step
-//! is done, because only then it is known what they stand for.
+//! Parses a Dockerfile into stages of instructions. Pure. An instruction that is not supported is an error
+//! that names it; nothing is ignored. Variables are expanded when a step runs, because their values are
+//! not known before.
 
 mod instruction;
 pub mod limits;
@@ -15,46 +15,48 @@ pub use lines::Lines;
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    #[error("{name} is not known here; {hint}")]
+    #[error("{name} is not supported; {hint}")]
     Unknown { name: String, hint: &'static str },
     #[error("{name} takes {wanted}")]
     Arguments { name: &'static str, wanted: &'static str },
-    #[error("--{flag} is no flag of {name} here; {hint}")]
+    #[error("{name} does not support --{flag}; {hint}")]
     Flag { name: &'static str, flag: String, hint: &'static str },
     #[error(
-        "{word} begins no text for {name}: behind << comes a word of letters, digits, '.', '_' and '-'"
+        "{word} does not begin a heredoc for {name}: write a word of letters, digits, '.', '_' and '-' after <<"
     )]
     TextName { name: &'static str, word: String },
     #[error("{what} is not closed")]
     Unclosed { what: String },
-    #[error("{text} is not understood: $x, ${{x}}, ${{x:-word}} and ${{x:+word}} are")]
+    #[error("cannot parse {text}: write $x, ${{x}}, ${{x:-word}} or ${{x:+word}}")]
     Variable { text: String },
-    #[error("a word becomes longer than {max} bytes")]
+    #[error("a word expands to more than {max} bytes")]
     TooLong { max: usize },
-    #[error("variables are within each other more than {max} deep")]
+    #[error("variables are nested more than {max} deep")]
     TooDeep { max: usize },
     #[error("there are more than {max} instructions")]
     TooManySteps { max: usize },
-    #[error("there are more than {max} rules, or one of them is too long")]
+    #[error("there are more than {max} ignore rules, or one of them is too long")]
     TooManyRules { max: usize },
     #[error("{name} comes before the first FROM; only ARG may")]
     Early { name: &'static str },
     #[error("there is no FROM")]
     NoStage,
-    #[error("{name:?} is the name of two stages")]
+    #[error("two stages are named {name:?}")]
     TwoStages { name: String },
-    #[error("{name:?} is no name of a stage: a letter, then letters, digits, '.', '_' and '-'")]
+    #[error(
+        "{name:?} is not a valid stage name: write a letter, then letters, digits, '.', '_' and '-'"
+    )]
     StageName { name: String },
-    #[error("the script begins with #!, and a shell would read it; write RUN PROGRAM <<END")]
+    #[error("the script begins with #!, but a shell would run it; write RUN PROGRAM <<END")]
     Interpreter,
-    #[error("escape is \\ or `")]
+    #[error("escape must be \\ or `")]
     Escape,
 }
 
-/// A fault and where it is.
+/// A fault with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
-pub struct Wrong {
+pub struct DockerfileError {
     pub line: usize,
     pub fault: Fault,
 }
@@ -90,14 +92,14 @@ pub struct Dockerfile {
 }
 
 impl Dockerfile {
-    pub fn parse(text: &str) -> Result<Self, Wrong> {
+    pub fn parse(text: &str) -> Result<Self, DockerfileError> {
         let mut lines = Lines::new(text)?;
         let escape = lines.escape;
         let mut file = Self { escape, before: Vec::new(), stages: Vec::new() };
         let mut count = 0;
         while let Some(line) = lines.next_line() {
             let number = line.number;
-            let wrong = |fault| Wrong { line: number, fault };
+            let wrong = |fault| DockerfileError { line: number, fault };
             count += 1;
             if count > STEPS_MAX {
                 return Err(wrong(Fault::TooManySteps { max: STEPS_MAX }));
@@ -105,7 +107,7 @@ impl Dockerfile {
             file.take(&mut lines, number, &line.text).map_err(wrong)?;
         }
         if file.stages.is_empty() {
-            return Err(Wrong { line: lines.count(), fault: Fault::NoStage });
+            return Err(DockerfileError { line: lines.count(), fault: Fault::NoStage });
         }
         Ok(file)
     }
@@ -128,7 +130,7 @@ impl Dockerfile {
     }
 
     fn stage(&self, line: usize, text: &str, rest: &str) -> Result<Stage, Fault> {
-        let wanted = "an image, and perhaps AS and a name";
+        let wanted = "an image, optionally followed by AS and a name";
         let bad = || Fault::Arguments { name: "FROM", wanted };
         let (flags, words) = instruction::flags(words::split(rest, self.escape)?);
         let mut platform = None;
@@ -196,12 +198,12 @@ mod tests {
             ("FROM a\nRUN <<END\nx\n", 2, "<<END is not closed"),
             ("FROM a\nCOPY x\n", 2, "COPY takes"),
             ("FROM a\nCOPY <<END /x\nmore\n", 2, "<<END is not closed"),
-            ("FROM a\nADD <<../x /x\n../x\n", 2, "begins no text"),
-            ("FROM a\nCOPY <</x /x\n", 2, "begins no text"),
+            ("FROM a\nADD <<../x /x\n../x\n", 2, "does not begin a heredoc"),
+            ("FROM a\nCOPY <</x /x\n", 2, "does not begin a heredoc"),
             ("FROM a\nCOPY --from=a <<x /x\nx\n", 2, "--from"),
             ("FROM a AS b\nFROM a AS b\n", 2, "two stages"),
-            ("FROM a AS scratch\n", 1, "no name of a stage"),
-            ("# escape=x\nFROM a\n", 1, "escape is"),
+            ("FROM a AS scratch\n", 1, "not a valid stage name"),
+            ("# escape=x\nFROM a\n", 1, "escape must be"),
             ("FROM a b\n", 1, "FROM takes"),
         ] {
             let (at, said) = wrong(text);

@@ -21,21 +21,21 @@ pub const NAME_ANNOTATIONS: [&str; 2] =
 /// Why a document is of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    #[error("the {what} is not understood: {source}")]
+    #[error("cannot parse the {what}: {source}")]
     Json { what: &'static str, source: serde_json::Error },
-    #[error("the image has {count} layers, more than {max}")]
+    #[error("the image has {count} layers; the limit is {max}")]
     TooManyLayers { count: usize, max: usize },
-    #[error("the index has {count} manifests, more than {max}")]
+    #[error("the index has {count} manifests; the limit is {max}")]
     TooManyManifests { count: usize, max: usize },
-    #[error("the manifest has {layers} layers and the configuration {diff_ids}")]
+    #[error("the manifest has {layers} layers, but the configuration has {diff_ids}")]
     Disagree { layers: usize, diff_ids: usize },
-    #[error("the image is for {found}, and this host is {wanted}")]
+    #[error("the image is for {found}, but this host is {wanted}")]
     Platform { found: String, wanted: String },
-    #[error("there is none for {wanted} in the index, only for {}", .found.join(", "))]
+    #[error("the index has no image for {wanted}, only for {}", .found.join(", "))]
     NoPlatform { found: Vec<String>, wanted: String },
-    #[error("the configuration's {what} has more than {max} strings, or a zero byte in one")]
+    #[error("the configuration's {what} has more than {max} strings, or a string with a zero byte")]
     Strings { what: &'static str, max: usize },
-    #[error("the configuration's strings have more than {max} bytes")]
+    #[error("the configuration's strings have more than {max} bytes in total")]
     StringsTooLong { max: usize },
 }
 
@@ -87,7 +87,7 @@ impl std::fmt::Display for Platform {
 
 /// A manifest, or an index of several: a document is told by what it has.
 #[derive(Debug, Deserialize)]
-pub struct Either {
+pub struct ManifestOrIndex {
     #[serde(rename = "mediaType")]
     pub media_type: Option<String>,
     pub config: Option<Descriptor>,
@@ -97,7 +97,7 @@ pub struct Either {
     pub manifests: Vec<Descriptor>,
 }
 
-impl Either {
+impl ManifestOrIndex {
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
         let what = "manifest";
         let either: Self =
@@ -148,7 +148,7 @@ pub struct Index<'a> {
 /// An image in an archive of docker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Saved {
+pub struct DockerImage {
     pub config: String,
     #[serde(default)]
     pub repo_tags: Option<Vec<String>>,
@@ -218,7 +218,7 @@ impl Config {
         let broken = |source| DocumentError::Json { what, source };
         // A list would pass for one, and later not be one.
         if !bytes.trim_ascii_start().starts_with(b"{") {
-            return Err(broken(serde::de::Error::custom("it is no object")));
+            return Err(broken(serde::de::Error::custom("it is not an object")));
         }
         let config: Self = serde_json::from_slice(bytes).map_err(broken)?;
         let (diff_ids, host) = (config.rootfs.diff_ids.len(), Platform::host());

@@ -18,11 +18,11 @@ use ::archive::TarError;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use tokio::runtime::Handle;
 
-use super::blobs::{Begun, BlobError};
+use super::blobs::{BlobError, BlobState};
 use super::digest::{Digest, Digester};
 use super::document::{
-    self, Config, Descriptor, DocumentError, Either, Manifest, NAME_ANNOTATIONS, Platform, RootFs,
-    Saved, choose,
+    self, Config, Descriptor, DockerImage, DocumentError, Manifest, ManifestOrIndex,
+    NAME_ANNOTATIONS, Platform, RootFs, choose,
 };
 use super::layer::limits::{BUFFER_BYTES, HEADER_BYTES, LAYER_ENTRIES_MAX, LAYERS_MAX};
 use super::layer::{Bounds, Compressed, LayerError, hold};
@@ -30,14 +30,14 @@ use super::reference::Reference;
 use super::store::limits::{
     CONFIG_BYTES_MAX, IMPORT_BYTES_MAX, INDEX_DEPTH_MAX, MANIFEST_BYTES_MAX, MANIFESTS_MAX,
 };
-use super::store::{Draft, Image, ImageError, Images, Shared, unpack_compressed};
+use super::store::{Draft, Image, ImageError, Images, SharedLock, unpack_compressed};
 
 pub(super) const LAYOUT: &str = "oci-layout";
 pub(super) const INDEX: &str = "index.json";
 pub(super) const DOCKER: &str = "manifest.json";
 
 /// An image that was found, with what it is called there.
-struct Found {
+struct SourceEntry {
     digest: Digest,
     names: Vec<Reference>,
 }
@@ -57,7 +57,7 @@ impl Images {
 
     fn import_shared(
         &self,
-        shared: &Shared,
+        shared: &SharedLock,
         path: &Path,
         name: Option<&Reference>,
     ) -> Result<Vec<Image>, ImageError> {
@@ -98,7 +98,7 @@ impl Images {
         };
         let found = import.named(found, name)?;
         let mut images = Vec::new();
-        for Found { digest, names } in found {
+        for SourceEntry { digest, names } in found {
             images.push(self.add_named(shared, digest, &names, &source)?);
         }
         Ok(images)
@@ -150,12 +150,12 @@ struct Import<'a> {
 
 impl Import<'_> {
     /// The images in a directory, if it is of a form that has any.
-    fn look(&self, directory: &OwnedFd) -> Result<Option<Vec<Found>>, ImageError> {
+    fn look(&self, directory: &OwnedFd) -> Result<Option<Vec<SourceEntry>>, ImageError> {
         if self.read(directory, LAYOUT, MANIFEST_BYTES_MAX)?.is_some() {
             let Some(index) = self.read(directory, INDEX, MANIFEST_BYTES_MAX)? else {
                 return Err(ImageError::NoForm { path: self.path.to_owned() });
             };
-            return self.layout(directory, &Either::parse(&index)?).map(Some);
+            return self.layout(directory, &ManifestOrIndex::parse(&index)?).map(Some);
         }
         match self.read(directory, DOCKER, MANIFEST_BYTES_MAX)? {
             Some(saved) => self.saved(directory, &saved).map(Some),
@@ -163,8 +163,12 @@ impl Import<'_> {
         }
     }
 
-    fn layout(&self, directory: &OwnedFd, index: &Either) -> Result<Vec<Found>, ImageError> {
-        let mut found: Vec<Found> = Vec::new();
+    fn layout(
+        &self,
+        directory: &OwnedFd,
+        index: &ManifestOrIndex,
+    ) -> Result<Vec<SourceEntry>, ImageError> {
+        let mut found: Vec<SourceEntry> = Vec::new();
         for descriptor in choose(&index.manifests)? {
             let names = NAME_ANNOTATIONS.iter().filter_map(|key| descriptor.annotations.get(*key));
             // What is a tag alone names nothing outside of its layout.
@@ -174,7 +178,7 @@ impl Import<'_> {
             let digest = self.manifest(directory, descriptor, INDEX_DEPTH_MAX)?;
             match found.iter_mut().find(|one| one.digest == digest) {
                 Some(one) => one.names.extend(names),
-                None => found.push(Found { digest, names }),
+                None => found.push(SourceEntry { digest, names }),
             }
         }
         Ok(found)
@@ -188,7 +192,7 @@ impl Import<'_> {
         depth: usize,
     ) -> Result<Digest, ImageError> {
         let bytes = self.document(directory, descriptor, MANIFEST_BYTES_MAX)?;
-        let either = Either::parse(&bytes)?;
+        let either = ManifestOrIndex::parse(&bytes)?;
         let Some(config) = &either.config else {
             if depth == 0 {
                 return Err(ImageError::IndexDepth { max: INDEX_DEPTH_MAX });
@@ -224,9 +228,9 @@ impl Import<'_> {
         }
     }
 
-    fn saved(&self, directory: &OwnedFd, saved: &[u8]) -> Result<Vec<Found>, ImageError> {
+    fn saved(&self, directory: &OwnedFd, saved: &[u8]) -> Result<Vec<SourceEntry>, ImageError> {
         let json = |source| DocumentError::Json { what: "list of images", source };
-        let saved: Vec<Saved> = serde_json::from_slice(saved).map_err(json)?;
+        let saved: Vec<DockerImage> = serde_json::from_slice(saved).map_err(json)?;
         if saved.len() > MANIFESTS_MAX {
             let (count, max) = (saved.len(), MANIFESTS_MAX);
             return Err(DocumentError::TooManyManifests { count, max }.into());
@@ -235,7 +239,11 @@ impl Import<'_> {
     }
 
     /// Such an archive has no manifest of its own, so one is written.
-    fn saved_one(&self, directory: &OwnedFd, saved: &Saved) -> Result<Found, ImageError> {
+    fn saved_one(
+        &self,
+        directory: &OwnedFd,
+        saved: &DockerImage,
+    ) -> Result<SourceEntry, ImageError> {
         if saved.layers.len() > LAYERS_MAX {
             let (count, max) = (saved.layers.len(), LAYERS_MAX);
             return Err(DocumentError::TooManyLayers { count, max }.into());
@@ -248,7 +256,7 @@ impl Import<'_> {
         }
         let tags = saved.repo_tags.iter().flatten().take(MANIFESTS_MAX);
         let names = tags.filter_map(|tag| tag.parse().ok()).collect();
-        Ok(Found { digest: self.describe(&config, &layers)?, names })
+        Ok(SourceEntry { digest: self.describe(&config, &layers)?, names })
     }
 
     /// Takes a layer, and says what it is.
@@ -282,29 +290,29 @@ impl Import<'_> {
     }
 
     /// An image of one layer that says nothing of itself, from its archive.
-    fn root(&self, archive: &Path) -> Result<Found, ImageError> {
+    fn root(&self, archive: &Path) -> Result<SourceEntry, ImageError> {
         let failed = ImageError::files("read", archive);
         let file = File::open(archive).map_err(&failed)?;
         let (diff_id, _) = hash(file).map_err(&failed)?;
         self.root_of(archive, diff_id)
     }
 
-    fn root_of(&self, archive: &Path, diff_id: Digest) -> Result<Found, ImageError> {
+    fn root_of(&self, archive: &Path, diff_id: Digest) -> Result<SourceEntry, ImageError> {
         let layer = self.layer_at(archive)?;
         let Platform { architecture, os } = Platform::host();
         let rootfs = RootFs { kind: "layers".to_owned(), diff_ids: vec![diff_id] };
         let config = Config { architecture, os, config: None, rootfs };
         let config = serde_json::to_vec(&config)
             .map_err(|source| DocumentError::Json { what: "configuration", source })?;
-        Ok(Found { digest: self.describe(&config, &[layer])?, names: Vec::new() })
+        Ok(SourceEntry { digest: self.describe(&config, &[layer])?, names: Vec::new() })
     }
 
     /// Gives the name that was asked for to the one image that there is.
     fn named(
         &self,
-        mut found: Vec<Found>,
+        mut found: Vec<SourceEntry>,
         name: Option<&Reference>,
-    ) -> Result<Vec<Found>, ImageError> {
+    ) -> Result<Vec<SourceEntry>, ImageError> {
         let path = self.path.to_owned();
         let Some(name) = name else {
             let nameless = found.is_empty() || found.iter().any(|one| one.names.is_empty());
@@ -312,7 +320,7 @@ impl Import<'_> {
         };
         if found.len() > 1 {
             // Of several the one that is called so there is meant.
-            let is_meant = |one: &Found| one.names.contains(name);
+            let is_meant = |one: &SourceEntry| one.names.contains(name);
             let names = found.iter().flat_map(|one| &one.names).map(Reference::short).collect();
             found.retain(is_meant);
             if found.len() != 1 {
@@ -332,7 +340,7 @@ impl Import<'_> {
     /// Takes a content; what is not what it should be is refused and gone.
     fn copy(&self, mut file: File, digest: Digest, size: u64) -> Result<(), ImageError> {
         let begun = Handle::current().block_on(self.images.blobs().begin(digest, size))?;
-        let Begun::Partial(mut partial) = begun else { return Ok(()) };
+        let BlobState::Partial(mut partial) = begun else { return Ok(()) };
         partial.start_anew()?;
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {

@@ -18,39 +18,39 @@ use rustix::io::Errno;
 pub use decompress::{Bounded, Compressed};
 pub(super) use directory::{hold, open_at, remove_tree, shown};
 pub use marks::Marks;
-pub use unpack::{Bounds, Lost, Unpacked, unpack, unpack_files};
+pub use unpack::{Bounds, SkippedMetadata, UnpackedLayer, unpack, unpack_files};
 pub(crate) use unpack::{CAPABILITY, kept_xattrs};
 
 /// Why a layer was refused or could not be unpacked. Paths are the layer's own.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
-    #[error("its archive is broken: {0}")]
+    #[error("its archive is malformed: {0}")]
     Archive(#[from] TarError),
     #[error("it cannot be decompressed: {0}")]
     Compression(io::Error),
-    #[error("{path:?} leads through a symbolic link")]
+    #[error("the path {path:?} leads through a symbolic link")]
     ThroughSymlink { path: String },
-    #[error("{path:?} is a device, and images here may have none")]
+    #[error("{path:?} is a device; images may not have devices")]
     Device { path: String },
-    #[error("{path:?} leads through more than {max} directories")]
+    #[error("{path:?} is more than {max} directories deep")]
     TooDeep { path: String, max: usize },
     #[error("{path:?} has a name of more than {max} bytes")]
     NameTooLong { path: String, max: usize },
-    #[error("{path:?} is no whiteout: {why}")]
+    #[error("{path:?} is not a valid whiteout: {why}")]
     Whiteout { path: String, why: &'static str },
-    #[error("{path:?} is there twice, once as a directory")]
+    #[error("{path:?} appears twice, once as a directory")]
     Collision { path: String },
-    #[error("{path:?} is a hard link to {target:?}, which is no file")]
+    #[error("{path:?} is a hard link to {target:?}, which is not a file")]
     BadLink { path: String, target: String },
-    #[error("{path:?} has the attribute {name:?}, which tells overlays what they are made of")]
+    #[error("{path:?} has the attribute {name:?}, which is reserved for overlayfs")]
     OverlayAttribute { path: String, name: String },
     #[error("its files have more than {max} bytes")]
     TooLarge { max: u64 },
     #[error("it has more than {max} entries")]
     TooMany { max: u64 },
-    #[error("the paths of its directories and whiteouts have more than {max} bytes")]
+    #[error("the paths of its directories and whiteouts have more than {max} bytes in total")]
     TooMuchNoted { max: usize },
-    #[error("it becomes more than {max} times as large as its compressed form")]
+    #[error("it decompresses to more than {max} times its compressed size")]
     Ratio { max: u64 },
     #[error("{path:?} cannot be written: {source}")]
     Write { path: String, source: io::Error },

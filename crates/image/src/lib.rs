@@ -1,4 +1,4 @@
-//! Images: what sandboxes have as their root, by names that people know.
+//! Images: the root file systems of sandboxes, under the names that people use.
 //!
 //! ```text
 //!   reference ─▶ registry ─▶ blobs          what an image is called; where it comes from; its bytes,

@@ -1,4 +1,4 @@
-//! The bounds of images on this host: their names and their content.
+//! Limits of images on this host: their names and their content.
 
 use std::time::Duration;
 

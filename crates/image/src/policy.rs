@@ -35,16 +35,16 @@ struct Pattern {
 /// Why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    #[error("{pattern:?} allows nothing: {source}")]
+    #[error("{pattern:?} is not a valid pattern: {source}")]
     Digest { pattern: String, source: InvalidDigest },
-    #[error("an empty text allows nothing")]
+    #[error("a pattern is empty; write an image name, or * for every image")]
     Empty,
-    #[error("at most {max} patterns can be given, and as many pins")]
+    #[error("at most {max} patterns and {max} pins are allowed")]
     TooMany { max: usize },
-    #[error("{pin:?} pins nothing: {source}")]
+    #[error("{pin:?} is not a valid pin: {source}")]
     Pin { pin: String, source: InvalidReference },
     #[error(
-        "{pin:?} pins nothing: write a name with its tag and its digest, as in python:3.12@sha256:…"
+        "{pin:?} is not a valid pin: write a name with its tag and its digest, as in python:3.12@sha256:…"
     )]
     NoPin { pin: String },
     #[error("{name} is pinned twice")]
@@ -117,7 +117,7 @@ impl Policy {
             return Ok(());
         }
         if self.require_digest && name.digest.is_none() {
-            return refused("it has to be asked for by its digest");
+            return refused("it must be named by its digest");
         }
         let plain = Reference { digest: None, ..name.clone() }.to_string();
         let allows = |pattern: &Pattern| match pattern.digest {
@@ -127,7 +127,7 @@ impl Policy {
         if self.patterns.is_empty() || self.patterns.iter().any(allows) {
             return Ok(());
         }
-        refused("no pattern of image_policy.allow has it")
+        refused("no pattern of image_policy.allow matches it")
     }
 
     /// Whether an image may be used that was asked for so, has this digest, and is called so here.
@@ -136,12 +136,12 @@ impl Policy {
         let name = asked.parse::<Reference>().ok();
         match name.as_ref().and_then(|name| self.pinned(name)) {
             Some(pinned) if pinned == digest => return Ok(()),
-            Some(_) => return refused("image_policy.pins has another digest for it"),
+            Some(_) => return refused("image_policy.pins names another digest for it"),
             None if self.own.iter().any(|own| own == asked) => return Ok(()),
             None => {}
         }
         if self.require_digest && !asked.contains(&digest.hex()) {
-            return refused("it has to be asked for by its digest");
+            return refused("it must be named by its digest");
         }
         // A name with a digest is allowed as that name, whatever it means here by now.
         let own = name.filter(|_| asked.contains('@'));
@@ -157,7 +157,7 @@ impl Policy {
         if self.patterns.is_empty() || self.patterns.iter().any(allows) {
             return Ok(());
         }
-        refused("no pattern of image_policy.allow has it")
+        refused("no pattern of image_policy.allow matches it")
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
         for pin in ["python:3.12".to_owned(), format!("python@{digest}")] {
             assert!(reason(&[pin]).contains("with its tag and its digest"));
         }
-        assert!(reason(&["library/*:1@sha256:0".to_owned()]).contains("pins nothing"));
+        assert!(reason(&["library/*:1@sha256:0".to_owned()]).contains("not a valid pin"));
         let twice = [format!("python:3.12@{digest}"), format!("docker.io/python:3.12@{digest}")];
         assert!(reason(&twice).contains("is pinned twice"));
     }

@@ -37,7 +37,7 @@ impl fmt::Display for Pull {
 
 /// No policy is called that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is none of \"never\", \"missing\" and \"always\"")]
+#[error("{0:?} is not one of \"never\", \"missing\" and \"always\"")]
 pub struct UnknownPull(pub String);
 
 impl FromStr for Pull {

@@ -17,8 +17,8 @@ use super::registry::{Options, Progress, pull};
 use super::store::{Image, ImageError, Images};
 use crate::Pull;
 
-/// What all who want the same image are told.
-type Outcome = Result<Image, Arc<ImageError>>;
+/// The result that all who wait for one image receive.
+type PullResult = Result<Image, Arc<ImageError>>;
 
 /// Pulls into one store. Clones are the same.
 #[derive(Clone)]
@@ -30,25 +30,25 @@ struct Inner {
     /// What holds for those who do not say.
     usual: Pull,
     at_once: Semaphore,
-    flights: Mutex<HashMap<String, Weak<Flight>>>,
+    flights: Mutex<HashMap<String, Weak<PendingPull>>>,
 }
 
 /// A pull that is under way. It ends with the last who waits for it.
-struct Flight {
-    done: watch::Receiver<Option<Outcome>>,
+struct PendingPull {
+    done: watch::Receiver<Option<PullResult>>,
     told: watch::Receiver<Progress>,
     task: AbortHandle,
 }
 
-impl Drop for Flight {
+impl Drop for PendingPull {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// How far a pull is.
+/// The progress of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnderWay {
+pub struct PullProgress {
     pub image: String,
     pub bytes: u64,
     /// Of its layers; 0 as long as that is not known.
@@ -82,24 +82,24 @@ impl Puller {
     }
 
     /// The pulls that are under way, by name.
-    pub fn under_way(&self) -> Vec<UnderWay> {
+    pub fn under_way(&self) -> Vec<PullProgress> {
         let flights = self.flights();
         let living = flights.iter().filter_map(|(name, flight)| {
             let flight = flight.upgrade()?;
             let told = flight.told.borrow();
-            Some(UnderWay { image: name.clone(), bytes: told.bytes(), size: told.size() })
+            Some(PullProgress { image: name.clone(), bytes: told.bytes(), size: told.size() })
         });
         let mut living: Vec<_> = living.collect();
         living.sort_by(|one, other| one.image.cmp(&other.image));
         living
     }
 
-    fn flights(&self) -> std::sync::MutexGuard<'_, HashMap<String, Weak<Flight>>> {
+    fn flights(&self) -> std::sync::MutexGuard<'_, HashMap<String, Weak<PendingPull>>> {
         // Nothing in it is ever half-changed.
         self.0.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn board(&self, name: &Reference) -> Result<Arc<Flight>, ImageError> {
+    fn board(&self, name: &Reference) -> Result<Arc<PendingPull>, ImageError> {
         let key = name.to_string();
         let mut flights = self.flights();
         if let Some(flight) = flights.get(&key).and_then(Weak::upgrade)
@@ -120,7 +120,7 @@ impl Puller {
             drop(permit);
             finish.send_replace(Some(pulled.map_err(Arc::new)));
         });
-        let flight = Arc::new(Flight { done, told, task: task.abort_handle() });
+        let flight = Arc::new(PendingPull { done, told, task: task.abort_handle() });
         flights.insert(key, Arc::downgrade(&flight));
         Ok(flight)
     }

@@ -56,23 +56,25 @@ pub struct Reference {
 pub enum InvalidReference {
     #[error("the name of an image is empty")]
     Empty,
-    #[error("{0:?} is not a registry: a host name or address, and a port behind a colon")]
+    #[error(
+        "{0:?} is not a registry: write a host name or address, optionally followed by a colon and a port"
+    )]
     Host(String),
-    #[error("{0:?} is not the name of a repository: it has capitals; did you mean {1:?}?")]
+    #[error("{0:?} is not a repository name: it has capital letters; did you mean {1:?}?")]
     Capitals(String, String),
     #[error(
-        "{0:?} is not the name of a repository: words of a-z and 0-9, divided by '/', with '.', \
+        "{0:?} is not a repository name: write words of a-z and 0-9, separated by '/', with '.', \
          '_', '__' or '-' inside"
     )]
     Repository(String),
     #[error(
-        "{0:?} is not a tag: 1 to {TAG_BYTES_MAX} of A-Z, a-z, 0-9, '_', '.' and '-', \
+        "{0:?} is not a tag: write 1 to {TAG_BYTES_MAX} of A-Z, a-z, 0-9, '_', '.' and '-', \
              not beginning with '.' or '-'"
     )]
     Tag(String),
     #[error("the name is longer than {NAME_BYTES_MAX} characters: {0:?}…")]
     TooLong(String),
-    #[error("{0:?} is a bare digest, not the name of an image: write NAME@sha256:{0}")]
+    #[error("{0:?} is a digest without a name: write NAME@sha256:{0}")]
     BareDigest(String),
     #[error(transparent)]
     Digest(#[from] InvalidDigest),

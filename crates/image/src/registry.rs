@@ -25,9 +25,9 @@ mod fetch;
 mod limits;
 mod manifest;
 mod options;
-mod patience;
 mod platform;
 mod progress;
+mod retries;
 mod secret;
 mod source;
 mod transport;
@@ -39,7 +39,7 @@ use futures_util::stream::{self, TryStreamExt as _};
 use tokio::sync::watch;
 
 pub use credentials::{CredentialsError, auth_files};
-pub use error::{PullError, Said, Unusable, Waited};
+pub use error::{PullError, PullStep, RegistryMessage, UnsupportedImage};
 pub use manifest::{Compression, Config, Document, Layer, Manifest, check_config, parse_document};
 pub use options::{Bounds, InvalidOptions, Mirror, Options, Registry, RegistrySettings, Times};
 pub use platform::{InvalidPlatform, Platform};
@@ -51,14 +51,14 @@ use super::digest::Digest;
 use super::reference::Reference;
 use fetch::fetch;
 use limits::INDEX_DEPTH_MAX;
-use options::Place;
-use patience::Patience;
-use progress::Teller;
-use source::{Fetched, Source};
+use options::Endpoint;
+use progress::ProgressSender;
+use retries::Retries;
+use source::{FetchedDocument, Source};
 
 /// An image whose every part is in the blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulled {
+pub struct PulledImage {
     /// As it was asked for.
     pub name: Reference,
     /// Of the image for the one platform; its bytes are a blob too.
@@ -82,13 +82,13 @@ pub async fn pull(
     options: &Options,
     blobs: &Blobs,
     progress: &watch::Sender<Progress>,
-) -> Result<Pulled, PullError> {
+) -> Result<PulledImage, PullError> {
     let mut reasons = Vec::new();
     let places = options.places(reference)?;
     let is_only = places.len() == 1;
     for place in places {
         let at = place.origin.to_string();
-        match pull_from(place, reference, options, blobs, Teller(progress)).await {
+        match pull_from(place, reference, options, blobs, ProgressSender(progress)).await {
             Err(error) if !is_only && !error.is_ours() => reasons.push((at, error)),
             pulled => return pulled,
         }
@@ -97,12 +97,12 @@ pub async fn pull(
 }
 
 async fn pull_from(
-    place: Place,
+    place: Endpoint,
     reference: &Reference,
     options: &Options,
     blobs: &Blobs,
-    teller: Teller<'_>,
-) -> Result<Pulled, PullError> {
+    teller: ProgressSender<'_>,
+) -> Result<PulledImage, PullError> {
     let source = Source::new(place, options);
     teller.source(source.at());
     let found = find(&source, reference, teller).await?;
@@ -128,7 +128,7 @@ async fn pull_from(
     if let Some(index) = found.index {
         blobs.put(index.bytes).await?;
     }
-    Ok(Pulled {
+    Ok(PulledImage {
         name: reference.clone(),
         manifest,
         index,
@@ -141,19 +141,19 @@ async fn pull_from(
 }
 
 /// What a name has led to.
-struct Found {
+struct ResolvedManifest {
     image: Manifest,
-    manifest: Fetched,
+    manifest: FetchedDocument,
     /// The outermost.
-    index: Option<Fetched>,
+    index: Option<FetchedDocument>,
 }
 
 /// From a name through indexes to the image for the wanted platform.
 async fn find(
     source: &Source<'_>,
     reference: &Reference,
-    teller: Teller<'_>,
-) -> Result<Found, PullError> {
+    teller: ProgressSender<'_>,
+) -> Result<ResolvedManifest, PullError> {
     let tag = reference.tag.as_ref().map(|tag| tag.as_str().to_owned());
     let mut wanted = reference.digest;
     let mut name = wanted.map(|digest| digest.to_string()).or(tag).unwrap_or_default();
@@ -162,37 +162,39 @@ async fn find(
         let fetched = document(source, &name, wanted, teller).await?;
         let content_type = fetched.content_type.as_deref();
         match parse_document(&fetched.bytes, content_type, &source.options.platform)? {
-            Document::Manifest(image) => return Ok(Found { image, manifest: fetched, index }),
+            Document::Manifest(image) => {
+                return Ok(ResolvedManifest { image, manifest: fetched, index });
+            }
             Document::Index(chosen) => {
                 (name, wanted) = (chosen.digest.to_string(), Some(chosen.digest));
                 index.get_or_insert(fetched);
             }
         }
     }
-    Err(Unusable::Depth { depth_max: INDEX_DEPTH_MAX }.into())
+    Err(UnsupportedImage::Depth { depth_max: INDEX_DEPTH_MAX }.into())
 }
 
 async fn document(
     source: &Source<'_>,
     name: &str,
     wanted: Option<Digest>,
-    teller: Teller<'_>,
-) -> Result<Fetched, PullError> {
-    let mut patience = Patience::new(source.options.times.retry_pause, teller);
+    teller: ProgressSender<'_>,
+) -> Result<FetchedDocument, PullError> {
+    let mut retries = Retries::new(source.options.times.retry_pause, teller);
     loop {
         match source.manifest(name, wanted).await {
-            Err(error) => patience.after(error).await?,
+            Err(error) => retries.after(error).await?,
             fetched => return fetched,
         }
     }
 }
 
-fn check_bounds(layers: &[Layer], bounds: &Bounds) -> Result<(), Unusable> {
+fn check_bounds(layers: &[Layer], bounds: &Bounds) -> Result<(), UnsupportedImage> {
     let largest = layers.iter().map(|layer| layer.bytes).max().unwrap_or_default();
     let total = layers.iter().fold(0_u64, |total, layer| total.saturating_add(layer.bytes));
     for (bytes, bytes_max) in [(largest, bounds.layer_bytes_max), (total, bounds.image_bytes_max)] {
         if bytes > bytes_max {
-            return Err(Unusable::Bytes { bytes, bytes_max });
+            return Err(UnsupportedImage::Bytes { bytes, bytes_max });
         }
     }
     Ok(())

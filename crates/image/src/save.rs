@@ -1,4 +1,4 @@
-//! Images out of the store again: one archive that is an OCI layout, or what docker loads.
+//! Saves images from the store to an archive: an OCI layout, or the format that docker loads.
 //!
 //! Contents are written as they are kept, so that an image has the same digest wherever it goes, and
 //! each is checked on its way: what a disk has forgotten ends the archive before its end. Docker's
@@ -30,11 +30,11 @@ const DIRECTORY_MODE: u32 = 0o755;
 pub enum SaveError {
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("{count} images are more than one archive may have, which is {max}")]
+    #[error("{count} images are too many for one archive; the limit is {max}")]
     TooMany { count: usize, max: usize },
     #[error("content {digest} cannot be read: {source}")]
     Read { digest: Digest, source: io::Error },
-    #[error("layer {digest} becomes more than {max} bytes")]
+    #[error("layer {digest} decompresses to more than {max} bytes")]
     TooLarge { digest: Digest, max: u64 },
     #[error("the archive cannot be written: {0}")]
     Write(io::Error),
@@ -43,32 +43,32 @@ pub enum SaveError {
 }
 
 /// An image with what it is to be called in an archive.
-struct Chosen {
+struct NamedImage {
     lease: Lease,
     names: Vec<Reference>,
 }
 
 /// Images that are to be saved. They stay in the store while this is held.
-pub struct Saving {
+pub struct ImageExport {
     images: Images,
     members: Vec<Member>,
-    _chosen: Vec<Chosen>,
+    _chosen: Vec<NamedImage>,
 }
 
 impl Images {
     /// Finds what people mean, and what is to be written of it. An image that is asked for by a name
     /// has that name in the archive; by its digest, none.
-    pub fn saving(&self, asked: &[String], format: Format) -> Result<Saving, SaveError> {
+    pub fn saving(&self, asked: &[String], format: Format) -> Result<ImageExport, SaveError> {
         // Nothing goes between being found and being held.
         let shared = self.share()?;
-        let mut chosen: Vec<Chosen> = Vec::new();
+        let mut chosen: Vec<NamedImage> = Vec::new();
         for text in asked {
             let image = self.find(text)?;
             let name = self.own_name(text, &image)?;
             let known = chosen.iter().position(|one| one.lease.image.digest == image.digest);
             let at = known.unwrap_or(chosen.len());
             if known.is_none() {
-                chosen.push(Chosen { lease: self.lease(&image)?, names: Vec::new() });
+                chosen.push(NamedImage { lease: self.lease(&image)?, names: Vec::new() });
             }
             let names = &mut chosen[at].names;
             names.extend(name.filter(|name| !names.contains(name)));
@@ -78,7 +78,7 @@ impl Images {
             return Err(SaveError::TooMany { count: chosen.len(), max: MANIFESTS_MAX });
         }
         let members = form::members(self.blobs(), format, &chosen)?;
-        Ok(Saving { images: self.clone(), members, _chosen: chosen })
+        Ok(ImageExport { images: self.clone(), members, _chosen: chosen })
     }
 
     /// What an image was asked for by, if that is a name.
@@ -93,16 +93,16 @@ impl Images {
 }
 
 /// Who is told how many bytes more were read, and says whether to go on.
-type Went<'a> = &'a mut dyn FnMut(u64) -> bool;
+type OnProgress<'a> = &'a mut dyn FnMut(u64) -> bool;
 
-impl Saving {
+impl ImageExport {
     /// How many bytes are going to be read.
     pub fn bytes(&self) -> u64 {
         self.members.iter().map(|member| member.content.read_bytes()).sum()
     }
 
     /// Writes the archive. What was written before an error is no whole one. Blocks.
-    pub fn write(&self, out: impl Write, went: Went<'_>) -> Result<(), SaveError> {
+    pub fn write(&self, out: impl Write, went: OnProgress<'_>) -> Result<(), SaveError> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
         for member in &self.members {
             self.member(&mut out, member, went)?;
@@ -114,7 +114,7 @@ impl Saving {
         &self,
         out: &mut impl Write,
         Member { name, content }: &Member,
-        went: Went<'_>,
+        went: OnProgress<'_>,
     ) -> Result<(), SaveError> {
         let size = match content {
             Content::Directory => return header(out, name, DIRECTORY_MODE, Kind::Directory),
@@ -160,11 +160,11 @@ impl Saving {
         digest: &Digest,
         out: &mut impl Write,
         max: u64,
-        went: Went<'_>,
+        went: OnProgress<'_>,
     ) -> Result<(Digest, u64), SaveError> {
         let mut is_stopped = false;
         let inner = self.open(digest)?;
-        let watched = Watched { inner, is_stopped: &mut is_stopped, went };
+        let watched = ProgressReader { inner, is_stopped: &mut is_stopped, went };
         let passed = Compressed::open(watched)
             .map_err(|source| SaveError::Read { digest: *digest, source })
             .and_then(|inner| pass(digest, inner, out, max, &mut |_| true));
@@ -173,13 +173,13 @@ impl Saving {
 }
 
 /// Tells how much is read through it, and ends where nobody wants more.
-struct Watched<'a, R> {
+struct ProgressReader<'a, R> {
     inner: R,
     is_stopped: &'a mut bool,
-    went: Went<'a>,
+    went: OnProgress<'a>,
 }
 
-impl<R: Read> Read for Watched<'_, R> {
+impl<R: Read> Read for ProgressReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         if (self.went)(read as u64) {
@@ -196,7 +196,7 @@ fn pass(
     mut from: impl Read,
     to: &mut impl Write,
     max: u64,
-    went: Went<'_>,
+    went: OnProgress<'_>,
 ) -> Result<(Digest, u64), SaveError> {
     let mut digester = Digester::default();
     let mut buffer = vec![0; BUFFER_BYTES];

@@ -35,8 +35,8 @@ use serde::{Deserialize, Serialize};
 
 use super::blobs::Blobs;
 use super::digest::Digest;
-use super::document::{Config, Either, Process};
-use super::layer::Lost;
+use super::document::{Config, ManifestOrIndex, Process};
+use super::layer::SkippedMetadata;
 use super::reference::Reference;
 pub use build::Lease;
 pub(crate) use build::{Draft, unpack_compressed};
@@ -45,9 +45,9 @@ pub use error::ImageError;
 use host::instant;
 use host::paths::{Paths, make_private_directory, write_durably};
 use limits::{RECORD_BYTES_MAX, REPOSITORIES_MAX};
-pub use lock::Shared;
-pub use names::Named;
-pub use remove::{Pruned, Removed, User};
+pub use lock::SharedLock;
+pub use names::NameRecord;
+pub use remove::{PruneResult, Removed, User};
 
 const LAYERS: &str = "layers";
 const ROOTS: &str = "roots";
@@ -89,10 +89,10 @@ pub struct ImageLayer {
 
 /// An image with what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedImage {
     #[serde(flatten)]
     pub image: Image,
-    pub names: Vec<Named>,
+    pub names: Vec<NameRecord>,
 }
 
 /// All images of this host. Clones are the same store.
@@ -141,12 +141,12 @@ impl Images {
     /// one. Its root is made at once: who asks for it later does not wait.
     pub fn add(
         &self,
-        shared: &Shared,
+        shared: &SharedLock,
         digest: Digest,
         name: Option<&Reference>,
         source: &str,
     ) -> Result<Image, ImageError> {
-        let manifest = Either::parse(&self.0.blobs.read(&digest)?)?;
+        let manifest = ManifestOrIndex::parse(&self.0.blobs.read(&digest)?)?;
         let config = manifest.config.ok_or(ImageError::NoManifest { digest })?;
         let document = Config::parse(&self.0.blobs.read(&config.digest)?, manifest.layers.len())?;
         let pairs = manifest.layers.iter().zip(&document.rootfs.diff_ids);
@@ -189,7 +189,7 @@ impl Images {
     /// The same under any number of names.
     pub fn add_named(
         &self,
-        shared: &Shared,
+        shared: &SharedLock,
         digest: Digest,
         names: &[Reference],
         source: &str,
@@ -243,7 +243,7 @@ impl Images {
     fn is_from(&self, image: &Image, name: &Reference) -> Result<bool, ImageError> {
         let place = name.place();
         // What an earlier bridge has taken up has names only.
-        let own = |named: &Named| {
+        let own = |named: &NameRecord| {
             let parsed = named.name.parse::<Reference>();
             named.digest == image.digest && parsed.is_ok_and(|known| known.place() == place)
         };
@@ -290,20 +290,20 @@ impl Images {
     }
 
     /// All images with their names, the newest first.
-    pub fn list(&self) -> Result<Vec<Listed>, ImageError> {
+    pub fn list(&self) -> Result<Vec<ListedImage>, ImageError> {
         let names = self.names()?;
         let listed = self.all()?.into_iter().map(|image| {
             let own = names.iter().filter(|named| named.digest == image.digest).cloned();
-            Listed { names: own.collect(), image }
+            ListedImage { names: own.collect(), image }
         });
         Ok(listed.collect())
     }
 
     /// One image with its names.
-    pub fn inspect(&self, text: &str) -> Result<Listed, ImageError> {
+    pub fn inspect(&self, text: &str) -> Result<ListedImage, ImageError> {
         let image = self.find(text)?;
         let names = self.names()?.into_iter().filter(|named| named.digest == image.digest);
-        Ok(Listed { names: names.collect(), image })
+        Ok(ListedImage { names: names.collect(), image })
     }
 }
 
@@ -316,7 +316,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// What could not be kept of an image's files, for people.
-pub fn describe_lost(lost: Lost) -> Option<String> {
+pub fn describe_lost(lost: SkippedMetadata) -> Option<String> {
     let mut parts = Vec::new();
     if lost.owners > 0 {
         parts.push(format!("the owners of {} files", lost.owners));
@@ -325,5 +325,5 @@ pub fn describe_lost(lost: Lost) -> Option<String> {
         parts.push(format!("{} extended attributes", lost.attributes));
     }
     (!parts.is_empty())
-        .then(|| format!("of the image, {} could not be kept here", parts.join(" and ")))
+        .then(|| format!("{} of the image could not be kept on this host", parts.join(" and ")))
 }

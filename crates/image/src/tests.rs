@@ -18,12 +18,12 @@ use super::store::{ImageError, Images};
 use host::paths::Paths;
 
 /// A directory of a test's own with a store in it, gone at its end.
-struct Place {
+struct TestStore {
     path: PathBuf,
     images: Images,
 }
 
-impl Place {
+impl TestStore {
     fn new(name: &str) -> Self {
         let own = format!("burrow-images-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(own);
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestStore {
     fn drop(&mut self) {
         let precious = fs::read_to_string(self.path.join("precious"));
         let _ = fs::remove_dir_all(&self.path);
@@ -185,7 +185,7 @@ fn write_layout(to: &Path, layers: &[TestLayer], config: &serde_json::Value) -> 
     Digest::of(manifest.as_bytes())
 }
 
-impl Place {
+impl TestStore {
     /// Takes up an image of these layers, the lowest first, and gives its root.
     async fn root(&self, layers: &[TestLayer]) -> Result<PathBuf, ImageError> {
         let _ = fs::remove_dir_all(self.file("layout"));

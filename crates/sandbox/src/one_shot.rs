@@ -10,7 +10,7 @@ use super::commit::{self, Archive};
 use super::stored::{Held, Wanted};
 use super::{SandboxError, SandboxRef, Spec, event, mounted, secrets};
 use agent_client::guest::Guest;
-use egress::{Allowed, EgressEvent, Serving, Settings};
+use egress::{EgressEvent, EgressGuard, EgressPolicy, Settings};
 use host::paths::Paths;
 use host::secret::Secrets;
 use image::document::Process;
@@ -18,7 +18,7 @@ use image::store::describe_lost;
 use machine::limits::KILL_DEADLINE;
 use machine::{Machine, MachineExit, Machines, Running, SandboxId};
 use workspace::limits::LAST_SYNC_DEADLINE;
-use workspace::{Ends, Mirror, Report, WorkspaceError, Workspaces};
+use workspace::{Mirror, MirrorSettings, Report, WorkspaceError, Workspaces};
 
 /// A running sandbox that belongs to this process alone. Dropping it kills it; [`OneShot::end`]
 /// also waits until it is gone.
@@ -27,7 +27,7 @@ pub struct OneShot {
     which: SandboxRef,
     guest: Guest,
     /// The way out, for as long as the sandbox lives.
-    _egress: Option<Serving>,
+    _egress: Option<EgressGuard>,
     mirror: Option<Mirror>,
     /// What of its workspace was not carried.
     left_out: Report,
@@ -93,7 +93,7 @@ pub async fn one_shot_with(
         Some(workspace) => {
             let guest = guest.clone();
             let (ended, carried) = (Arc::default(), workspaces.carried().clone());
-            let ends = Ends { guest, workspace, owner, ended, carried };
+            let ends = MirrorSettings { guest, workspace, owner, ended, carried };
             let (mirror, report) = Mirror::open(ends, None).await?;
             (Some(mirror), report)
         }
@@ -104,8 +104,8 @@ pub async fn one_shot_with(
     } else {
         // Nobody keeps account of a sandbox without a name; its own log tells what was decided.
         let sink = Arc::new(|event: EgressEvent| tracing::info!("egress: {event}"));
-        let allowed = Allowed { rules, secrets: injections };
-        Some(Serving::open(guest.clone(), allowed, egress, None, sink).await?)
+        let allowed = EgressPolicy { rules, secrets: injections };
+        Some(EgressGuard::open(guest.clone(), allowed, egress, None, sink).await?)
     };
     let which = spec.which();
     Ok(OneShot { which, guest, _egress: egress, mirror, left_out, alive, image })

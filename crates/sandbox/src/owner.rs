@@ -36,14 +36,14 @@ use super::stored::Held;
 use super::{Event, EventSink, Record, SandboxError, State, Why};
 use crate::limits::RECORDER_END_MAX;
 use agent_client::link::LinkError;
-use egress::{Injections, Serving};
+use egress::{EgressGuard, Injections};
 use host::instant::now_ms;
 use host::secret::Secrets;
 use machine::limits::{KILL_DEADLINE, SET_RIGHT_MAX};
 use machine::{BoxFuture, Directories, Machine, MachineExit, Running};
 
 use ::workspace::limits::LAST_SYNC_DEADLINE;
-use ::workspace::{Mirror, Outcome, Workspaces};
+use ::workspace::{ExchangeOutcome, Mirror, Workspaces};
 
 pub(super) use order::{Order, Reply};
 use suspend::Errand;
@@ -87,7 +87,7 @@ enum Happening {
     /// What takes its time is done.
     Returned(Errand),
     /// Something of the workspace has come back.
-    Said(Outcome),
+    Said(ExchangeOutcome),
 }
 
 /// The time that programs get to end by themselves.
@@ -151,7 +151,7 @@ struct Life {
     lost: Option<Pin<Box<dyn Future<Output = LinkError> + Send>>>,
     recorder: Option<JoinHandle<()>>,
     /// The way out, for as long as this is kept; none where nothing may be reached.
-    egress: Option<Serving>,
+    egress: Option<EgressGuard>,
     /// What brings changes in the workspace back; none without a workspace.
     mirror: Option<Mirror>,
     /// The question to the agent whether something is at work.
@@ -574,7 +574,7 @@ async fn settled<T>(future: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>
 }
 
 /// The same for what is said of a workspace.
-async fn heard(mirror: Option<&mut Mirror>) -> Outcome {
+async fn heard(mirror: Option<&mut Mirror>) -> ExchangeOutcome {
     match mirror {
         Some(mirror) => mirror.said().await,
         None => pending().await,

@@ -42,7 +42,7 @@ use image::reference::Reference;
 use image::store::User;
 use image::{Image, ImageError, Images, Policy, Puller};
 use machine::{Directories, MachineKind, Machines, SandboxId};
-use workspace::{Carried, Report, Workspaces};
+use workspace::{Report, TransferCounter, Workspaces};
 
 /// All sandboxes of one bridge. Clones are the same registry.
 #[derive(Clone)]
@@ -300,7 +300,7 @@ impl Registry {
     }
 
     /// How much workspaces have carried since this bridge began.
-    pub fn carried(&self) -> &Carried {
+    pub fn carried(&self) -> &TransferCounter {
         self.0.workspaces.carried()
     }
 

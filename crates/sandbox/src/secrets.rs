@@ -1,7 +1,7 @@
 //! The secrets that a sandbox asks for, between its specification and its machine.
 
 use super::{Event, EventSink, SandboxError, Spec};
-use egress::{BUNDLE, BUNDLE_VARIABLES, Host, Injected, Injections, Rules, TLS_PORT};
+use egress::{BUNDLE, BUNDLE_VARIABLES, Host, InjectedSecret, Injections, Rules, TLS_PORT};
 use egress::{fits_a_field, placeholder};
 use host::secret::{Resolved, Secret, SecretError, Secrets, Variable};
 
@@ -61,7 +61,7 @@ pub(super) async fn resolve(
             return Err(SecretError::NoField { name }.into());
         }
         variables.push((variable, plain(placeholder(&name))));
-        injected.push(Injected { name, hosts: parsed(&hosts), fields, value: Some(value) });
+        injected.push(InjectedSecret { name, hosts: parsed(&hosts), fields, value: Some(value) });
     }
     if !injected.is_empty() {
         let is_set = |name: &str| spec.env.iter().any(|(set, _)| set == name);
@@ -110,7 +110,7 @@ pub(super) async fn again(
             fits
         });
         let (hosts, fields) = (parsed(hosts), fields.to_vec());
-        injected.push(Injected { name: name.clone(), hosts, fields, value: fitting });
+        injected.push(InjectedSecret { name: name.clone(), hosts, fields, value: fitting });
     }
     Injections::new(injected)
 }

@@ -8,7 +8,7 @@ use super::record::Kept;
 use super::{MachineKind, SandboxError, Spec};
 use host::paths::Paths;
 use image::reference::Reference;
-use image::store::{Listed, User, describe_lost};
+use image::store::{ListedImage, User, describe_lost};
 use image::{ImageError, Images, Lease, Policy, Pull, Puller};
 use machine::MachineSpec;
 use machine::kind::Root;
@@ -112,7 +112,7 @@ impl Wanted {
             Some(images) => images,
             None => Images::open(&self.paths)?,
         };
-        let Listed { image, names } = images.inspect(&self.name)?;
+        let ListedImage { image, names } = images.inspect(&self.name)?;
         let names: Vec<_> = names.into_iter().map(|named| named.name).collect();
         self.policy.check(&self.name, &image.digest, &names)?;
         let lease = images.lease(&image)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::event::{Event, EventSink};
-use egress::{EgressEvent, Verdict, What};
+use egress::{EgressEvent, EventSubject, Verdict};
 use workspace::Report;
 
 /// Clones are the same.
@@ -103,10 +103,14 @@ impl Inner {
     fn hear_egress(&self, event: &EgressEvent) {
         add(&self.egress_untold, event.untold);
         match (event.what, &event.verdict) {
-            (What::Name, Verdict::Allowed { .. }) => add(&self.names_allowed, 1),
-            (What::Name, Verdict::Refused { .. }) => add(&self.names_refused, 1),
-            (What::Connection, Verdict::Allowed { .. }) => add(&self.connections_allowed, 1),
-            (What::Connection, Verdict::Refused { .. }) => add(&self.connections_refused, 1),
+            (EventSubject::Name, Verdict::Allowed { .. }) => add(&self.names_allowed, 1),
+            (EventSubject::Name, Verdict::Refused { .. }) => add(&self.names_refused, 1),
+            (EventSubject::Connection, Verdict::Allowed { .. }) => {
+                add(&self.connections_allowed, 1)
+            }
+            (EventSubject::Connection, Verdict::Refused { .. }) => {
+                add(&self.connections_refused, 1)
+            }
             (_, Verdict::Ended { sent_bytes, received_bytes, .. }) => {
                 add(&self.sent_bytes, *sent_bytes);
                 add(&self.received_bytes, *received_bytes);
@@ -150,13 +154,13 @@ mod tests {
         };
         let allowed = || Verdict::Allowed { rule: "h".to_owned(), address: None };
         let refused = || Verdict::Refused { why: "no".to_owned() };
-        decide(What::Name, allowed(), 0);
-        decide(What::Name, refused(), 0);
-        decide(What::Connection, allowed(), 3);
-        decide(What::Connection, refused(), 0);
-        decide(What::Connection, Verdict::Filled { secrets: Vec::new() }, 0);
+        decide(EventSubject::Name, allowed(), 0);
+        decide(EventSubject::Name, refused(), 0);
+        decide(EventSubject::Connection, allowed(), 3);
+        decide(EventSubject::Connection, refused(), 0);
+        decide(EventSubject::Connection, Verdict::Filled { secrets: Vec::new() }, 0);
         let ended = Verdict::Ended { sent_bytes: 5, received_bytes: 7, why: None, is_limit: false };
-        decide(What::Connection, ended, 0);
+        decide(EventSubject::Connection, ended, 0);
         let expected = EgressTally {
             names_allowed: 1,
             names_refused: 1,

@@ -1,40 +1,40 @@
-//! What the bucket of a sandbox without a machine still lacks: it is brought with ever longer pauses, and at
-//! once when somebody asks. It ends when all is there, or nobody wants it any more.
+//! Pushes the remaining changes of a sandbox without a machine to its bucket. It retries with growing
+//! pauses, and at once on request. It ends when the bucket has everything or the delivery is cancelled.
 
 use std::path::PathBuf;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::end::End;
-use super::outcome::{Answer, Outcome, due};
+use super::cancellation::Cancellation;
+use super::outcome::{Answer, ExchangeOutcome, due};
 use super::s3::limits::{AGAIN_FIRST, AGAIN_MAX};
 use super::{Report, Staging, Workspace};
 
-/// See the module's description.
-pub(super) struct Delivering {
+/// The task that pushes what a bucket lacks.
+pub(super) struct DeliveryTask {
     pub workspace: Workspace,
     pub owner: String,
     pub kept: PathBuf,
-    pub end: End,
+    pub end: Cancellation,
     pub asked: mpsc::Receiver<Answer>,
-    pub say: mpsc::Sender<Outcome>,
+    pub say: mpsc::Sender<ExchangeOutcome>,
 }
 
-impl Delivering {
+impl DeliveryTask {
     pub async fn run(mut self) {
         let Some(mut staging) = self.find().await else { return };
         let mut answer = None;
         loop {
             let (report, pushed) = staging.push_until(&self.end, answer.is_some()).await;
-            Outcome::report(&self.say, report, pushed, answer.take()).await;
+            ExchangeOutcome::report(&self.say, report, pushed, answer.take()).await;
             let again = staging.again().map(|pause| Instant::now() + pause);
             if again.is_none() {
                 // Whoever asks from now on asks another; those who have are answered.
                 self.asked.close();
             }
             answer = tokio::select! {
-                () = self.end.said() => return,
+                () = self.end.cancelled() => return,
                 answer = self.asked.recv() => match (answer, again) {
                     (None, None) => return,
                     (answer, _) => answer,
@@ -52,12 +52,13 @@ impl Delivering {
                 Ok(found) => return found,
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        Outcome::report(&self.say, Report::default(), Err(error), None).await;
+                        ExchangeOutcome::report(&self.say, Report::default(), Err(error), None)
+                            .await;
                     }
                 }
             }
             tokio::select! {
-                () = self.end.said() => return None,
+                () = self.end.cancelled() => return None,
                 () = sleep(wait) => wait = (wait * 2).min(AGAIN_MAX),
             }
         }

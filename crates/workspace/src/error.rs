@@ -1,4 +1,5 @@
-//! Why a sandbox does not get its workspace, or its changes do not come back.
+//! The errors of workspaces: why a sandbox cannot get its workspace, or why its changes cannot be
+//! copied back.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,43 +7,43 @@ use std::path::PathBuf;
 use super::s3::S3Error;
 use agent_client::guest::GuestError;
 
-/// See the module's description. Paths are relative to the workspace: where it is on the host is the
+/// Why a workspace failed. Paths are relative to the workspace: where it is on the host is the
 /// operator's to know.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    #[error("there is no workspace {name:?} for the namespace {namespace}")]
+    #[error("the namespace {namespace} has no workspace {name:?}")]
     Unknown { name: String, namespace: String },
     #[error("the workspace {name:?} cannot be used: {source}")]
     Unusable { name: String, source: io::Error },
     #[error(
-        "the workspace {name:?} is reached through a symbolic link, which whoever may write there can lead elsewhere; name the directory itself"
+        "the path of the workspace {name:?} has a symbolic link, which others could redirect; name the directory itself"
     )]
     Link { name: String },
-    #[error("the workspace {name:?} is of the kernel's own files, and those are nobody's work")]
+    #[error(
+        "the workspace {name:?} is on a kernel file system such as /proc; name a directory on a disk"
+    )]
     Kernels { name: String },
     #[error(
-        "the workspace {name:?} cannot be mounted, for {} is this bridge's and within it, or around it; leave `mount` out, or name a directory beside it", own.display()
+        "the workspace {name:?} cannot be mounted: it overlaps this bridge's own directory {}; leave `mount` out, or name another directory", own.display()
     )]
     HoldsBridge { name: String, own: PathBuf },
     #[error("the workspace could not be mounted: {0}")]
     Mount(io::Error),
     #[error(
-        "the workspace was not mounted: the agent of this machine's initramfs is too old to know how; `just images` builds a newer one"
+        "the workspace was not mounted: the agent of this machine's initramfs is too old; build a newer one with `just images`"
     )]
     OldAgent,
-    #[error("the workspace holds more than {entries_max} entries, which is its limit")]
+    #[error("the workspace has more than {entries_max} entries, its limit")]
     TooManyEntries { entries_max: u64 },
     #[error(
         "the paths and links of the workspace have more than {bytes_max} bytes together, its limit with {entries_max} entries"
     )]
     NamesTooLong { bytes_max: u64, entries_max: u64 },
-    #[error(
-        "{path:?} has {bytes} bytes, and {bytes_max} are the limit of the workspace for a file"
-    )]
+    #[error("{path:?} has {bytes} bytes; the workspace's limit for a file is {bytes_max}")]
     FileTooLarge { path: String, bytes: u64, bytes_max: u64 },
-    #[error("the workspace holds more than {bytes_max} bytes, which is its limit")]
+    #[error("the workspace has more than {bytes_max} bytes, its limit")]
     TooLarge { bytes_max: u64 },
-    #[error("{path:?} is deeper than {depth_max} directories")]
+    #[error("{path:?} is more than {depth_max} directories deep")]
     TooDeep { path: String, depth_max: usize },
     #[error("{path:?}: {source}")]
     File { path: String, source: io::Error },
@@ -52,19 +53,19 @@ pub enum WorkspaceError {
     Object { path: String, source: Box<S3Error> },
     #[error("{path:?} became shorter while it was sent")]
     Shrunk { path: String },
-    #[error("the sandbox has no directory /workspace any more; nothing was changed on the host")]
+    #[error("the sandbox no longer has a directory /workspace; nothing was changed on the host")]
     NoRoot,
     #[error("the sandbox sent {what}; nothing was changed on the host")]
     Malformed { what: &'static str },
-    #[error("the sandbox does not give its files: {0}")]
+    #[error("cannot read the sandbox's files: {0}")]
     Guest(#[from] GuestError),
-    #[error("what was exchanged could not be put down: {0}")]
+    #[error("the record of the exchange could not be saved: {0}")]
     Manifest(io::Error),
     #[error("the exchange took longer than {seconds} s")]
     Overran { seconds: u64 },
     #[error("the sandbox has no workspace")]
     None,
-    #[error("the sandbox ended before all of it had come back")]
+    #[error("the sandbox ended before all files were copied back")]
     Ended,
 }
 

@@ -1,4 +1,4 @@
-//! What it means that the host refuses a file of a workspace.
+//! Explains why the host could not write a file of a workspace.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub fn may_pass(error: &io::Error) -> bool {
 pub fn explain(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::LOOP | Errno::XDEV) => "it leads through a link on the host".to_owned(),
-        Some(Errno::NOTDIR | Errno::EXIST) => "the host has something else there".to_owned(),
-        _ => format!("the host does not take it: {error}"),
+        Some(Errno::NOTDIR | Errno::EXIST) => "the host has another kind of file there".to_owned(),
+        _ => format!("the host cannot write it: {error}"),
     }
 }

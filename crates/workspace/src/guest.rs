@@ -1,4 +1,4 @@
-//! The tree as the guest shows it. All of it is what a hostile guest says.
+//! Reads the guest's tree. Everything in it comes from a hostile guest.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use super::policy::Count;
 use agent_client::guest::{Guest, GuestError};
 use host::byte_path::join;
 
-/// What the guest has under a path.
+/// An entry of the guest's tree.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct GuestEntry {
     /// None for devices, pipes and sockets.
     pub kind: Option<Kind>,
     pub stamp: GuestStamp,
 }
 
 /// All paths of a tree.
-pub type Seens = BTreeMap<Vec<u8>, Seen>;
+pub type GuestEntries = BTreeMap<Vec<u8>, GuestEntry>;
 
 /// A path of the guest's.
 pub fn inside(path: &[u8]) -> Text {
@@ -30,9 +30,9 @@ pub fn inside(path: &[u8]) -> Text {
 }
 
 /// Looks through the whole workspace. What vanishes meanwhile is not there.
-pub async fn walk(guest: &Guest, entries_max: u64) -> Result<Seens, WorkspaceError> {
+pub async fn walk(guest: &Guest, entries_max: u64) -> Result<GuestEntries, WorkspaceError> {
     check_root(guest).await?;
-    let (mut seens, mut count) = (Seens::new(), Count::new(entries_max));
+    let (mut seens, mut count) = (GuestEntries::new(), Count::new(entries_max));
     let mut waiting = vec![(Vec::new(), 0_usize)];
     while let Some((directory, depth)) = waiting.pop() {
         let place = if directory.is_empty() { Text::from(WORKSPACE) } else { inside(&directory) };
@@ -84,10 +84,10 @@ fn check_name(info: &FileInfo) -> Result<&[u8], WorkspaceError> {
     let is_good = !matches!(name, b"" | b"." | b"..")
         && name.len() <= NAME_BYTES_MAX
         && !name.iter().any(|byte| matches!(byte, b'/' | 0));
-    if is_good { Ok(name) } else { Err(WorkspaceError::Malformed { what: "a name that is none" }) }
+    if is_good { Ok(name) } else { Err(WorkspaceError::Malformed { what: "an invalid file name" }) }
 }
 
-fn seen(info: FileInfo) -> Result<Seen, WorkspaceError> {
+fn seen(info: FileInfo) -> Result<GuestEntry, WorkspaceError> {
     let kind = match info.kind {
         FileKind::File => Some(Kind::File),
         FileKind::Directory => Some(Kind::Directory),
@@ -97,7 +97,7 @@ fn seen(info: FileInfo) -> Result<Seen, WorkspaceError> {
     let target = info.target.map(Text::into_bytes).unwrap_or_default();
     let is_link = kind == Some(Kind::Link);
     if is_link && (target.is_empty() || target.len() > LINK_BYTES_MAX || target.contains(&0)) {
-        return Err(WorkspaceError::Malformed { what: "a link that leads nowhere" });
+        return Err(WorkspaceError::Malformed { what: "a link without a target" });
     }
     // What a directory's size, mode and time say is in its entries.
     let is_file = kind == Some(Kind::File);
@@ -107,5 +107,5 @@ fn seen(info: FileInfo) -> Result<Seen, WorkspaceError> {
         modified_ms: if is_file { info.modified_ms } else { 0 },
         target: if is_link { target } else { Vec::new() },
     };
-    Ok(Seen { kind, stamp })
+    Ok(GuestEntry { kind, stamp })
 }

@@ -17,13 +17,11 @@
 
 #![forbid(unsafe_code)]
 
-mod carried;
+mod cancellation;
 mod delivery;
-mod end;
 mod error;
 mod explain;
 mod guest;
-mod held;
 pub mod limits;
 mod manifest;
 mod mirror;
@@ -34,20 +32,22 @@ mod report;
 pub mod s3;
 mod send;
 mod take;
+mod transfer;
 mod tree;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use carried::Carried;
 pub use error::WorkspaceError;
-pub use mirror::{Ends, Mirror};
-pub use outcome::Outcome;
+pub use mirror::{Mirror, MirrorSettings};
+pub use outcome::ExchangeOutcome;
 pub use policy::{Policy, parse_prefix};
-pub use report::{Conflict, Refused, Report};
+pub use report::{Conflict, RefusedPath, Report};
 use s3::Staging;
 pub use send::clear;
+pub use transfer::TransferCounter;
 pub use tree::sweep;
 
 use host::secret::{Reach, Secrets};
@@ -71,7 +71,7 @@ pub struct Entry {
 pub struct Workspace {
     /// Where its files are; those of a bucket have a place when a sandbox has them.
     pub path: PathBuf,
-    pub bucket: Option<s3::Holder>,
+    pub bucket: Option<s3::BucketAccess>,
     pub policy: Policy,
 }
 
@@ -81,14 +81,14 @@ pub struct Workspaces {
     entries: Arc<BTreeMap<String, Entry>>,
     /// Where the keys of buckets are.
     secrets: Secrets,
-    carried: Carried,
+    carried: TransferCounter,
     /// What is the bridge's own, beyond its directories.
     own: Arc<[PathBuf]>,
 }
 
 impl Workspaces {
     pub fn new(entries: BTreeMap<String, Entry>, secrets: Secrets) -> Self {
-        let carried = Carried::default();
+        let carried = TransferCounter::default();
         Self { entries: Arc::new(entries), secrets, carried, own: Arc::default() }
     }
 
@@ -104,7 +104,7 @@ impl Workspaces {
     }
 
     /// What all of them have carried.
-    pub fn carried(&self) -> &Carried {
+    pub fn carried(&self) -> &TransferCounter {
         &self.carried
     }
 
@@ -122,7 +122,8 @@ impl Workspaces {
             namespace: namespace.to_owned(),
         })?;
         let secrets = || self.secrets.clone();
-        let bucket = entry.bucket.clone().map(|bucket| s3::Holder { bucket, secrets: secrets() });
+        let bucket =
+            entry.bucket.clone().map(|bucket| s3::BucketAccess { bucket, secrets: secrets() });
         Ok(Workspace { path: entry.path.clone(), bucket, policy: entry.policy.clone() })
     }
 }

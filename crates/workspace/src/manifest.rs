@@ -48,7 +48,7 @@ pub struct HostStamp {
 
 /// One path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownPath {
     pub kind: Kind,
     pub guest: GuestStamp,
     /// False when it may have been changed again behind the guest's stamp.
@@ -60,7 +60,7 @@ pub struct Known {
 /// Everything, by path.
 #[derive(Debug, Default)]
 pub struct Manifest {
-    pub known: BTreeMap<Vec<u8>, Known>,
+    pub known: BTreeMap<Vec<u8>, KnownPath>,
     /// What was said not to be carried; said once by each bridge.
     pub left_out: BTreeSet<Vec<u8>>,
     /// Copies of conflicts that were kept on the host, with their bytes: they count for the limits.

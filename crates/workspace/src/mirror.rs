@@ -10,17 +10,17 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::delivery::Delivering;
-use super::end::End;
+use super::cancellation::Cancellation;
+use super::delivery::DeliveryTask;
 use super::guest::walk;
-use super::held::Held;
 use super::limits::{ASKS_WAITING_MAX, EXCHANGE_END_MAX, QUIET, SAID_WAITING_MAX, SYNC_DEADLINE};
 use super::manifest::Manifest;
-use super::outcome::{Answer, Outcome, due};
+use super::outcome::{Answer, ExchangeOutcome, due};
 use super::s3::Staging;
-use super::take::Taking;
+use super::take::TakeBack;
 use super::tree::Tree;
-use super::{Carried, Report, Workspace, WorkspaceError, send};
+use super::usage::Usage;
+use super::{Report, TransferCounter, Workspace, WorkspaceError, send};
 use agent_client::guest::Guest;
 use host::instant;
 
@@ -29,19 +29,19 @@ use host::instant;
 #[derive(Debug)]
 pub struct Mirror {
     asks: mpsc::Sender<Answer>,
-    said: mpsc::Receiver<Outcome>,
-    end: End,
+    said: mpsc::Receiver<ExchangeOutcome>,
+    end: Cancellation,
     task: JoinHandle<()>,
 }
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        self.end.say();
+        self.end.cancel();
     }
 }
 
-/// What a mirror is between.
-pub struct Ends {
+/// The guest and the workspace that a mirror connects.
+pub struct MirrorSettings {
     pub guest: Guest,
     pub workspace: Workspace,
     /// The sandbox's id: a part of the names of temporary files and of copies.
@@ -49,7 +49,7 @@ pub struct Ends {
     /// Notified when something at work in the sandbox has ended.
     pub ended: Arc<Notify>,
     /// Counts what is carried.
-    pub carried: Carried,
+    pub carried: TransferCounter,
 }
 
 impl Mirror {
@@ -73,7 +73,7 @@ impl Mirror {
     /// Fills the workspace of a sandbox that nothing runs in yet. What both have is kept in `kept`, or
     /// in memory alone. The report has what could not be carried.
     pub async fn open(
-        mut ends: Ends,
+        mut ends: MirrorSettings,
         kept: Option<&Path>,
     ) -> Result<(Self, Report), WorkspaceError> {
         let (staging, left_out) = Staging::open(&mut ends, kept).await?;
@@ -90,7 +90,7 @@ impl Mirror {
     }
 
     /// Goes on where an earlier bridge was, beginning with what has changed meanwhile.
-    pub async fn adopt(mut ends: Ends, kept: &Path) -> Result<Self, WorkspaceError> {
+    pub async fn adopt(mut ends: MirrorSettings, kept: &Path) -> Result<Self, WorkspaceError> {
         let staging = Staging::adopt(&mut ends, kept).await?;
         let (path, owner) = (ends.workspace.path.clone(), ends.owner.clone());
         let (kept, is_own) = (kept.to_owned(), staging.is_some());
@@ -104,12 +104,17 @@ impl Mirror {
         Ok(Self::run(ends, Arc::new(tree), manifest, staging))
     }
 
-    fn run(ends: Ends, tree: Arc<Tree>, manifest: Manifest, staging: Option<Staging>) -> Self {
+    fn run(
+        ends: MirrorSettings,
+        tree: Arc<Tree>,
+        manifest: Manifest,
+        staging: Option<Staging>,
+    ) -> Self {
         let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
         let (say, said) = mpsc::channel(SAID_WAITING_MAX);
-        let end = End::new();
+        let end = Cancellation::new();
         let (manifest, told) = (Some(manifest), end.clone());
-        let mirroring = Mirroring {
+        let mirroring = MirrorTask {
             ends,
             tree,
             staging,
@@ -128,9 +133,9 @@ impl Mirror {
     pub fn deliver(workspace: Workspace, owner: String, kept: PathBuf) -> Self {
         let (asks, asked) = mpsc::channel(ASKS_WAITING_MAX);
         let (say, said) = mpsc::channel(SAID_WAITING_MAX);
-        let end = End::new();
+        let end = Cancellation::new();
         let told = end.clone();
-        let delivering = Delivering { workspace, owner, kept, end: told, asked, say };
+        let delivering = DeliveryTask { workspace, owner, kept, end: told, asked, say };
         Self { asks, said, end, task: tokio::spawn(delivering.run()) }
     }
 
@@ -160,12 +165,12 @@ impl Mirror {
 
     /// Ends the exchanges: none begins another file. Whoever waits for one learns that it has ended.
     pub fn break_off(&self) {
-        self.end.say();
+        self.end.cancel();
     }
 
     /// The same, and waits until nothing more can come back. What was said and nobody has heard yet.
-    pub async fn end(mut self) -> Vec<Outcome> {
-        self.end.say();
+    pub async fn end(mut self) -> Vec<ExchangeOutcome> {
+        self.end.cancel();
         let mut rest = Vec::new();
         let ended = async {
             // The task lets go of its end when it has ended.
@@ -180,7 +185,7 @@ impl Mirror {
     }
 
     /// What is said next; never when the task is gone.
-    pub async fn said(&mut self) -> Outcome {
+    pub async fn said(&mut self) -> ExchangeOutcome {
         match self.said.recv().await {
             Some(said) => said,
             None => std::future::pending().await,
@@ -193,8 +198,8 @@ fn tree_of(path: &Path, owner: &str, is_own: bool) -> Result<Tree, Errno> {
     if is_own { Tree::open_own(path, owner) } else { Tree::open(path, owner) }
 }
 
-struct Mirroring {
-    ends: Ends,
+struct MirrorTask {
+    ends: MirrorSettings,
     tree: Arc<Tree>,
     /// What goes on from the tree to a bucket.
     staging: Option<Staging>,
@@ -203,17 +208,17 @@ struct Mirroring {
     /// Absent while an exchange has it, and for good if that has failed to give it back.
     manifest: Option<Manifest>,
     number: u64,
-    end: End,
+    end: Cancellation,
     asked: mpsc::Receiver<Answer>,
-    say: mpsc::Sender<Outcome>,
+    say: mpsc::Sender<ExchangeOutcome>,
 }
 
-impl Mirroring {
+impl MirrorTask {
     async fn run(mut self) {
         let end = self.end.clone();
         loop {
             let ask = tokio::select! {
-                () = end.said() => return,
+                () = end.cancelled() => return,
                 ask = self.asked.recv() => ask,
                 () = due(self.again) => {
                     self.push_again().await;
@@ -221,7 +226,7 @@ impl Mirroring {
                 }
                 () = self.ends.ended.notified() => {
                     tokio::select! {
-                        () = end.said() => return,
+                        () = end.cancelled() => return,
                         ask = self.asked.recv() => ask,
                         () = sleep(QUIET) => {
                             self.exchange(None).await;
@@ -244,13 +249,13 @@ impl Mirroring {
             report.extend(pushed);
             done = done.and(brought);
         }
-        Outcome::report(&self.say, report, done, answer).await;
+        ExchangeOutcome::report(&self.say, report, done, answer).await;
     }
 
     /// Brings the bucket what it did not take before.
     async fn push_again(&mut self) {
         let (report, done) = self.push(false).await;
-        Outcome::report(&self.say, report, done, None).await;
+        ExchangeOutcome::report(&self.say, report, done, None).await;
     }
 
     async fn push(&mut self, is_asked: bool) -> (Report, Result<(), WorkspaceError>) {
@@ -269,7 +274,7 @@ impl Mirroring {
         let walking = timeout_at(deadline, walk(&self.ends.guest, policy.entries_max));
         let walked = tokio::select! {
             walked = walking => walked.map_err(overran).and_then(|walked| walked),
-            () = self.end.said() => Err(WorkspaceError::Ended),
+            () = self.end.cancelled() => Err(WorkspaceError::Ended),
         };
         let seens = match walked {
             Ok(seens) => seens,
@@ -278,7 +283,7 @@ impl Mirroring {
                 return (Report::default(), Err(error));
             }
         };
-        let mut taking = Taking {
+        let mut taking = TakeBack {
             guest: self.ends.guest.clone(),
             tree: Arc::clone(&self.tree),
             policy: policy.clone(),
@@ -287,7 +292,7 @@ impl Mirroring {
             carried: self.ends.carried.clone(),
             number: self.number,
             owner: self.ends.owner.clone(),
-            held: Held::default(),
+            held: Usage::default(),
             end: self.end.clone(),
             runtime: Handle::current(),
             deadline,

@@ -1,5 +1,5 @@
-//! What an exchange came to, for those who asked for it and for the record. The mirror of a living sandbox
-//! and the delivery of a dead one's bucket both report it.
+//! The outcome of an exchange, for the caller who requested it and for the record. The mirror of a running
+//! sandbox and the delivery of a stopped one's bucket both report it.
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -8,7 +8,7 @@ use super::{Report, WorkspaceError};
 
 /// An exchange that changed something, failed, or was asked for.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ExchangeOutcome {
     pub report: Report,
     pub failed: Option<WorkspaceError>,
     /// Whoever asked. The owner records the exchange and then answers.
@@ -17,7 +17,7 @@ pub struct Outcome {
 
 pub(super) type Answer = oneshot::Sender<Result<Report, WorkspaceError>>;
 
-impl Outcome {
+impl ExchangeOutcome {
     /// Reports an exchange, unless nothing has happened and nobody has asked.
     pub(super) async fn report(
         to: &mpsc::Sender<Self>,

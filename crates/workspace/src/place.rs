@@ -1,17 +1,17 @@
-//! A change gets its place on the host, unless the host has changed the same. What the host has that is
-//! not from here is never written over, and never removed.
+//! Writes the guest's changes to the host, unless the host changed the same path. It never overwrites or
+//! removes a file that did not come from this sandbox.
 
 use std::io;
 
 use rustix::io::Errno;
 
 use super::explain::{explain, may_pass};
-use super::guest::Seen;
-use super::held::Held;
+use super::guest::GuestEntry;
 use super::limits::CONFLICTS_PER_FILE_MAX;
-use super::manifest::{Digest, HostStamp, Kind, Known};
-use super::take::{Taking, beside};
-use super::tree::{Found, Temporary};
+use super::manifest::{Digest, HostStamp, Kind, KnownPath};
+use super::take::{TakeBack, beside};
+use super::tree::{Temporary, TreeEntry};
+use super::usage::Usage;
 use host::byte_path::split;
 
 /// What may become of a temporary file.
@@ -25,19 +25,19 @@ enum Verdict {
     Conflict,
 }
 
-impl Taking {
+impl TakeBack {
     /// Gives what is whole its name.
     pub(super) fn put(
         &mut self,
         path: &[u8],
-        seen: &Seen,
+        seen: &GuestEntry,
         kind: Kind,
-        known: Option<&Known>,
+        known: Option<&KnownPath>,
         mut temporary: Temporary,
         digest: Digest,
     ) {
         // It is whole, and nobody wants it any more.
-        if self.end.is_said() {
+        if self.end.is_cancelled() {
             return;
         }
         let settled = self.is_settled(seen);
@@ -75,7 +75,12 @@ impl Taking {
         }
     }
 
-    fn judge(&self, path: &[u8], known: Option<&Known>, digest: &Digest) -> io::Result<Verdict> {
+    fn judge(
+        &self,
+        path: &[u8],
+        known: Option<&KnownPath>,
+        digest: &Digest,
+    ) -> io::Result<Verdict> {
         let Some(found) = self.tree.look(path)? else { return Ok(Verdict::New) };
         if known.and_then(|known| known.host).is_some_and(|(stamp, _)| stamp == found.stamp) {
             return Ok(Verdict::Replace);
@@ -94,7 +99,7 @@ impl Taking {
         digest: &Digest,
     ) -> io::Result<()> {
         let bytes = temporary.bytes()?;
-        let mut why = format!("there are {CONFLICTS_PER_FILE_MAX} copies beside it already");
+        let mut why = format!("there are already {CONFLICTS_PER_FILE_MAX} copies of it");
         for number in 1..=CONFLICTS_PER_FILE_MAX {
             let copy = beside(path, &self.owner, number);
             if let Some(found) = self.tree.look(&copy)? {
@@ -106,7 +111,7 @@ impl Taking {
                 }
                 continue;
             }
-            if let Some(full) = self.held.refusal(Held::copy(bytes), &self.policy) {
+            if let Some(full) = self.held.refusal(Usage::copy(bytes), &self.policy) {
                 why = full;
                 break;
             }
@@ -120,7 +125,7 @@ impl Taking {
                 }
             }
         }
-        let what = "it was changed on the host too, and the sandbox's is not kept beside that";
+        let what = "it was changed on the host too, and the sandbox's version could not be kept";
         self.report.refuse(path, format!("{what}: {why}"));
         Ok(())
     }
@@ -128,7 +133,7 @@ impl Taking {
     fn count_copy(&mut self, path: &[u8], copy: Vec<u8>, bytes: u64) {
         self.report.conflict(path, Some(&copy));
         if self.manifest.copies.insert(copy, bytes).is_none() {
-            self.held.add(Held::copy(bytes));
+            self.held.add(Usage::copy(bytes));
         }
     }
 
@@ -143,19 +148,19 @@ impl Taking {
             }
             let is_there = !matches!(found, Ok(None));
             if is_there {
-                held.add(Held::copy(*bytes));
+                held.add(Usage::copy(*bytes));
             }
             is_there
         });
     }
 
     /// Carries a deletion, if the host has what this sandbox was given or has written.
-    pub(super) fn delete(&mut self, path: &[u8], known: &Known) {
+    pub(super) fn delete(&mut self, path: &[u8], known: &KnownPath) {
         self.delete_there(path, known);
         self.forget(path);
     }
 
-    fn delete_there(&mut self, path: &[u8], known: &Known) {
+    fn delete_there(&mut self, path: &[u8], known: &KnownPath) {
         let Ok(Some(found)) = self.tree.look(path) else { return };
         // Of what the host had by itself nothing was ever this sandbox's.
         let Some((stamp, _)) = known.host else { return };
@@ -187,14 +192,14 @@ impl Taking {
         }
     }
 
-    fn holds_ours(&self, path: &[u8], found: &Found) -> bool {
+    fn holds_ours(&self, path: &[u8], found: &TreeEntry) -> bool {
         let theirs = self.tree.digest(path, found.kind).ok().flatten();
         theirs.is_some_and(|theirs| self.manifest.is_ours(path, &theirs))
     }
 
     fn forget(&mut self, path: &[u8]) {
         if let Some(known) = self.manifest.known.remove(path) {
-            self.held.take(Held::of(&known));
+            self.held.take(Usage::of(&known));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What of a workspace may be written back, and how much it may hold. Pure.
+//! Which paths of a workspace are writable, and how large it may become. Pure.
 
 use super::WorkspaceError;
 use super::limits::{
@@ -6,7 +6,7 @@ use super::limits::{
     TOTAL_BYTES_DEFAULT,
 };
 
-/// See the module's description.
+/// What a workspace allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The directory itself is there, and no copy: the limits below hold nothing then.
@@ -43,7 +43,7 @@ impl Policy {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
         let is_open = self.write.is_empty() || self.write.iter().any(covers);
-        (!is_open).then_some("it is outside of what may be written to")
+        (!is_open).then_some("it is outside of the writable paths")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an exchange has come to.
+//! The report of an exchange: what was written, deleted, in conflict or refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Conflict {
 
 /// A change that was not made on the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedPath {
     pub path: String,
     pub why: String,
 }
@@ -27,7 +27,7 @@ pub struct Report {
     pub written: Vec<String>,
     pub deleted: Vec<String>,
     pub conflicts: Vec<Conflict>,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedPath>,
     pub untold: u64,
 }
 
@@ -52,7 +52,7 @@ impl Report {
         for Conflict { path, kept_as } in &other.conflicts {
             self.conflict(path.as_bytes(), kept_as.as_ref().map(String::as_bytes));
         }
-        for Refused { path, why } in other.refused {
+        for RefusedPath { path, why } in other.refused {
             self.refuse(path.as_bytes(), why);
         }
         self.untold += other.untold;
@@ -75,7 +75,7 @@ impl Report {
     }
 
     pub(super) fn refuse(&mut self, path: &[u8], why: impl Into<String>) {
-        let told = push(&mut self.refused, Refused { path: shown(path), why: why.into() });
+        let told = push(&mut self.refused, RefusedPath { path: shown(path), why: why.into() });
         self.untold += u64::from(!told);
     }
 
@@ -83,16 +83,16 @@ impl Report {
     pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
         let conflicts = self.conflicts.iter().map(|conflict| match &conflict.kept_as {
             Some(kept_as) => format!(
-                "workspace: {:?} was changed on the host too; the sandbox's is kept as {kept_as:?}",
+                "workspace: {:?} was changed on the host too; the sandbox's version is kept as {kept_as:?}",
                 conflict.path
             ),
             None => format!(
-                "workspace: {:?} was removed in the sandbox and changed on the host; it stays",
+                "workspace: {:?} was removed in the sandbox but changed on the host; the host's version is kept",
                 conflict.path
             ),
         });
         let refused = self.refused.iter().map(|refused| {
-            format!("workspace: {:?} was not carried: {}", refused.path, refused.why)
+            format!("workspace: {:?} was not copied: {}", refused.path, refused.why)
         });
         conflicts.chain(refused)
     }

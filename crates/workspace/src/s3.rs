@@ -10,16 +10,16 @@
 //! brings the bucket what has come of it behind. The bucket is others' too: an object that is not as we
 //! left it is never written over. Its keys never leave this process but as signatures.
 
-mod behind;
 mod bucket;
 mod changes;
 mod client;
+mod directory;
 mod error;
-mod home;
 mod ledger;
 pub(super) mod limits;
 mod mode;
 mod multipart;
+mod pending;
 mod plan;
 mod push;
 mod refusal;
@@ -37,12 +37,12 @@ use host::secret::Secrets;
 
 /// A bucket, and where its keys are.
 #[derive(Clone, Debug)]
-pub struct Holder {
+pub struct BucketAccess {
     pub bucket: Bucket,
     pub secrets: Secrets,
 }
 
-impl Holder {
+impl BucketAccess {
     async fn client(&self) -> Result<Client, S3Error> {
         let keys = match &self.bucket.keys {
             Some(names) => Some(names.read(&self.secrets).await?),

@@ -1,5 +1,5 @@
-//! The way in: the host's tree as a tar archive, into an empty `/workspace`. It is read on a thread
-//! that may wait for the disk, and sent as it is read.
+//! Sends the host's tree as a tar archive into an empty `/workspace`. A blocking thread reads the tree,
+//! and the archive is sent while it is read.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use super::error::shown;
 use super::guest::{is_gone, walk};
 use super::limits::{DEPTH_MAX, PIECE_BYTES, PIECES_WAITING_MAX};
-use super::manifest::{Digest, HostStamp, Kind, Known, Manifest};
+use super::manifest::{Digest, HostStamp, Kind, KnownPath, Manifest};
 use super::policy::Count;
 use super::report::Report;
-use super::tree::{self, Found, Tree, digest_of, digest_of_link, is_leftover, is_temporary};
-use super::{Carried, Policy, WORKSPACE, WorkspaceError};
+use super::tree::{self, Tree, TreeEntry, digest_of, digest_of_link, is_leftover, is_temporary};
+use super::{Policy, TransferCounter, WORKSPACE, WorkspaceError};
 use agent_client::guest::Guest;
 use host::byte_path::join;
 
@@ -25,7 +25,7 @@ const DIRECTORY_MODE: u32 = 0o755;
 
 /// What went into the archive.
 #[derive(Default)]
-struct Packed {
+struct PackedTree {
     host: BTreeMap<Vec<u8>, (Kind, HostStamp, Digest)>,
     /// Of files.
     bytes: u64,
@@ -51,7 +51,7 @@ pub async fn send(
     tree: &Arc<Tree>,
     policy: &Policy,
     manifest: &mut Manifest,
-    carried: &Carried,
+    carried: &TransferCounter,
 ) -> Result<Report, WorkspaceError> {
     clear(guest).await?;
     let (pieces, mut waiting) = mpsc::channel::<Vec<u8>>(PIECES_WAITING_MAX);
@@ -82,7 +82,7 @@ pub async fn send(
         .filter_map(|(path, (kind, stamp, digest))| {
             let seen = seens.get(&path).filter(|seen| seen.kind == Some(kind))?;
             let host = Some((stamp, digest));
-            Some((path, Known { kind, guest: seen.stamp.clone(), settled: true, host }))
+            Some((path, KnownPath { kind, guest: seen.stamp.clone(), settled: true, host }))
         })
         .collect();
     Ok(packed.report)
@@ -98,8 +98,8 @@ struct Packer<'a, T> {
 }
 
 impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
-    fn pack(mut self) -> Result<Packed, WorkspaceError> {
-        let mut packed = Packed::default();
+    fn pack(mut self) -> Result<PackedTree, WorkspaceError> {
+        let mut packed = PackedTree::default();
         let mut waiting = vec![(Vec::new(), 0_usize)];
         while let Some((directory, depth)) = waiting.pop() {
             let list = self.tree.list(&directory);
@@ -112,7 +112,7 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
                     continue;
                 }
                 let Some(kind) = found.kind else {
-                    packed.report.refuse(&path, "devices, pipes and sockets are not carried");
+                    packed.report.refuse(&path, "devices, pipes and sockets are not copied");
                     continue;
                 };
                 let digest = self.entry(&path, kind, &found)?;
@@ -132,7 +132,12 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
         Ok(packed)
     }
 
-    fn entry(&mut self, path: &[u8], kind: Kind, found: &Found) -> Result<Digest, WorkspaceError> {
+    fn entry(
+        &mut self,
+        path: &[u8],
+        kind: Kind,
+        found: &TreeEntry,
+    ) -> Result<Digest, WorkspaceError> {
         match kind {
             Kind::Directory => {
                 self.count.add(path, b"")?;
@@ -154,7 +159,7 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
         }
     }
 
-    fn file(&mut self, path: &[u8], found: &Found) -> Result<Digest, WorkspaceError> {
+    fn file(&mut self, path: &[u8], found: &TreeEntry) -> Result<Digest, WorkspaceError> {
         let failed = |source: std::io::Error| WorkspaceError::file(path, source);
         let file = self.tree.open_file(path).map_err(|errno| failed(errno.into()))?;
         // The size of what was opened: the name may mean another file by now.
@@ -194,7 +199,12 @@ impl<T: FnMut(Vec<u8>) -> bool> Packer<'_, T> {
         Ok(digest_of(context))
     }
 
-    fn header(&mut self, path: &[u8], found: &Found, kind: Archived) -> Result<(), WorkspaceError> {
+    fn header(
+        &mut self,
+        path: &[u8],
+        found: &TreeEntry,
+        kind: Archived,
+    ) -> Result<(), WorkspaceError> {
         let (mtime_s, mtime_ns) = found.stamp.modified;
         let entry = Entry {
             path: path.to_vec(),

@@ -1,5 +1,5 @@
-//! The way back: what the guest has changed since the last exchange, file by file. Runs on a thread that
-//! may wait for the disk; what it asks of the guest it waits for there.
+//! Copies back what the guest has changed since the last exchange, file by file. It runs on a blocking
+//! thread, which also waits for the guest's answers.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,50 +9,50 @@ use ring::digest::{Context, SHA256};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::end::End;
-use super::guest::{Seen, Seens, inside, is_gone};
-use super::held::Held;
+use super::cancellation::Cancellation;
+use super::guest::{GuestEntries, GuestEntry, inside, is_gone};
 use super::limits::{SETTLED_AFTER_MS, SYNC_DEADLINE};
-use super::manifest::{Digest, Kind, Known, Manifest};
+use super::manifest::{Digest, Kind, KnownPath, Manifest};
 use super::report::Report;
 use super::tree::{Tree, digest_of, digest_of_link, is_temporary, settle};
-use super::{Carried, Policy, WorkspaceError};
+use super::usage::Usage;
+use super::{Policy, TransferCounter, WorkspaceError};
 use agent_client::guest::{Guest, GuestError, Piece};
 use host::byte_path::split;
 
 /// One exchange.
-pub struct Taking {
+pub struct TakeBack {
     pub guest: Guest,
     pub tree: Arc<Tree>,
     pub policy: Policy,
     pub manifest: Manifest,
     pub report: Report,
-    pub carried: Carried,
+    pub carried: TransferCounter,
     /// The number of the next temporary file.
     pub number: u64,
     /// Whose copies those of conflicts are.
     pub owner: String,
     /// What the host has of this workspace, copies of conflicts included.
-    pub held: Held,
+    pub held: Usage,
     /// Said when nothing more shall come back.
-    pub end: End,
+    pub end: Cancellation,
     pub runtime: Handle,
     pub deadline: Instant,
     /// Milliseconds since 1970 at which the guest was looked at.
     pub looked_ms: u64,
 }
 
-impl Taking {
+impl TakeBack {
     /// Carries all changes, as far as it gets; what was done is put down either way.
-    pub fn carry(&mut self, seens: &Seens) -> Result<(), WorkspaceError> {
-        self.held = self.manifest.known.values().map(Held::of).collect();
+    pub fn carry(&mut self, seens: &GuestEntries) -> Result<(), WorkspaceError> {
+        self.held = self.manifest.known.values().map(Usage::of).collect();
         self.count_copies();
         let carried = self.carry_all(seens);
         let saved = self.manifest.save().map_err(WorkspaceError::Manifest);
         carried.and(saved)
     }
 
-    fn carry_all(&mut self, seens: &Seens) -> Result<(), WorkspaceError> {
+    fn carry_all(&mut self, seens: &GuestEntries) -> Result<(), WorkspaceError> {
         // The innermost first, so that directories are empty when it is their turn.
         let known = self.manifest.known.iter().rev();
         let (replaced, gone): (Vec<_>, Vec<_>) = known
@@ -68,7 +68,7 @@ impl Taking {
             self.delete(&path, &known);
         }
         // What goes away makes room for what is new.
-        self.held.take(gone.iter().map(|(_, known)| Held::of(known)).collect());
+        self.held.take(gone.iter().map(|(_, known)| Usage::of(known)).collect());
         for path in self.manifest.unfinished() {
             self.end.check()?;
             if !seens.contains_key(&path) {
@@ -90,7 +90,7 @@ impl Taking {
             if Instant::now() >= self.deadline {
                 return Err(WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() });
             }
-            self.held.add(Held::of(&known));
+            self.held.add(Usage::of(&known));
             if self.is_gone_for_good(&path)? {
                 self.delete(&path, &known);
             }
@@ -107,17 +107,17 @@ impl Taking {
         }
     }
 
-    fn look_at(&mut self, path: &[u8], seen: &Seen) -> Result<(), WorkspaceError> {
+    fn look_at(&mut self, path: &[u8], seen: &GuestEntry) -> Result<(), WorkspaceError> {
         let Some(kind) = seen.kind else {
-            self.leave_out(path, "devices, pipes and sockets are not carried");
+            self.leave_out(path, "devices, pipes and sockets are not copied");
             return Ok(());
         };
         if path.split(|byte| *byte == b'/').any(is_temporary) {
-            self.leave_out(path, "a name like that is kept for files which are being written");
+            self.leave_out(path, "its name is reserved for files that are being written");
             return Ok(());
         }
         let known = self.manifest.known.get(path).cloned();
-        let is_same = |known: &Known| known.kind == kind && known.guest == seen.stamp;
+        let is_same = |known: &KnownPath| known.kind == kind && known.guest == seen.stamp;
         if known.as_ref().is_some_and(|known| is_same(known) && known.settled) {
             return Ok(());
         }
@@ -129,8 +129,8 @@ impl Taking {
             self.know(path, kind, seen, known.and_then(|known| known.host), true);
             return Ok(());
         }
-        let has = known.as_ref().map(Held::of).unwrap_or_default();
-        let one = Held { bytes: 0, entries: 1 - has.entries };
+        let has = known.as_ref().map(Usage::of).unwrap_or_default();
+        let one = Usage { bytes: 0, entries: 1 - has.entries };
         if let Some(why) = self.held.refusal(one, &self.policy).filter(|_| one.entries > 0) {
             self.report.refuse(path, why);
             self.know(path, kind, seen, None, true);
@@ -150,7 +150,7 @@ impl Taking {
         }
     }
 
-    fn make_directory(&mut self, path: &[u8], seen: &Seen) {
+    fn make_directory(&mut self, path: &[u8], seen: &GuestEntry) {
         let stands = |tree: &Tree| tree.look(path).ok().flatten();
         let before = stands(&self.tree);
         match self.tree.make_directory(path) {
@@ -165,7 +165,7 @@ impl Taking {
         }
     }
 
-    fn take_link(&mut self, path: &[u8], seen: &Seen, known: Option<&Known>) {
+    fn take_link(&mut self, path: &[u8], seen: &GuestEntry, known: Option<&KnownPath>) {
         self.number += 1;
         let target = &seen.stamp.target;
         match self.tree.temporary_link(path, self.number, target) {
@@ -180,11 +180,11 @@ impl Taking {
     fn take_file(
         &mut self,
         path: &[u8],
-        seen: &Seen,
-        known: Option<&Known>,
+        seen: &GuestEntry,
+        known: Option<&KnownPath>,
     ) -> Result<(), WorkspaceError> {
         let host = known.and_then(|known| known.host);
-        let before = known.map(Held::of).unwrap_or_default();
+        let before = known.map(Usage::of).unwrap_or_default();
         let Policy { file_bytes_max, total_bytes_max, .. } = self.policy;
         let room = total_bytes_max.saturating_sub(self.held.bytes.saturating_sub(before.bytes));
         let bytes_max = file_bytes_max.min(room);
@@ -192,7 +192,7 @@ impl Taking {
             if bytes_max == file_bytes_max {
                 format!("it is larger than {file_bytes_max} bytes, the limit for a file")
             } else {
-                format!("the workspace would hold more than {total_bytes_max} bytes, its limit")
+                format!("the workspace would have more than {total_bytes_max} bytes, its limit")
             }
         };
         if seen.stamp.bytes > bytes_max {
@@ -212,7 +212,7 @@ impl Taking {
         let fetched = self.runtime.block_on(async {
             tokio::select! {
                 fetched = timeout_at(self.deadline, fetching) => Ok(fetched),
-                () = self.end.said() => Err(WorkspaceError::Ended),
+                () = self.end.cancelled() => Err(WorkspaceError::Ended),
             }
         })?;
         let overran = |_| WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() };
@@ -222,7 +222,7 @@ impl Taking {
             Err(Fetch::Guest(error)) if is_gone(&error) => return Ok(()),
             // One file that cannot be read is no reason to lose the others.
             Err(Fetch::Guest(error @ GuestError::Fault(_))) => {
-                self.report.refuse(path, format!("the sandbox does not give it: {error}"));
+                self.report.refuse(path, format!("cannot read it from the sandbox: {error}"));
                 return Ok(());
             }
             Err(Fetch::Guest(error)) => return Err(error.into()),
@@ -251,7 +251,7 @@ impl Taking {
     }
 
     /// What has been said of a path that the host did not take. It is tried again when the guest changes it.
-    fn give_up(&mut self, path: &[u8], kind: Kind, seen: &Seen, error: &std::io::Error) {
+    fn give_up(&mut self, path: &[u8], kind: Kind, seen: &GuestEntry, error: &std::io::Error) {
         let what = super::explain::explain(error);
         self.report.refuse(path, what);
         let host = self.manifest.known.get(path).and_then(|known| known.host);
@@ -262,19 +262,19 @@ impl Taking {
         &mut self,
         path: &[u8],
         kind: Kind,
-        seen: &Seen,
+        seen: &GuestEntry,
         host: Option<(super::manifest::HostStamp, Digest)>,
         settled: bool,
     ) {
-        let known = Known { kind, guest: seen.stamp.clone(), settled, host };
-        self.held.add(Held::of(&known));
+        let known = KnownPath { kind, guest: seen.stamp.clone(), settled, host };
+        self.held.add(Usage::of(&known));
         if let Some(before) = self.manifest.known.insert(path.to_vec(), known) {
-            self.held.take(Held::of(&before));
+            self.held.take(Usage::of(&before));
         }
     }
 
     /// Whether what was changed when the guest was looked at shows in its time.
-    pub(super) fn is_settled(&self, seen: &Seen) -> bool {
+    pub(super) fn is_settled(&self, seen: &GuestEntry) -> bool {
         let modified = u64::try_from(seen.stamp.modified_ms).unwrap_or(0);
         seen.kind != Some(Kind::File) || self.looked_ms.abs_diff(modified) > SETTLED_AFTER_MS
     }
@@ -293,7 +293,7 @@ async fn fetch(
     path: &[u8],
     file: &mut File,
     bytes_max: u64,
-    carried: &Carried,
+    carried: &TransferCounter,
 ) -> Result<Digest, Fetch> {
     let (mut output, ..) = guest.read_file(inside(path), 0, None).await.map_err(Fetch::Guest)?;
     let (mut context, mut count) = (Context::new(&SHA256), 0_u64);
@@ -309,7 +309,7 @@ async fn fetch(
                 file.write_all(&bytes).map_err(Fetch::Host)?;
             }
             Piece::Gap { .. } => {
-                let what = "a file with a gap";
+                let what = "a file with missing bytes";
                 return Err(Fetch::Guest(GuestError::Malformed { what }));
             }
             Piece::End => return Ok(digest_of(context)),
@@ -319,7 +319,7 @@ async fn fetch(
 }
 
 /// Whether something else is where it was, or where a directory was that it was in.
-fn is_replaced(path: &[u8], seens: &Seens) -> bool {
+fn is_replaced(path: &[u8], seens: &GuestEntries) -> bool {
     let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     seens.contains_key(path)
         || ends

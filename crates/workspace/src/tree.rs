@@ -1,5 +1,5 @@
-//! The directory on the host, by its descriptor: no path of it leads through a symbolic link or out of
-//! it, and what is written has another name until it is whole.
+//! The workspace's directory on the host, opened by its descriptor. No path leads through a symbolic link
+//! or out of the directory. A file is written under a temporary name and renamed when it is complete.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -50,7 +50,7 @@ pub fn is_temporary(name: &[u8]) -> bool {
 
 /// What is under a name.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct TreeEntry {
     pub name: Vec<u8>,
     /// None for devices, pipes and sockets.
     pub kind: Option<Kind>,
@@ -174,7 +174,7 @@ impl Tree {
     }
 
     /// What is there; none when nothing is, or it is reached through a link.
-    pub fn look(&self, path: &[u8]) -> Result<Option<Found>, Errno> {
+    pub fn look(&self, path: &[u8]) -> Result<Option<TreeEntry>, Errno> {
         let (parent, name) = split(path);
         let parent = match self.directory(parent) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
@@ -184,7 +184,7 @@ impl Tree {
     }
 
     /// What is in a directory, by name.
-    pub fn list(&self, path: &[u8]) -> Result<Vec<Found>, Errno> {
+    pub fn list(&self, path: &[u8]) -> Result<Vec<TreeEntry>, Errno> {
         let directory = self.directory(path)?;
         let mut found = Vec::new();
         for entry in rustix::fs::Dir::read_from(&directory)? {
@@ -314,14 +314,14 @@ pub fn sweep(path: &Path, owner: &str) {
 }
 
 /// Whether a temporary file is nobody's any more.
-pub fn is_leftover(found: &Found) -> bool {
+pub fn is_leftover(found: &TreeEntry) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // Not when it was modified: that may be the guest's word already.
     let age_s = (now.as_secs() as i64).saturating_sub(found.stamp.changed.0);
     age_s > LEFTOVER_AGE.as_secs() as i64
 }
 
-fn look_in(directory: &OwnedFd, name: &[u8]) -> Result<Option<Found>, Errno> {
+fn look_in(directory: &OwnedFd, name: &[u8]) -> Result<Option<TreeEntry>, Errno> {
     let status = match rustix::fs::statat(directory, name_of(name), AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(None),
         status => status?,
@@ -340,7 +340,7 @@ fn look_in(directory: &OwnedFd, name: &[u8]) -> Result<Option<Found>, Errno> {
         changed: time(status.st_ctime, status.st_ctime_nsec),
     };
     let (mode, uid, gid) = (status.st_mode & 0o7777, status.st_uid, status.st_gid);
-    Ok(Some(Found { name: name.to_vec(), kind, stamp, mode, uid, gid }))
+    Ok(Some(TreeEntry { name: name.to_vec(), kind, stamp, mode, uid, gid }))
 }
 
 /// Gives a file that has been written its mode and time, and waits for the disk.

@@ -64,7 +64,9 @@ pub(super) fn layer(
         return Ok(Some(Layer { package: PACKAGE.to_owned(), entries, contents: contents.into() }));
     }
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        say("Python's modules are not compiled ahead: only x86-64 Linux can run its interpreter");
+        say(
+            "Python's modules are not precompiled: only x86-64 Linux can run the image's interpreter",
+        );
         return Ok(None);
     }
     say("compiling Python's modules");

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Built, Site, bytecode, layers, packages, time_s};
+use super::{BuildContext, BuildResult, bytecode, layers, packages, time_s};
 use crate::compose::{compose, set_id_files};
 use crate::erofs;
 use crate::listing;
@@ -15,11 +15,11 @@ use crate::tree::Content;
 pub(super) const MIB: u64 = 1 << 20;
 
 pub(super) fn build(
-    site: &Site,
+    site: &BuildContext,
     name: &str,
     recipe: &Recipe,
     say: &mut dyn FnMut(&str),
-) -> Result<Built> {
+) -> Result<BuildResult> {
     // Without packages there is nothing to lock.
     let lock = if recipe.packages.is_empty() { Lock::default() } else { site.lock(name)? };
     let time_s = time_s(lock.date_s)?;
@@ -29,7 +29,7 @@ pub(super) fn build(
         && known.key == key
         && site.has(&known.image)
     {
-        return Ok(Built { name: name.to_owned(), changed: false, bytes: known.image.bytes });
+        return Ok(BuildResult { name: name.to_owned(), changed: false, bytes: known.image.bytes });
     }
     let mut layers = layers::layers(&site.cache, &recipe.suite, &lock, say)?;
     say(&format!("writing {name}"));
@@ -46,7 +46,7 @@ pub(super) fn build(
         .map(|(path, mode)| SetId { path, mode: format!("{mode:o}") })
         .collect();
     if let Some(stray) = set_id.iter().find(|found| !recipe.set_id.contains(&found.path)) {
-        bail!("{} runs with another's rights, which the recipe does not allow", stray.path);
+        bail!("{} is set-id, which the recipe does not allow", stray.path);
     }
     // All that can be refused is refused before the image has its name.
     let agent = site.agent()?;
@@ -79,7 +79,7 @@ pub(super) fn build(
         packages: packages(&lock),
     };
     site.write_manifest(&manifest_file, &manifest)?;
-    Ok(Built { name: name.to_owned(), changed: true, bytes: written.bytes })
+    Ok(BuildResult { name: name.to_owned(), changed: true, bytes: written.bytes })
 }
 
 /// A UUID of version 8, which is free to be derived from anything, out of a digest.

@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::image::MIB;
-use super::{Built, Site, layers, packages, time_s};
+use super::{BuildContext, BuildResult, layers, packages, time_s};
 use crate::compose::Layer;
 use crate::cpio;
 use crate::debian::package::{Entry, Kind};
@@ -16,11 +16,11 @@ use crate::recipe::Recipe;
 use crate::tree::{Content, ContentReader};
 
 pub(super) fn build(
-    site: &Site,
+    site: &BuildContext,
     name: &str,
     recipe: &Recipe,
     say: &mut dyn FnMut(&str),
-) -> Result<Built> {
+) -> Result<BuildResult> {
     let lock = site.lock(name)?;
     let time_s = time_s(lock.date_s)?;
     let kernel_key = site.key(recipe, &lock, time_s);
@@ -32,7 +32,7 @@ pub(super) fn build(
         && site.has(&known.initramfs)
     {
         let bytes = known.vmlinuz.bytes + known.initramfs.bytes;
-        return Ok(Built { name: name.to_owned(), changed: false, bytes });
+        return Ok(BuildResult { name: name.to_owned(), changed: false, bytes });
     }
     let layers = layers::layers(&site.cache, &recipe.suite, &lock, say)?;
     let package = KernelPackage::find(&layers, &recipe.release)?;
@@ -71,7 +71,7 @@ pub(super) fn build(
         site.write(file, |out| Ok(out.write_all(&bytes)?))?;
     }
     site.write_manifest(KERNEL_MANIFEST, &manifest)?;
-    Ok(Built { name: name.to_owned(), changed: true, bytes })
+    Ok(BuildResult { name: name.to_owned(), changed: true, bytes })
 }
 
 /// The one package of a lock that has a kernel.
@@ -108,7 +108,7 @@ impl<'a> KernelPackage<'a> {
 }
 
 fn initramfs(
-    site: &Site,
+    site: &BuildContext,
     package: &KernelPackage<'_>,
     recipe: &Recipe,
     time_s: u64,
@@ -131,7 +131,7 @@ fn initramfs(
         let content = Content::from_bytes(without_signature(&bytes));
         let device = wanted.iter().find(|(name, _)| *name == module.name);
         let device = device.and_then(|(_, device)| *device).map(str::to_owned);
-        files.push(kernel::Packed { file: format!("{}.ko", module.name), device, content });
+        files.push(kernel::PackedModule { file: format!("{}.ko", module.name), device, content });
     }
     let names = files.iter().map(|packed| packed.file.trim_end_matches(".ko").to_owned()).collect();
     let tree = kernel::initramfs(Content::from_file(&site.agent_path)?, files, time_s)?;
@@ -153,7 +153,7 @@ fn kernels(package: &KernelPackage<'_>, say: &mut dyn FnMut(&str)) -> Result<(Ve
     say("unpacking the kernel");
     let content = package.content(&format!("boot/vmlinuz-{}", package.release))?;
     let image = ContentReader::new().read(&content)?;
-    let kernel = kernel::extract(&image).context("taking vmlinux out of vmlinuz")?;
+    let kernel = kernel::extract(&image).context("extracting vmlinux from vmlinuz")?;
     Ok((image, kernel))
 }
 

@@ -11,7 +11,7 @@ use super::write_whole;
 use crate::compose::Layer;
 use crate::debian::package::{self, Entry};
 use crate::digest::Sha256;
-use crate::fetch::{Fetcher, Wanted};
+use crate::fetch::{Download, Fetcher};
 use crate::lock::{Lock, Pin};
 use crate::mirror::Mirrors;
 
@@ -68,7 +68,7 @@ fn fetch(cache: &Path, suite: &str, pins: &[&Pin], say: &mut dyn FnMut(&str)) ->
     let mut wanted = Vec::new();
     for pin in pins {
         let address = format!("{}/{}", mirrors.address(pin.archive, suite)?, pin.path);
-        wanted.push(Wanted { address, to: at(cache, pin, "part"), bytes_max: pin.bytes });
+        wanted.push(Download { address, to: at(cache, pin, "part"), bytes_max: pin.bytes });
     }
     // What did not come shows below; what the program said then tells why.
     keep(cache, pins, fetcher.fetch_all(&wanted).err())
@@ -109,7 +109,7 @@ fn keep(cache: &Path, pins: &[&Pin], said: Option<String>) -> Result<()> {
         return Ok(());
     }
     Err(anyhow!(
-        "the mirror did not give {}: {}\nIf it has them no more (archives drop old versions), \
+        "the mirror did not provide {}: {}\nIf it no longer has them (archives drop old versions), \
          pin what it has now: run `rootfs lock`",
         gone.join(", "),
         said.unwrap_or_default()

@@ -10,10 +10,10 @@ use crate::debian::decompress;
 use crate::debian::release::Release;
 use crate::debian::resolve::Universe;
 use crate::digest::Sha256;
-use crate::fetch::{Fetcher, Wanted};
+use crate::fetch::{Download, Fetcher};
 use crate::lock::{Archive, Lock, Pin};
 use crate::mirror::Mirrors;
-use crate::recipe::{Book, Recipe};
+use crate::recipe::{Recipe, Recipes};
 use crate::signature::signed_text;
 
 /// The index of what our machines run, below a release.
@@ -37,7 +37,7 @@ const SUITES: [(Archive, &str, bool); 3] = [
 
 /// Writes the locks of the named recipes, or of all.
 pub fn lock(source: &Path, names: &[String], say: &mut dyn FnMut(&str)) -> Result<()> {
-    let book = Book::new(&source.join(RECIPES));
+    let book = Recipes::new(&source.join(RECIPES));
     let names = if names.is_empty() { book.names()? } else { names.to_vec() };
     let mut indexes: Option<(String, Universe, u64)> = None;
     for name in names {
@@ -102,9 +102,9 @@ fn fetch_indexes_into(
         let name = format!("{suite}{ending}");
         let signed = scratch.join(format!("InRelease{ending}"));
         let (from, bytes_max) = (format!("{address}/InRelease"), RELEASE_BYTES_MAX);
-        match fetcher.fetch(Wanted { address: from, to: signed.clone(), bytes_max }) {
+        match fetcher.fetch(Download { address: from, to: signed.clone(), bytes_max }) {
             Err(error) if may_be_missing => {
-                say(&format!("going on without {name}: {error}"));
+                say(&format!("continuing without {name}: {error}"));
                 continue;
             }
             result => result?,
@@ -113,7 +113,7 @@ fn fetch_indexes_into(
         let (bytes, sha256) = release.file(INDEX)?;
         let index = scratch.join(format!("Packages{ending}.xz"));
         let from = format!("{address}/{INDEX}");
-        fetcher.fetch(Wanted { address: from, to: index.clone(), bytes_max: bytes })?;
+        fetcher.fetch(Download { address: from, to: index.clone(), bytes_max: bytes })?;
         let (found, found_bytes) = Sha256::of_file(&index)?;
         if (found, found_bytes) != (sha256, bytes) {
             bail!(

@@ -113,7 +113,7 @@ fn two_packages_with_different_files_of_one_name_are_told() {
     let other = layer("two", contents, &[("usr/x", file(b"2"))]);
     assert!(composed(&Recipe::default(), &[one.clone(), same]).is_ok());
     let error = composed(&Recipe::default(), &[one, other]).expect_err("a conflict");
-    assert_eq!(error.to_string(), "two and one both have usr/x, and not the same");
+    assert_eq!(error.to_string(), "two and one both have usr/x with different content");
 }
 
 #[test]

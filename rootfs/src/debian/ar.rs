@@ -1,4 +1,4 @@
-//! The outermost form of a package: an `ar` archive of three members.
+//! Reads the outer format of a package: an `ar` archive of three members.
 
 use std::io::{self, Read, Seek, SeekFrom};
 

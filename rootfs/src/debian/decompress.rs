@@ -7,7 +7,7 @@ const XZ_MEMORY_KIB_MAX: u32 = 256 * 1024;
 
 /// Why bytes are not decompressed here.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} is compressed in a way that is not read here")]
+#[error("the compression of {0} is not supported")]
 pub struct UnknownCompression(String);
 
 /// A reader of what is in `reader`, whose form the end of `name` tells.

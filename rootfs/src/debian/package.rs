@@ -68,9 +68,9 @@ pub enum PackageError {
     Tar(#[from] TarError),
     #[error("the package has no data member")]
     NoData,
-    #[error("the name {0} is no UTF-8")]
+    #[error("the name {0} is not UTF-8")]
     NotUtf8(String),
-    #[error("{path}: packages have no {what}")]
+    #[error("{path}: packages may not have {what}")]
     Unexpected { path: String, what: &'static str },
     #[error("the package unpacks to more than {UNPACKED_BYTES_MAX} bytes or {ENTRIES_MAX} files")]
     TooLarge,

@@ -17,11 +17,11 @@ pub struct Release {
 /// Why a release cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseError {
-    #[error("the release has no proper date")]
+    #[error("the release has no valid date")]
     Date,
-    #[error("the release has no SHA-256 of {0}")]
+    #[error("the release has no SHA-256 for {0}")]
     NoDigest(String),
-    #[error("the release is that of {found}, not of {wanted}")]
+    #[error("the release is for {found}, not for {wanted}")]
     Other { wanted: String, found: String },
     #[error("the release was valid until {until_s} seconds after 1970, and it is {now_s}")]
     Expired { until_s: u64, now_s: u64 },

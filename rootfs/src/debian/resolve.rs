@@ -1,4 +1,4 @@
-//! Which packages a list of names needs: all of `Depends` and `Pre-Depends`, nothing recommended.
+//! Resolves a list of names to packages with all of `Depends` and `Pre-Depends`, without recommendations.
 //!
 //! Of alternatives, one that is there already is taken, else the first that exists. A name that no
 //! package has is sought among what packages provide. The same index and names give the same result.
@@ -27,13 +27,13 @@ pub struct Candidate {
 /// Why packages cannot be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    #[error("an index has a package without a proper {field}: {package}")]
+    #[error("an index has a package without a valid {field}: {package}")]
     Malformed { package: String, field: &'static str },
     #[error("{package}: {source}")]
     Relation { package: String, source: BadRelation },
     #[error("there is no package {0}")]
     Unknown(String),
-    #[error("{package} needs {wanted}, which no package is or provides")]
+    #[error("{package} depends on {wanted}, which no package provides")]
     Unsatisfied { package: String, wanted: String },
 }
 

@@ -13,9 +13,9 @@ pub(super) type Entry<'a> = (&'a [u8], u64, u8);
 pub enum DirectoryError {
     #[error("an entry's name lies outside of its block")]
     NamePlace,
-    #[error("an entry has a name that no file may have")]
+    #[error("an entry has an invalid file name")]
     Name,
-    #[error("names are out of order or twice there")]
+    #[error("names are out of order or repeated")]
     Order,
 }
 

@@ -11,6 +11,6 @@ pub enum WriteError {
     Io(#[from] io::Error),
     #[error("{path}: {source}")]
     Xattr { path: String, source: XattrError },
-    #[error("more files or bytes than an image holds")]
+    #[error("more files or bytes than an image can hold")]
     TooLarge,
 }

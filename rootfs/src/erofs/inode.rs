@@ -40,7 +40,7 @@ pub(super) struct Inode {
 
 /// Why bytes are no inode that is read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an inode of the format {0:#x} is not read here")]
+#[error("the inode format {0:#x} is not supported")]
 pub struct InodeFormat(u16);
 
 impl Inode {

@@ -1,4 +1,4 @@
-//! Where everything goes, before a byte is written: directories name inodes that come after them.
+//! Plans the position of everything before a byte is written, because directories name later inodes.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::tree::{Kind, NodeId, Tree, shown};
 const MOVED_TAIL_BYTES_MAX: u64 = 1024;
 
 /// One inode and where it goes.
-pub(super) struct Planned {
+pub(super) struct PlannedInode {
     pub(super) node: NodeId,
     /// Of a directory, where its `..` leads.
     pub(super) parent: NodeId,
@@ -25,7 +25,7 @@ pub(super) struct Planned {
 
 /// All inodes in the order of the tree, which is also the order of their contents.
 pub(super) struct Plan {
-    pub(super) inodes: Vec<Planned>,
+    pub(super) inodes: Vec<PlannedInode>,
     /// Where in `inodes` a node is.
     index: HashMap<NodeId, usize>,
     pub(super) first_content_block: u64,
@@ -131,7 +131,7 @@ impl Plan {
                 xattr_count: xattr::count_of(xattrs.len()),
             };
             self.index.insert(id, self.inodes.len());
-            self.inodes.push(Planned { node: id, parent, offset: 0, inode, xattrs });
+            self.inodes.push(PlannedInode { node: id, parent, offset: 0, inode, xattrs });
         }
         Ok(())
     }

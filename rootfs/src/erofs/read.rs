@@ -49,7 +49,7 @@ pub enum ReadError {
     Outside { path: String, from: u64, to: u64, bytes: u64 },
     #[error("more than {INODES_MAX} files")]
     TooMany,
-    #[error("the paths have too many bytes together")]
+    #[error("the paths have too many bytes in total")]
     TooManyPaths,
 }
 
@@ -109,7 +109,7 @@ struct Image {
 }
 
 /// An inode as it was found.
-struct Found {
+struct ReadInode {
     inode: Inode,
     node: Node,
     /// Of a directory: names, inodes and types.
@@ -121,7 +121,7 @@ impl Image {
         let root = u64::from(superblock.root);
         let found = self.find(b"", root, root, &mut budget)?;
         if found.node.names().is_none() {
-            return Err(malformed(b"", "the root is no directory"));
+            return Err(malformed(b"", "the root is not a directory"));
         }
         let mut tree = Tree::new(found.node.metadata);
         tree.insert(b"", found.node)?;
@@ -144,7 +144,7 @@ impl Image {
                 budget.name(&path, 0)?;
                 let found = self.find(&path, number, parent_number, &mut budget)?;
                 if type_of(&found.node.kind).1 != file_type {
-                    return Err(malformed(&path, "the directory says another type"));
+                    return Err(malformed(&path, "its type differs from its directory entry's"));
                 }
                 let is_directory = found.node.names().is_some();
                 let expected = if is_directory { 0 } else { found.inode.links };
@@ -157,11 +157,11 @@ impl Image {
         }
         for (path, names, expected) in seen.values() {
             if *expected != 0 && names != expected {
-                return Err(malformed(path, "the count of links is not that of its names"));
+                return Err(malformed(path, "its link count differs from the number of its names"));
             }
         }
         if seen.len() as u64 != superblock.inodes {
-            return Err(malformed(b"", "the count of inodes is not that of the files"));
+            return Err(malformed(b"", "the inode count differs from the number of files"));
         }
         Ok(tree)
     }
@@ -172,7 +172,7 @@ impl Image {
         inode_number: u64,
         parent: u64,
         budget: &mut Budget,
-    ) -> Result<Found, ReadError> {
+    ) -> Result<ReadInode, ReadError> {
         let time_s = self.superblock.map_or(0, |superblock| superblock.time_s);
         let start = inode_number
             .checked_mul(SLOT_BYTES)
@@ -204,7 +204,7 @@ impl Image {
             0o100_000 => Kind::File(Content::from_pieces(self.pieces(path, &inode, tail)?)),
             0o120_000 => Kind::Symlink(self.content(path, &inode, tail, TARGET_BYTES_MAX)?),
             0o140_000 => Kind::Socket,
-            _ => return Err(malformed(path, "no such type of file")),
+            _ => return Err(malformed(path, "unknown file type")),
         };
         let metadata = Metadata {
             mode: inode.mode & MODE_MASK,
@@ -212,7 +212,7 @@ impl Image {
             gid: inode.gid,
             mtime_s: inode.mtime_s,
         };
-        Ok(Found { inode, node: Node { metadata, kind, xattrs }, names })
+        Ok(ReadInode { inode, node: Node { metadata, kind, xattrs }, names })
     }
 
     /// Where a file's content is.
@@ -292,12 +292,14 @@ fn read_names(
         match name {
             b"." if number == own => dots += 1,
             b".." if number == parent => dots += 1,
-            b"." | b".." => return Err(malformed(path, "a dot leads elsewhere")),
+            b"." | b".." => {
+                return Err(malformed(path, "\".\" or \"..\" leads to the wrong directory"));
+            }
             _ => names.push((name.to_vec(), number, file_type)),
         }
     }
     if dots != 2 {
-        return Err(malformed(path, "a dot is missing"));
+        return Err(malformed(path, "\".\" or \"..\" is missing"));
     }
     Ok(names)
 }

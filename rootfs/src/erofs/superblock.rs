@@ -28,15 +28,15 @@ pub(super) struct Superblock {
 /// Why a block is no superblock of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
-    #[error("no erofs image: the magic number is {0:#x}")]
+    #[error("not an erofs image: the magic number is {0:#x}")]
     Magic(u32),
     #[error("the superblock's checksum is {stored:#x}, but its bytes give {computed:#x}")]
     Checksum { stored: u32, computed: u32 },
-    #[error("blocks of 2^{0} bytes are not read here")]
+    #[error("blocks of 2^{0} bytes are not supported")]
     BlockSize(u8),
-    #[error("the image wants features that are not read here: {0:#x}")]
+    #[error("the image needs features that are not supported: {0:#x}")]
     Features(u32),
-    #[error("the inodes start in block {0}, which is not read here")]
+    #[error("the inodes start in block {0}, which is not supported")]
     Layout(u32),
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::error::WriteError;
 use super::inode::{Layout, type_of};
-use super::plan::{Plan, Planned, whole_blocks};
+use super::plan::{Plan, PlannedInode, whole_blocks};
 use super::superblock::Superblock;
 use super::{BLOCK_BYTES, SLOT_BYTES, directory};
 use crate::digest::{HashingWriter, Sha256};
@@ -24,14 +24,18 @@ pub struct Options<'a> {
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct ImageSummary {
     pub bytes: u64,
     pub sha256: Sha256,
     pub inodes: u64,
 }
 
 /// Writes a tree as an image; see the module for its form.
-pub fn write(tree: &Tree, options: &Options<'_>, out: impl Write) -> Result<Written, WriteError> {
+pub fn write(
+    tree: &Tree,
+    options: &Options<'_>,
+    out: impl Write,
+) -> Result<ImageSummary, WriteError> {
     let plan = Plan::new(tree, options.time_s)?;
     let mut label = [0; 16];
     let label_bytes = options.label.len().min(label.len());
@@ -63,7 +67,7 @@ pub fn write(tree: &Tree, options: &Options<'_>, out: impl Write) -> Result<Writ
     debug_assert_eq!(writer.position, plan.blocks * BLOCK_BYTES, "as planned");
     let (mut out, sha256, bytes) = writer.out.finish();
     out.flush()?;
-    Ok(Written { bytes, sha256, inodes: superblock.inodes })
+    Ok(ImageSummary { bytes, sha256, inodes: superblock.inodes })
 }
 
 struct Writer<'a, W> {
@@ -87,7 +91,7 @@ impl<W: Write> Writer<'_, W> {
         self.put(&ZEROS[..(position - self.position) as usize])
     }
 
-    fn put_inode(&mut self, planned: &Planned) -> io::Result<()> {
+    fn put_inode(&mut self, planned: &PlannedInode) -> io::Result<()> {
         self.pad_to(planned.offset)?;
         self.put(&planned.inode.encode(self.time_s))?;
         self.put(&planned.xattrs)?;
@@ -98,7 +102,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    fn put_blocks(&mut self, planned: &Planned) -> io::Result<()> {
+    fn put_blocks(&mut self, planned: &PlannedInode) -> io::Result<()> {
         let whole = whole_blocks(&planned.inode);
         if whole == 0 {
             return Ok(());
@@ -110,7 +114,7 @@ impl<W: Write> Writer<'_, W> {
     }
 
     /// A part of what an inode holds, whatever it is.
-    fn put_content(&mut self, planned: &Planned, from: u64, to: u64) -> io::Result<()> {
+    fn put_content(&mut self, planned: &PlannedInode, from: u64, to: u64) -> io::Result<()> {
         let made;
         let content = match &self.tree.node(planned.node).kind {
             Kind::File(content) => content,

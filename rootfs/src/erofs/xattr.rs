@@ -15,7 +15,7 @@ const DEFAULT_ACL: (u8, &[u8]) = (3, b"system.posix_acl_default");
 /// Why attributes cannot be written, or bytes are none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XattrError {
-    #[error("the extended attribute {0} belongs to no namespace that images have")]
+    #[error("the namespace of the extended attribute {0} is not supported")]
     Namespace(String),
     #[error("extended attributes of {0} bytes are too many for one file")]
     TooLarge(usize),

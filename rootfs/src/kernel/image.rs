@@ -25,15 +25,15 @@ const KERNEL_BYTES_MAX: u64 = 512 << 20;
 pub enum ImageError {
     #[error("not a bzImage of boot protocol 2.08 or later")]
     NotAnImage,
-    #[error("the kernel is compressed in a way that is not read here; its payload begins with {0}")]
+    #[error("the kernel's compression is not supported; its payload begins with {0}")]
     Compression(String),
-    #[error("the kernel does not decompress: {0}")]
+    #[error("cannot decompress the kernel: {0}")]
     Decompress(#[from] io::Error),
-    #[error("the image says that its kernel has {said} bytes; what is read here may have {max}")]
+    #[error("the image says that its kernel has {said} bytes; the limit is {max}")]
     TooLarge { said: u64, max: u64 },
-    #[error("the image says that its kernel has {0} bytes, and it has others")]
+    #[error("the image says that its kernel has {0} bytes, but its size differs")]
     OtherSize(u64),
-    #[error("what the image holds is no ELF file")]
+    #[error("the image's content is not an ELF file")]
     NotElf,
 }
 
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_no_image_or_holds_no_kernel_is_refused() {
         assert!(matches!(extract(b"short"), Err(ImageError::NotAnImage)));
-        assert!(matches!(extract(&image(b"no ELF file")), Err(ImageError::NotElf)));
+        assert!(matches!(extract(&image(b"not an ELF file")), Err(ImageError::NotElf)));
         let mut unknown = image(b"\x7fELF");
         unknown[2 * SECTOR_BYTES + 16] = 0;
         assert!(matches!(extract(&unknown), Err(ImageError::Compression(_))));

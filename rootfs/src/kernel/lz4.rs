@@ -78,7 +78,7 @@ fn take<'a>(block: &mut &'a [u8], bytes: usize) -> io::Result<&'a [u8]> {
 }
 
 fn broken() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a broken LZ4 stream")
+    io::Error::new(io::ErrorKind::InvalidData, "malformed LZ4 stream")
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub enum ModuleError {
     Elf { name: String, source: ElfError },
     #[error("{0} is compressed; only plain .ko files are packed")]
     Compressed(String),
-    #[error("modules need each other in a circle: {0}")]
+    #[error("modules depend on each other in a circle: {0}")]
     Circle(String),
 }
 

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn book(recipes: &[(&str, &str)]) -> (tempfile::TempDir, Book) {
+fn book(recipes: &[(&str, &str)]) -> (tempfile::TempDir, Recipes) {
     let directory = tempfile::tempdir().expect("a directory");
     for (name, text) in recipes {
         std::fs::write(directory.path().join(format!("{name}.toml")), text).expect("a file");
     }
-    let book = Book::new(directory.path());
+    let book = Recipes::new(directory.path());
     (directory, book)
 }
 
@@ -56,7 +56,7 @@ fn patterns_cover_paths_and_what_is_below_them() {
 
 #[test]
 fn every_recipe_of_the_project_is_whole() {
-    let book = Book::new(&Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes"));
+    let book = Recipes::new(&Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes"));
     let names = book.names().expect("recipes");
     for name in ["base", "full", "kernel", "node", "python", "science"] {
         assert!(names.iter().any(|known| known == name), "{name}");

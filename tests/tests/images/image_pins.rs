@@ -31,12 +31,12 @@ fn a_pinned_tag_is_refused_once_it_means_another_image() {
     // The pin is the digest that is required.
     let made = create("a", "team/app:1").expect(201).json();
     assert_eq!(made["image_digest"], pinned);
-    assert!(create("b", "team/app:2").expect(422).text().contains("asked for by its digest"));
+    assert!(create("b", "team/app:2").expect(422).text().contains("named by its digest"));
     let moved = import(&server, "second", "team/app:1");
     assert_ne!(moved, pinned);
     for image in ["team/app:1", "docker.io/team/app:1"] {
         let refused = create("b", image).expect(422);
-        assert!(refused.text().contains("image_policy.pins has another digest"), "{image}");
+        assert!(refused.text().contains("image_policy.pins names another digest"), "{image}");
     }
     // Whoever asks for a content by its digest gets that.
     create("c", &pinned).expect(201);

@@ -207,7 +207,7 @@ fn copies_of_conflicts_count_for_the_limits_and_what_is_not_kept_is_said() {
     change(25_000, "3");
     assert_eq!(copies("readme").len(), 2);
     let warnings = scene.warnings("a");
-    assert!(warnings.contains("not carried") && warnings.contains("65536 bytes"), "{warnings}");
+    assert!(warnings.contains("not copied") && warnings.contains("65536 bytes"), "{warnings}");
     // What the host removes makes room again, and a new file has only what the copies leave.
     scene.sh("a", "head -c 25000 /dev/zero > more");
     scene.sync("a");

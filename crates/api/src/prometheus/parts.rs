@@ -7,7 +7,7 @@ use sandbox::tallies::{EgressTally, Tallies, WorkspaceTally};
 use services::app::State;
 use services::artifact::Figures as ArtifactFigures;
 use services::notebook::Figures as NotebookFigures;
-use workspace::Carried;
+use workspace::TransferCounter;
 
 /// What is looked up before the text is written.
 pub struct Parts {
@@ -128,7 +128,7 @@ fn egress(text: &mut Text, it: &EgressTally) {
     text.line(name, &[("way", "received")], it.received_bytes as f64);
 }
 
-fn workspaces(text: &mut Text, it: &WorkspaceTally, carried: &Carried) {
+fn workspaces(text: &mut Text, it: &WorkspaceTally, carried: &TransferCounter) {
     let name = "burrow_workspace_exchanges_total";
     text.single(
         name,

@@ -12,9 +12,9 @@ use super::super::route::{Operation, operation};
 use super::super::shape::{Created, Json, Nothing, Reply};
 use access::keys::Access;
 use image::digest::Digest;
-use image::puller::{Puller, UnderWay};
+use image::puller::{PullProgress, Puller};
 use image::reference::Reference;
-use image::store::Listed;
+use image::store::ListedImage;
 use image::{ImageError, Images};
 
 pub fn operations() -> Vec<Operation> {
@@ -137,8 +137,8 @@ pub struct PullList {
     pub pulls: Vec<PullUnderWay>,
 }
 
-impl From<Listed> for Image {
-    fn from(Listed { image, names }: Listed) -> Self {
+impl From<ListedImage> for Image {
+    fn from(ListedImage { image, names }: ListedImage) -> Self {
         Self {
             digest: image.digest.to_string(),
             names: names.into_iter().map(|named| named.name).collect(),
@@ -225,8 +225,8 @@ async fn commit(
 
 async fn pulls(call: Call, _: Nothing, _: Nothing) -> Result<Reply<PullList>, Problem> {
     let under_way = call.api.registry().puller().map(Puller::under_way).unwrap_or_default();
-    let shown = |one: UnderWay| {
-        let UnderWay { image, bytes, size } = one;
+    let shown = |one: PullProgress| {
+        let PullProgress { image, bytes, size } = one;
         PullUnderWay { image, bytes, size_bytes: size }
     };
     Ok(Reply(PullList { pulls: under_way.into_iter().map(shown).collect() }))

@@ -54,7 +54,7 @@ pub const SERIAL_BYTES: usize = 16;
 pub const KEY_ID_BYTES: usize = 20;
 
 /// What is to be signed.
-pub struct Unsigned<'a> {
+pub struct TbsCertificate<'a> {
     pub serial: [u8; SERIAL_BYTES],
     /// The point of its own key, uncompressed, and of the authority's.
     pub key: &'a [u8],
@@ -62,7 +62,7 @@ pub struct Unsigned<'a> {
     pub authority_key_id: &'a [u8; KEY_ID_BYTES],
 }
 
-impl Unsigned<'_> {
+impl TbsCertificate<'_> {
     /// An authority that can speak for these hosts and what is below them alone, by the word of the
     /// certificate itself.
     pub fn authority(&self, hosts: &[Host]) -> Vec<u8> {

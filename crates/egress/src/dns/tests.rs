@@ -88,11 +88,11 @@ fn a_question_that_is_none_is_told_so_where_its_header_can_be_read() {
         change(&mut message);
         parse_question(&message).unwrap_err()
     };
-    assert_eq!(wrong(|message| message.truncate(11)), NotAQuestion::Nothing);
-    assert_eq!(wrong(|message| message[2] |= 0x80), NotAQuestion::Nothing);
-    let code = |not: NotAQuestion| match not {
-        NotAQuestion::Answer { code, .. } => code,
-        NotAQuestion::Nothing => panic!("it has a header"),
+    assert_eq!(wrong(|message| message.truncate(11)), QuestionError::Nothing);
+    assert_eq!(wrong(|message| message[2] |= 0x80), QuestionError::Nothing);
+    let code = |not: QuestionError| match not {
+        QuestionError::Answer { code, .. } => code,
+        QuestionError::Nothing => panic!("it has a header"),
     };
     assert_eq!(code(wrong(|message| message[2] |= 0x28)), Code::NotImplemented);
     assert_eq!(code(wrong(|message| message[5] = 2)), Code::Malformed);

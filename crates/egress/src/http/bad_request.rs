@@ -1,4 +1,4 @@
-//! Why a request is refused. The reader of requests says it, and so do the secrets that are put into them.
+//! The reasons why a request is refused. The request parser and the injection of secrets return them.
 
 use super::super::host::Host;
 use super::super::limits::HEAD_BYTES_MAX;
@@ -6,16 +6,16 @@ use super::super::limits::HEAD_BYTES_MAX;
 /// Why a request does not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    #[error("it is no plain HTTP/1 request: {0}")]
+    #[error("it is not a valid HTTP/1 request: {0}")]
     Malformed(&'static str),
     #[error("its head has more than {HEAD_BYTES_MAX} bytes")]
     TooLong,
-    #[error("it is for the host {asked:?}, and the connection for {host}")]
+    #[error("it is for the host {asked:?}, but the connection is for {host}")]
     AnotherHost { asked: String, host: Host },
-    #[error("it asks for a tunnel through the server")]
+    #[error("it asks the server for a tunnel (CONNECT)")]
     Tunnel,
-    #[error("it asks for what it says itself, where secrets are put into it")]
+    #[error("it asks the server to echo it (TRACE), which would reveal injected secrets")]
     Shown,
-    #[error("it asks to go on with {protocol:?}")]
+    #[error("it asks to upgrade to {protocol:?}")]
     Upgrade { protocol: String },
 }

@@ -1,4 +1,4 @@
-//! The head of one request: a line, fields, and what they say of host and body.
+//! Parses the head of one request: its first line, its headers, its host and the length of its body.
 
 use super::super::host::Host;
 use super::super::limits::FIELDS_MAX;
@@ -29,14 +29,16 @@ pub fn check_line(line: &[u8]) -> Result<(), BadRequest> {
     if text.iter().all(is_plain) {
         Ok(())
     } else {
-        Err(BadRequest::Malformed("it has characters that only control"))
+        Err(BadRequest::Malformed("it has control characters"))
     }
 }
 
 impl Head {
     /// Reads a head with the empty line at its end.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadRequest> {
-        let text = bytes.strip_suffix(b"\r\n\r\n").ok_or(BadRequest::Malformed("it has no end"))?;
+        let text = bytes
+            .strip_suffix(b"\r\n\r\n")
+            .ok_or(BadRequest::Malformed("its head does not end"))?;
         let text: String = text.iter().map(|byte| char::from(*byte)).collect();
         let mut lines = text.split("\r\n");
         let first = lines.next().unwrap_or_default();
@@ -44,23 +46,23 @@ impl Head {
         let (Some(method), Some(target), Some(version), None) =
             (words.next(), words.next(), words.next(), words.next())
         else {
-            return Err(BadRequest::Malformed("its first line has not three words"));
+            return Err(BadRequest::Malformed("its first line does not have three words"));
         };
         if !is_token(method) || target.is_empty() || !["HTTP/1.1", "HTTP/1.0"].contains(&version) {
-            return Err(BadRequest::Malformed("its first line is wrong"));
+            return Err(BadRequest::Malformed("its first line is malformed"));
         }
         check_line(first.as_bytes())?;
         let mut fields = Vec::new();
         for line in lines {
             check_text(line)?;
             let (name, value) =
-                line.split_once(':').ok_or(BadRequest::Malformed("a field has no colon"))?;
+                line.split_once(':').ok_or(BadRequest::Malformed("a header has no colon"))?;
             // A line that begins with a space goes on with the one before, to some.
             if !is_token(name) {
-                return Err(BadRequest::Malformed("the name of a field is wrong"));
+                return Err(BadRequest::Malformed("a header name is malformed"));
             }
             if fields.len() >= FIELDS_MAX {
-                return Err(BadRequest::Malformed("it has too many fields"));
+                return Err(BadRequest::Malformed("it has too many headers"));
             }
             let value = value.trim_matches([' ', '\t']);
             fields.push((name.to_ascii_lowercase(), value.to_owned()));
@@ -74,7 +76,7 @@ impl Head {
         let mut values = self.all(name);
         let value = values.next();
         if values.next().is_some() {
-            return Err(BadRequest::Malformed("it says twice what may be said once"));
+            return Err(BadRequest::Malformed("it repeats a header that may appear once"));
         }
         Ok(value)
     }
@@ -111,15 +113,19 @@ impl Head {
                 let is_plain =
                     !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
                 let length = length.parse().ok().filter(|_| is_plain);
-                length.map(Length::Bytes).ok_or(BadRequest::Malformed("its length is no number"))
+                length
+                    .map(Length::Bytes)
+                    .ok_or(BadRequest::Malformed("its content-length is not a number"))
             }
             (Some(coding), None)
                 if coding.eq_ignore_ascii_case("chunked") && self.version == "HTTP/1.1" =>
             {
                 Ok(Length::Pieces)
             }
-            (Some(_), None) => Err(BadRequest::Malformed("its body is coded in an unknown way")),
-            (Some(_), Some(_)) => Err(BadRequest::Malformed("it has a length and pieces")),
+            (Some(_), None) => Err(BadRequest::Malformed("its transfer-encoding is not supported")),
+            (Some(_), Some(_)) => {
+                Err(BadRequest::Malformed("it has both content-length and transfer-encoding"))
+            }
         }
     }
 
@@ -203,7 +209,7 @@ pub fn closing(head: &[u8]) -> Vec<u8> {
 
 fn check_text(line: &str) -> Result<(), BadRequest> {
     if line.chars().any(|c| c.is_ascii_control() && c != '\t') {
-        return Err(BadRequest::Malformed("it has characters that only control"));
+        return Err(BadRequest::Malformed("it has control characters"));
     }
     Ok(())
 }

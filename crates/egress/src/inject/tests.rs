@@ -4,11 +4,11 @@ fn host(text: &str) -> Host {
     text.parse().unwrap()
 }
 
-fn injected(name: &str, hosts: &[&str], value: &str) -> Injected {
+fn injected(name: &str, hosts: &[&str], value: &str) -> InjectedSecret {
     let value = Secret::of(value.as_bytes().to_vec()).unwrap();
     let hosts = hosts.iter().map(|text| host(text)).collect();
     let fields = ["authorization", "x-two"].map(str::to_owned).to_vec();
-    Injected { name: name.to_owned(), hosts, fields, value: Some(value) }
+    InjectedSecret { name: name.to_owned(), hosts, fields, value: Some(value) }
 }
 
 fn both() -> Injections {

@@ -1,4 +1,4 @@
-//! Why a content is not kept or not found.
+//! The errors of the blob store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use crate::digest::Digest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    #[error("{digest} is not here")]
+    #[error("there is no blob {digest}")]
     Missing { digest: Digest },
     #[error("{path:?}: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error("the disk is full: no room for {digest} beyond its first {bytes} bytes")]
     Full { digest: Digest, bytes: u64 },
-    #[error("{digest} has {bytes} bytes, and {bytes_max} are allowed")]
+    #[error("{digest} has {bytes} bytes; the limit is {bytes_max}")]
     TooLarge { digest: Digest, bytes: u64, bytes_max: u64 },
-    #[error("{digest} has {wanted} bytes, and {found} have come")]
+    #[error("{digest} has {wanted} bytes, but {found} arrived")]
     Length { digest: Digest, wanted: u64, found: u64 },
-    #[error("the content of {wanted} is not that: it is {found}")]
+    #[error("the content of {wanted} is wrong: its digest is {found}")]
     Digest { wanted: Digest, found: Digest },
 }
 

@@ -1,4 +1,4 @@
-//! A content on its way to the disk.
+//! A content that is being written to the disk.
 //!
 //! ```text
 //!   begin ──▶ locked, hashed as far as it is there ──▶ write … ──▶ finish ──▶ renamed
@@ -23,9 +23,9 @@ use crate::digest::{Digest, Digester};
 use crate::limits::{HASH_PIECE_BYTES, LOCK_LOOK_PAUSE};
 use host::paths::PRIVATE_FILE;
 
-/// What somebody finds who wants to have a content.
+/// The state of a content when a download begins.
 #[derive(Debug)]
-pub enum Begun {
+pub enum BlobState {
     /// It is there, perhaps because somebody else has just brought it.
     Whole,
     Partial(Partial),
@@ -45,48 +45,48 @@ pub struct Partial {
     digester: Box<Digester>,
 }
 
-/// What one look at the lock has found.
-enum Look {
-    Begun(Begun),
+/// The result of one attempt to take the lock.
+enum LockAttempt {
+    Begun(BlobState),
     /// Somebody else is at it.
     Taken,
 }
 
-pub(super) async fn begin(blobs: Blobs, digest: Digest, size: u64) -> Result<Begun, BlobError> {
+pub(super) async fn begin(blobs: Blobs, digest: Digest, size: u64) -> Result<BlobState, BlobError> {
     loop {
         let blobs = blobs.clone();
         // What is there is hashed, which takes seconds where it is gigabytes.
         let look = tokio::task::spawn_blocking(move || look(&blobs, digest, size));
         match look.await.expect("a look does not panic")? {
-            Look::Begun(begun) => return Ok(begun),
-            Look::Taken => tokio::time::sleep(LOCK_LOOK_PAUSE).await,
+            LockAttempt::Begun(begun) => return Ok(begun),
+            LockAttempt::Taken => tokio::time::sleep(LOCK_LOOK_PAUSE).await,
         }
     }
 }
 
-fn look(blobs: &Blobs, digest: Digest, size: u64) -> Result<Look, BlobError> {
+fn look(blobs: &Blobs, digest: Digest, size: u64) -> Result<LockAttempt, BlobError> {
     if blobs.has(&digest) {
-        return Ok(Look::Begun(Begun::Whole));
+        return Ok(LockAttempt::Begun(BlobState::Whole));
     }
     let path = blobs.partial().join(digest.hex());
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
     let file = options.open(&path).map_err(|error| BlobError::writing(&digest, 0, &path, error))?;
     if !is_locked_by_us(&file).map_err(|error| BlobError::io(&path, error))? {
-        return Ok(Look::Taken);
+        return Ok(LockAttempt::Taken);
     }
     if blobs.has(&digest) {
         // It was finished between the two looks, and this is a new and empty file.
         remove_locked(&path, &file);
-        return Ok(Look::Begun(Begun::Whole));
+        return Ok(LockAttempt::Begun(BlobState::Whole));
     }
     if !is_at(&path, &file) {
-        return Ok(Look::Taken);
+        return Ok(LockAttempt::Taken);
     }
     let digester = Box::<Digester>::default();
     let mut partial = Partial { blobs: blobs.clone(), digest, size, path, file, digester };
     partial.take_up()?;
-    Ok(Look::Begun(Begun::Partial(partial)))
+    Ok(LockAttempt::Begun(BlobState::Partial(partial)))
 }
 
 /// Tries to lock a file; false when somebody else has.

@@ -1,4 +1,4 @@
-//! Takes partial contents away: what is locked is somebody's, and stays.
+//! Removes partial contents that nobody has locked.
 
 use std::fs::{self, File};
 use std::io;

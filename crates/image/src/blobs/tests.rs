@@ -4,12 +4,12 @@ use super::*;
 use crate::limits::{PARTIAL_AGE_MAX, PARTIALS_MAX};
 
 /// A store in a directory of its own, which goes away with it.
-struct Place {
+struct TestStore {
     root: PathBuf,
     blobs: Blobs,
 }
 
-impl Place {
+impl TestStore {
     fn new(name: &str) -> Self {
         let root = std::env::temp_dir().join(format!("burrow-blobs-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
@@ -24,13 +24,13 @@ impl Place {
 
     async fn begin(&self, content: &[u8]) -> Partial {
         match self.blobs.begin(Digest::of(content), content.len() as u64).await.unwrap() {
-            Begun::Partial(partial) => partial,
-            Begun::Whole => panic!("it is there already"),
+            BlobState::Partial(partial) => partial,
+            BlobState::Whole => panic!("it is there already"),
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for TestStore {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -38,7 +38,7 @@ impl Drop for Place {
 
 #[tokio::test]
 async fn a_content_is_there_once_it_is_whole() {
-    let place = Place::new("whole");
+    let place = TestStore::new("whole");
     let digest = Digest::of(b"content");
     let mut partial = place.begin(b"content").await;
     partial.write(b"con").unwrap();
@@ -50,14 +50,14 @@ async fn a_content_is_there_once_it_is_whole() {
     assert_eq!(place.blobs.read(&digest).unwrap(), b"content");
     assert_eq!(place.blobs.list().unwrap(), [digest]);
     assert_eq!(place.partials(), 0);
-    assert!(matches!(place.blobs.begin(digest, 7).await.unwrap(), Begun::Whole));
+    assert!(matches!(place.blobs.begin(digest, 7).await.unwrap(), BlobState::Whole));
     assert!(place.blobs.remove(&digest).unwrap() && !place.blobs.remove(&digest).unwrap());
     assert_eq!(place.blobs.list().unwrap(), []);
 }
 
 #[tokio::test]
 async fn a_dropped_attempt_is_gone_on_with() {
-    let place = Place::new("resumed");
+    let place = TestStore::new("resumed");
     let mut partial = place.begin(b"content").await;
     partial.write(b"cont").unwrap();
     drop(partial);
@@ -70,7 +70,7 @@ async fn a_dropped_attempt_is_gone_on_with() {
 
 #[tokio::test]
 async fn what_is_too_short_stays_and_what_is_wrong_goes() {
-    let place = Place::new("wrong");
+    let place = TestStore::new("wrong");
     let mut partial = place.begin(b"content").await;
     partial.write(b"cont").unwrap();
     assert!(matches!(partial.finish(), Err(BlobError::Length { wanted: 7, found: 4, .. })));
@@ -88,7 +88,7 @@ async fn what_is_too_short_stays_and_what_is_wrong_goes() {
 
 #[tokio::test]
 async fn a_partial_longer_than_the_content_is_begun_anew() {
-    let place = Place::new("longer");
+    let place = TestStore::new("longer");
     let path = place.root.join(PARTIAL).join(Digest::of(b"content").hex());
     fs::write(path, b"something else altogether").unwrap();
     let mut partial = place.begin(b"content").await;
@@ -99,7 +99,7 @@ async fn a_partial_longer_than_the_content_is_begun_anew() {
 
 #[tokio::test]
 async fn the_second_who_wants_a_content_waits_for_the_first() {
-    let place = Place::new("second");
+    let place = TestStore::new("second");
     let mut first = place.begin(b"content").await;
     let blobs = place.blobs.clone();
     let second = tokio::spawn(async move { blobs.begin(Digest::of(b"content"), 7).await });
@@ -107,13 +107,13 @@ async fn the_second_who_wants_a_content_waits_for_the_first() {
     assert!(!second.is_finished());
     first.write(b"content").unwrap();
     first.finish().unwrap();
-    assert!(matches!(second.await.unwrap().unwrap(), Begun::Whole));
+    assert!(matches!(second.await.unwrap().unwrap(), BlobState::Whole));
     assert_eq!(place.partials(), 0);
 }
 
 #[tokio::test]
 async fn the_second_goes_on_where_the_first_gave_up() {
-    let place = Place::new("gave-up");
+    let place = TestStore::new("gave-up");
     let mut first = place.begin(b"content").await;
     let blobs = place.blobs.clone();
     let second = tokio::spawn(async move { blobs.begin(Digest::of(b"content"), 7).await });
@@ -121,18 +121,18 @@ async fn the_second_goes_on_where_the_first_gave_up() {
     // Removed under the lock of the first: what the second waits for is no longer there.
     assert!(first.write(b"far too much").is_err());
     drop(first);
-    let Begun::Partial(second) = second.await.unwrap().unwrap() else { panic!("not whole") };
+    let BlobState::Partial(second) = second.await.unwrap().unwrap() else { panic!("not whole") };
     assert_eq!(second.offset(), 0);
     assert!(is_there(&place, b"content"));
 }
 
-fn is_there(place: &Place, content: &[u8]) -> bool {
+fn is_there(place: &TestStore, content: &[u8]) -> bool {
     place.root.join(PARTIAL).join(Digest::of(content).hex()).exists()
 }
 
 #[tokio::test]
 async fn small_contents_come_and_go_in_one_piece() {
-    let place = Place::new("small");
+    let place = TestStore::new("small");
     let digest = place.blobs.put(b"{}".to_vec()).await.unwrap();
     assert_eq!(place.blobs.put(b"{}".to_vec()).await.unwrap(), digest);
     assert_eq!(place.blobs.read(&digest).unwrap(), b"{}");
@@ -148,7 +148,7 @@ async fn small_contents_come_and_go_in_one_piece() {
 
 #[tokio::test]
 async fn forgotten_partials_are_swept_and_locked_ones_are_not() {
-    let place = Place::new("swept");
+    let place = TestStore::new("swept");
     let held = place.begin(b"held").await;
     let directory = place.root.join(PARTIAL);
     let old = SystemTime::now() - PARTIAL_AGE_MAX - Duration::from_secs(60);

@@ -1,13 +1,13 @@
-//! What `ADD` does besides: an archive is unpacked where it would be copied. It is told by what is in it,
-//! whatever it is called, and is a stranger's: its entries become those of the layer one by one, and
-//! who unpacks the layer judges them as those of any other.
+//! `ADD` of an archive: it is unpacked instead of copied. An archive is recognised by its content, not by
+//! its name. It is untrusted: its entries are added to the layer one by one, and are checked again when
+//! the layer is unpacked.
 
 use std::collections::BTreeSet;
 use std::io::Read;
 
 use archive::{Decoder, Entry, Event, Kind, safe_relative};
 
-use super::{CopyError, Found, Layer, Root, Task, WHITEOUT};
+use super::{CopyError, Layer, ResolvedPath, Root, Task, WHITEOUT};
 use crate::layer::limits::{
     BUFFER_BYTES, DEPTH_MAX, HEADER_BYTES, LAYER_BYTES_MAX, LAYER_OVERHEAD_BYTES_MAX, NOTE_BYTES,
     NOTED_BYTES_MAX,
@@ -21,7 +21,7 @@ const XZ: &[u8] = b"\xfd7zXZ\0";
 const BZIP2: [&[u8]; 2] = [b"BZh", b"1AY&SY"];
 
 /// Whether a file is an archive: its first block, unpacked if need be, is the header of an entry.
-pub(super) fn is_archive(root: &Root, found: &Found) -> Result<bool, CopyError> {
+pub(super) fn is_archive(root: &Root, found: &ResolvedPath) -> Result<bool, CopyError> {
     if !found.kind.is_some_and(rustix::fs::FileType::is_file) {
         return Ok(false);
     }
@@ -53,7 +53,7 @@ fn unknown(block: &[u8]) -> Option<&'static str> {
 
 /// Where the entries of one directory of an archive go.
 #[derive(Default)]
-struct Above {
+struct ParentDirectory {
     in_archive: Vec<u8>,
     place: Vec<u8>,
     /// The links that the archive has made, which lead nowhere.
@@ -61,7 +61,7 @@ struct Above {
     noted_bytes: usize,
 }
 
-impl Above {
+impl ParentDirectory {
     /// Remembers a link, and refuses what goes through one.
     fn note(&mut self, place: &[u8], kind: &Kind) -> Result<(), LayerError> {
         if ends(split(place).0).any(|end| self.links.contains(&place[..end])) {
@@ -95,7 +95,7 @@ impl Layer<'_> {
         let mut bytes =
             Bounded::open(file, max).map_err(|error| archive(LayerError::Read(error)))?;
         self.imply(to, task.owner())?;
-        let mut above = Above { place: to.to_vec(), ..Above::default() };
+        let mut above = ParentDirectory { place: to.to_vec(), ..ParentDirectory::default() };
         let mut decoder = Decoder::with_xattrs();
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut size = 0;
@@ -122,8 +122,8 @@ impl Layer<'_> {
                         }
                         let entry = self.judge(task, to, &mut above, entry);
                         let entry = entry.map_err(|error| match error {
-                            Judged::Entry(error) => archive(error),
-                            Judged::Place(error) => error,
+                            AddFault::Entry(error) => archive(error),
+                            AddFault::Place(error) => error,
                         })?;
                         self.begin(entry, &attributes)?;
                     }
@@ -141,9 +141,9 @@ impl Layer<'_> {
         &mut self,
         task: &Task<'_>,
         to: &[u8],
-        above: &mut Above,
+        above: &mut ParentDirectory,
         entry: Entry,
-    ) -> Result<Entry, Judged> {
+    ) -> Result<Entry, AddFault> {
         let place = self.within(to, above, &entry.path)?;
         let kind = match entry.kind {
             Kind::CharDevice { .. } | Kind::BlockDevice { .. } => {
@@ -173,7 +173,12 @@ impl Layer<'_> {
 
     /// Where a path of an archive is in the image: links of the image that lead to a directory are
     /// followed within it, and those of the archive are none of them.
-    fn within(&self, to: &[u8], above: &mut Above, path: &[u8]) -> Result<Vec<u8>, Judged> {
+    fn within(
+        &self,
+        to: &[u8],
+        above: &mut ParentDirectory,
+        path: &[u8],
+    ) -> Result<Vec<u8>, AddFault> {
         let names = safe_relative(path).map_err(LayerError::from)?;
         if names.len() > DEPTH_MAX {
             return Err(LayerError::TooDeep { path: shown(path), max: DEPTH_MAX }.into());
@@ -193,18 +198,18 @@ impl Layer<'_> {
 }
 
 /// What is wrong with an entry, or with where it goes.
-enum Judged {
+enum AddFault {
     Entry(LayerError),
     Place(CopyError),
 }
 
-impl From<LayerError> for Judged {
+impl From<LayerError> for AddFault {
     fn from(error: LayerError) -> Self {
         Self::Entry(error)
     }
 }
 
-impl From<CopyError> for Judged {
+impl From<CopyError> for AddFault {
     fn from(error: CopyError) -> Self {
         Self::Place(error)
     }

@@ -1,4 +1,4 @@
-//! What one instruction says.
+//! Parses one instruction of a Dockerfile.
 
 use super::limits::CHARS_SHOWN_MAX;
 use super::lines::Lines;
@@ -120,7 +120,9 @@ pub fn parse(
         "ENV" => Instruction::Env(pairs("ENV", rest, escape)?),
         "LABEL" => Instruction::Label(pairs("LABEL", rest, escape)?),
         "WORKDIR" => Instruction::Workdir(one("WORKDIR", "a directory")?),
-        "USER" => Instruction::User(one("USER", "a user, and perhaps a group behind a colon")?),
+        "USER" => {
+            Instruction::User(one("USER", "a user, optionally followed by a colon and a group")?)
+        }
         "STOPSIGNAL" => Instruction::StopSignal(one("STOPSIGNAL", "a signal")?),
         "EXPOSE" => {
             one("EXPOSE", "ports")?;
@@ -152,9 +154,9 @@ fn unknown(keyword: &str) -> Fault {
     let name = keyword.to_ascii_uppercase();
     let hint = match name.as_str() {
         "MAINTAINER" => "write LABEL maintainer=…",
-        "ONBUILD" => "write the instruction where it is to be done",
-        "HEALTHCHECK" => "nothing here asks an image for its health; leave it out",
-        _ => "see `host-bridge image build --help` for what is",
+        "ONBUILD" => "write the instruction in the Dockerfile that needs it",
+        "HEALTHCHECK" => "health checks are not run; leave it out",
+        _ => "see `host-bridge image build --help` for supported instructions",
     };
     Fault::Unknown { name: shown(&name), hint }
 }
@@ -195,8 +197,8 @@ fn run(lines: &mut Lines<'_>, rest: &str) -> Result<(Instruction, String), Fault
         let flag = flag.split(|c: char| c == '=' || c.is_whitespace()).next();
         let flag = flag.unwrap_or_default().to_owned();
         let hint = match flag.as_str() {
-            "network" => "the command line's --egress says what a build may reach",
-            "mount" => "copy what is needed, and remove it in the same RUN",
+            "network" => "set what the build may reach with the command line's --egress",
+            "mount" => "copy the files that it needs, and remove them in the same RUN",
             _ => "leave it out",
         };
         return Err(Fault::Flag { name, flag, hint });
@@ -287,16 +289,16 @@ fn copy(
             // How layers are stored is no matter of what is in them.
             "link" => {}
             _ => {
-                let hint = "--from, --chown and --chmod are";
+                let hint = "supported flags are --from, --chown and --chmod";
                 return Err(Fault::Flag { name, flag, hint });
             }
         }
     }
     if copy.adds && words.iter().any(|word| word.contains("://") || word.starts_with("git@")) {
-        let hint = "fetch it before, or in a RUN with --egress";
-        return Err(Fault::Unknown { name: "ADD of what is elsewhere".to_owned(), hint });
+        let hint = "fetch it beforehand, or in a RUN with --egress";
+        return Err(Fault::Unknown { name: "ADD of a URL or repository".to_owned(), hint });
     }
-    let wanted = "files, and where they go";
+    let wanted = "source files and a destination";
     copy.to = words.pop().filter(|_| !words.is_empty()).ok_or(Fault::Arguments { name, wanted })?;
     let mut body = String::new();
     for word in words {
@@ -312,7 +314,7 @@ fn copy(
         copy.texts.push(Text { name: end.to_owned(), content, expands });
     }
     if copy.from.is_some() && !copy.texts.is_empty() {
-        let (flag, hint) = ("from".to_owned(), "a text is of the recipe itself");
+        let (flag, hint) = ("from".to_owned(), "a heredoc's text is in the Dockerfile itself");
         return Err(Fault::Flag { name, flag, hint });
     }
     Ok((Instruction::Copy(copy), body))

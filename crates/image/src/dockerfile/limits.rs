@@ -1,4 +1,4 @@
-//! What a recipe of an image may come to. It is a stranger's as often as not.
+//! Limits of a Dockerfile, which may be untrusted.
 
 /// The file itself. The longest that people publish have some hundred kilobytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! The lines of a recipe: what belongs together behind an escape at a line's end, comments, the
 //! directives of the first lines, and texts up to a word that ends them. Pure.
 
-use super::{Fault, Wrong};
+use super::{DockerfileError, Fault};
 
 /// An instruction with all its lines as one.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub fn new(text: &'a str) -> Result<Self, Wrong> {
+    pub fn new(text: &'a str) -> Result<Self, DockerfileError> {
         let lines: Vec<_> = text.trim_start_matches('\u{feff}').lines().collect();
         let mut escape = '\\';
         // Directives are comments that come before all else.
@@ -34,7 +34,7 @@ impl<'a> Lines<'a> {
                 escape = match value.trim() {
                     "\\" => '\\',
                     "`" => '`',
-                    _ => return Err(Wrong { line: at + 1, fault: Fault::Escape }),
+                    _ => return Err(DockerfileError { line: at + 1, fault: Fault::Escape }),
                 };
             }
         }

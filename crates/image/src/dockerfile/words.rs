@@ -1,4 +1,4 @@
-//! Words of a recipe: where one ends, what its quotes mean, and what its variables stand for. Pure.
+//! Splits a Dockerfile's lines into words, removes quotes and expands variables. Pure.
 
 use super::Fault;
 use super::limits::{DEPTH_MAX, TEXT_BYTES_MAX, WORD_BYTES_MAX};

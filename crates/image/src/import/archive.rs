@@ -81,7 +81,7 @@ impl Writer {
         if io::copy(&mut file.take(size), &mut self.out)? < size {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "it became shorter meanwhile",
+                "it became shorter while it was read",
             ));
         }
         self.out.write_all(padding(size))

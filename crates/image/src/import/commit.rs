@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Import, archive};
 use crate::digest::Digest;
-use crate::document::{DocumentError, Either};
+use crate::document::{DocumentError, ManifestOrIndex};
 use crate::layer::limits::{BUFFER_BYTES, IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX, LAYERS_MAX};
 use crate::layer::{Bounds, hold, open_at, remove_tree, unpack_files};
 use crate::reference::Reference;
@@ -84,7 +84,7 @@ impl Import<'_> {
         let layer = self.layer_at(layer)?;
         // What was made here is not compressed.
         let digest = layer.digest;
-        let mut layers = Either::parse(&blobs.read(&base.digest)?)?.layers;
+        let mut layers = ManifestOrIndex::parse(&blobs.read(&base.digest)?)?.layers;
         layers.push(layer);
         if layers.len() > LAYERS_MAX {
             let (count, max) = (layers.len(), LAYERS_MAX);

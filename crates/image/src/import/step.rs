@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::{Import, commit};
 use crate::digest::Digest;
-use crate::document::{DocumentError, Either};
+use crate::document::{DocumentError, ManifestOrIndex};
 use crate::layer::limits::LAYERS_MAX;
 use crate::reference::Reference;
-use crate::store::{Draft, Image, ImageError, Images, Lease, Shared};
+use crate::store::{Draft, Image, ImageError, Images, Lease, SharedLock};
 
 /// A place to write a layer in. What is there goes with it.
 pub struct Workbench {
     draft: Draft,
-    shared: Shared,
+    shared: SharedLock,
 }
 
 impl Workbench {
@@ -65,7 +65,7 @@ impl Images {
         let (mut layers, mut diff_ids) = match base {
             Some(base) => {
                 let diff_ids = base.layers.iter().map(|layer| json!(layer.diff_id)).collect();
-                (Either::parse(&self.blobs().read(&base.digest)?)?.layers, diff_ids)
+                (ManifestOrIndex::parse(&self.blobs().read(&base.digest)?)?.layers, diff_ids)
             }
             None => (Vec::new(), Vec::new()),
         };

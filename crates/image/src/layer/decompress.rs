@@ -1,5 +1,4 @@
-//! From the bytes of a layer as they are kept to those of its archive, whichever way they are
-//! compressed; and the bound on how much comes out of how little.
+//! Decompresses a stored layer into its archive, and bounds how far it may expand.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -20,19 +19,19 @@ const SKIPPED_MAGIC: u32 = 0x184d_2a50;
 const SKIPPED_MASK: u32 = 0xffff_fff0;
 
 /// Counts what is read through it, for somebody else to see.
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     count: Rc<Cell<u64>>,
 }
 
-impl<R> Counted<R> {
+impl<R> CountingReader<R> {
     fn new(inner: R) -> (Self, Rc<Cell<u64>>) {
         let count = Rc::new(Cell::new(0));
         (Self { inner, count: Rc::clone(&count) }, count)
     }
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.count.set(self.count.get() + read as u64);
@@ -84,7 +83,7 @@ impl<R: Read> Read for Compressed<R> {
 /// An archive on its way out of its compressed form: hashed, and ended where it becomes more than it
 /// may.
 pub struct Bounded<R: Read> {
-    inner: Compressed<Counted<R>>,
+    inner: Compressed<CountingReader<R>>,
     /// How much of the compressed form was read.
     read: Rc<Cell<u64>>,
     digester: Digester,
@@ -94,7 +93,7 @@ pub struct Bounded<R: Read> {
 
 impl<R: Read> Bounded<R> {
     pub fn open(inner: R, bytes_max: u64) -> io::Result<Self> {
-        let (counted, read) = Counted::new(inner);
+        let (counted, read) = CountingReader::new(inner);
         let inner = Compressed::open(counted)?;
         Ok(Self { inner, read, digester: Digester::default(), bytes_max, exceeded: None })
     }

@@ -1,5 +1,5 @@
-//! What a layer may cost. It is written by a stranger, so each number is a bound on what it can do to
-//! the disk or the memory of this host.
+//! Limits of a layer. A layer is untrusted, so each number bounds the disk space or memory that it can use
+//! on this host.
 
 /// Layers of one image. Overlay-based builders stop at 127.
 pub const LAYERS_MAX: usize = 128;

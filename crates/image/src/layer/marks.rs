@@ -29,7 +29,7 @@ pub struct Marks {
 
 /// A file of marks that is not one, which only a broken disk makes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its marks cannot be read")]
+#[error("its whiteouts cannot be read")]
 pub struct BadMarks;
 
 impl Marks {

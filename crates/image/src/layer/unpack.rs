@@ -59,22 +59,26 @@ pub struct Bounds {
 /// What could not be kept, because this process may not set it or this file system has no such
 /// thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Lost {
+pub struct SkippedMetadata {
     pub owners: u64,
     pub attributes: u64,
 }
 
 /// What came out of an archive.
 #[derive(Debug, Default)]
-pub struct Unpacked {
+pub struct UnpackedLayer {
     pub entries: u64,
     pub bytes: u64,
-    pub lost: Lost,
+    pub lost: SkippedMetadata,
     pub marks: Marks,
 }
 
 /// Unpacks an archive into an empty directory.
-pub fn unpack(archive: impl Read, into: &Path, bounds: Bounds) -> Result<Unpacked, LayerError> {
+pub fn unpack(
+    archive: impl Read,
+    into: &Path,
+    bounds: Bounds,
+) -> Result<UnpackedLayer, LayerError> {
     unpack_as(Form::Layer, archive, into, bounds)
 }
 
@@ -86,7 +90,7 @@ pub fn unpack_files(
     archive: impl Read,
     into: &Path,
     bounds: Bounds,
-) -> Result<Unpacked, LayerError> {
+) -> Result<UnpackedLayer, LayerError> {
     unpack_as(Form::Files { left_out }, archive, into, bounds)
 }
 
@@ -102,7 +106,7 @@ fn unpack_as(
     mut archive: impl Read,
     into: &Path,
     bounds: Bounds,
-) -> Result<Unpacked, LayerError> {
+) -> Result<UnpackedLayer, LayerError> {
     let root = hold(into).map_err(|errno| LayerError::at(b"", errno))?;
     let mut unpacker = Unpacker {
         root,
@@ -112,7 +116,7 @@ fn unpack_as(
         file: None,
         directories: BTreeMap::new(),
         chowns: nix::unistd::geteuid().is_root(),
-        unpacked: Unpacked::default(),
+        unpacked: UnpackedLayer::default(),
     };
     // Until the archive says what the root itself is like.
     unpacker.unpacked.marks.implied.insert(Vec::new());
@@ -153,7 +157,7 @@ struct Unpacker {
     /// Their modes and times come last, when nothing is put into them any more.
     directories: BTreeMap<Vec<u8>, Entry>,
     chowns: bool,
-    unpacked: Unpacked,
+    unpacked: UnpackedLayer,
 }
 
 impl Unpacker {
@@ -173,7 +177,7 @@ impl Unpacker {
         match marked {
             Some(at) if at + 1 == components.len() => return self.mark(&path, &entry),
             Some(_) => {
-                let (path, why) = (shown(&path), "something is in it");
+                let (path, why) = (shown(&path), "the layer puts a file in it");
                 return Err(LayerError::Whiteout { path, why });
             }
             None => {}
@@ -219,7 +223,7 @@ impl Unpacker {
         let (directory, name) = split(path);
         let refused = |why| LayerError::Whiteout { path: shown(path), why };
         if matches!(self.form, Form::Files { .. }) {
-            return Err(refused("in an image its name would mean that something is gone"));
+            return Err(refused("its name marks a removed file in an image"));
         }
         if !matches!(entry.kind, Kind::File { size: 0 }) {
             return Err(refused("it is not an empty file"));
@@ -479,7 +483,7 @@ impl Unpacker {
     }
 
     /// Directories become what they are to be, the innermost first.
-    fn finish(mut self) -> Result<Unpacked, LayerError> {
+    fn finish(mut self) -> Result<UnpackedLayer, LayerError> {
         for path in std::mem::take(&mut self.unpacked.marks.implied) {
             let held = open_at(&self.root, &path).map_err(|errno| LayerError::at(&path, errno))?;
             rustix::fs::fchmod(&held, Mode::from_raw_mode(IMPLIED_DIRECTORY))

@@ -1,4 +1,4 @@
-//! Being let in by a registry: nobody is asked for anything before the registry wants it.
+//! Authenticates to a registry. Credentials are only looked up when the registry asks for them.
 //!
 //! ```text
 //!   request ──▶ 401, Basic  ──▶ credentials ──────────────────────▶ request
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 
 use super::challenge::{Challenge, parse_challenges};
 use super::credentials::find_credential;
-use super::error::{PullError, Said};
+use super::error::{PullError, RegistryMessage};
 use super::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE_DEFAULT, TOKEN_LIFE_MARGIN, TOKEN_LIFE_MAX};
-use super::options::{Options, Place};
+use super::options::{Endpoint, Options};
 use super::secret::{Authorization, Credential, Secret};
-use super::transport::{Answer, Ask, Transport};
+use super::transport::{RegistryRequest, RegistryResponse, Transport};
 use super::url::{Url, encode};
 
 /// What a token server is told about who asks.
@@ -37,20 +37,20 @@ pub struct Auth {
 #[derive(Default)]
 struct State {
     /// Looked for once.
-    credential: Sought,
-    held: Option<Held>,
+    credential: CredentialState,
+    held: Option<CachedToken>,
 }
 
 /// Whether there are credentials for this registry.
 #[derive(Default)]
-enum Sought {
+enum CredentialState {
     #[default]
     NotYet,
     None,
     Found(Credential),
 }
 
-struct Held {
+struct CachedToken {
     authorization: Authorization,
     /// None for ever.
     good_until: Option<Instant>,
@@ -74,22 +74,22 @@ impl Auth {
     /// How we are called there, for messages.
     pub async fn user(&self) -> String {
         match &self.state.lock().await.credential {
-            Sought::Found(credential) => credential.user(),
-            Sought::NotYet | Sought::None => "a stranger".to_owned(),
+            CredentialState::Found(credential) => credential.user(),
+            CredentialState::NotYet | CredentialState::None => "a stranger".to_owned(),
         }
     }
 
     /// Whether there are credentials at all.
     pub async fn is_anonymous(&self) -> bool {
-        !matches!(self.state.lock().await.credential, Sought::Found(_))
+        !matches!(self.state.lock().await.credential, CredentialState::Found(_))
     }
 
     /// Gets what the registry wants to see, after a request with `refused` was.
     pub async fn renew(
         &self,
-        refusal: &Answer,
+        refusal: &RegistryResponse,
         refused: Option<&Authorization>,
-        place: &Place,
+        place: &Endpoint,
         options: &Options,
         transport: &Transport,
     ) -> Result<(), PullError> {
@@ -99,35 +99,35 @@ impl Auth {
             return Ok(());
         }
         state.held = None;
-        if matches!(state.credential, Sought::NotYet) {
+        if matches!(state.credential, CredentialState::NotYet) {
             let found =
                 find_credential(&options.auth_files, &place.host, &place.repository).await?;
-            state.credential = found.map_or(Sought::None, Sought::Found);
+            state.credential = found.map_or(CredentialState::None, CredentialState::Found);
         }
         let credential = match &state.credential {
-            Sought::Found(credential) => Some(credential.clone()),
-            Sought::NotYet | Sought::None => None,
+            CredentialState::Found(credential) => Some(credential.clone()),
+            CredentialState::NotYet | CredentialState::None => None,
         };
-        let visit = Visit { place, options, transport, credential };
+        let visit = TokenRequest { place, options, transport, credential };
         state.held = Some(visit.held(refusal).await?);
         Ok(())
     }
 }
 
 /// All that one renewal needs.
-struct Visit<'a> {
-    place: &'a Place,
+struct TokenRequest<'a> {
+    place: &'a Endpoint,
     options: &'a Options,
     transport: &'a Transport,
     credential: Option<Credential>,
 }
 
-impl Visit<'_> {
+impl TokenRequest<'_> {
     fn at(&self) -> String {
         self.place.origin.to_string()
     }
 
-    async fn held(&self, refusal: &Answer) -> Result<Held, PullError> {
+    async fn held(&self, refusal: &RegistryResponse) -> Result<CachedToken, PullError> {
         let headers = refusal.headers.get_all(hyper::header::WWW_AUTHENTICATE);
         let values: Vec<&str> = headers.iter().filter_map(|value| value.to_str().ok()).collect();
         let challenges: Vec<_> = values.iter().flat_map(|value| parse_challenges(value)).collect();
@@ -137,7 +137,10 @@ impl Visit<'_> {
                 self.token(realm, service.as_deref(), scope.as_deref()).await
             }
             (_, Some(Challenge::Basic), Some(Credential::Password { user, password })) => {
-                Ok(Held { authorization: Authorization::basic(user, password), good_until: None })
+                Ok(CachedToken {
+                    authorization: Authorization::basic(user, password),
+                    good_until: None,
+                })
             }
             (_, Some(Challenge::Basic), _) => {
                 let repository = self.place.repository.to_string();
@@ -166,7 +169,7 @@ impl Visit<'_> {
         realm: &str,
         service: Option<&str>,
         scope: Option<&str>,
-    ) -> Result<Held, PullError> {
+    ) -> Result<CachedToken, PullError> {
         let mut url = Url::parse(realm)
             .filter(|url| self.options.may_follow(&self.place.origin, &url.origin))
             .ok_or_else(|| PullError::Realm {
@@ -178,7 +181,9 @@ impl Visit<'_> {
         let answer = match &self.credential {
             Some(Credential::Identity(identity)) => {
                 let form = form(identity, service.unwrap_or_default(), &scope);
-                self.transport.send(&url, &Ask { form: Some(form), ..Ask::default() }).await?
+                self.transport
+                    .send(&url, &RegistryRequest { form: Some(form), ..RegistryRequest::default() })
+                    .await?
             }
             other => {
                 if let Some(service) = service {
@@ -192,7 +197,8 @@ impl Visit<'_> {
                     }
                     _ => None,
                 };
-                let ask = Ask { authorization: basic.as_ref(), ..Ask::default() };
+                let ask =
+                    RegistryRequest { authorization: basic.as_ref(), ..RegistryRequest::default() };
                 self.transport.send(&url, &ask).await?
             }
         };
@@ -209,14 +215,14 @@ impl Visit<'_> {
             what: what.to_owned(),
             why: why.to_owned(),
         };
-        let grant: Grant =
-            serde_json::from_slice(&bytes).map_err(|_| unclear("no JSON of a token"))?;
+        let grant: Grant = serde_json::from_slice(&bytes)
+            .map_err(|_| unclear("it is not a JSON token response"))?;
         let text = grant.token.or(grant.access_token).filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| unclear("there is no token in it"))?;
+        let text = text.ok_or_else(|| unclear("it has no token"))?;
         let life = grant.expires_in.map_or(TOKEN_LIFE_DEFAULT, Duration::from_secs);
         let life = life.clamp(TOKEN_LIFE_DEFAULT, TOKEN_LIFE_MAX).saturating_sub(TOKEN_LIFE_MARGIN);
         let authorization = Authorization::bearer(&Secret::new(text));
-        Ok(Held { authorization, good_until: Some(asked_at + life) })
+        Ok(CachedToken { authorization, good_until: Some(asked_at + life) })
     }
 
     fn refused(&self, at: String, status: u16) -> PullError {
@@ -224,10 +230,15 @@ impl Visit<'_> {
         match (status, &self.credential) {
             (401 | 403, Some(credential)) => {
                 let user = credential.user();
-                PullError::Denied { at, user, repository, said: Said::default() }
+                PullError::Denied { at, user, repository, said: RegistryMessage::default() }
             }
             (401 | 403, None) => PullError::Anonymous { at, repository },
-            _ => PullError::Status { at, status, said: Said::default(), retry_after: None },
+            _ => PullError::Status {
+                at,
+                status,
+                said: RegistryMessage::default(),
+                retry_after: None,
+            },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`: what a registry wants to see. Pure.
+//! Parses `WWW-Authenticate` headers. Pure.
 
 use std::collections::BTreeMap;
 

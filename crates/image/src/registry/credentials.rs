@@ -1,5 +1,5 @@
-//! Who we are to a registry: the files that `docker login`, `podman login` and `skopeo login` write,
-//! and the programs that they name. Nothing is kept here, and nothing is written.
+//! Finds the credentials for a registry: in the files that `docker login`, `podman login` and
+//! `skopeo login` write, and from the helpers that they name. It stores and writes nothing.
 
 mod file;
 mod helper;
@@ -14,31 +14,31 @@ use tokio::io::AsyncReadExt as _;
 use super::limits::AUTH_FILE_BYTES_MAX;
 use super::secret::Credential;
 use crate::reference::{Host, Repository};
-use file::{AuthFile, Found};
+use file::{AuthFile, CredentialEntry};
 
 /// Why credentials that somebody has set up are not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    #[error("the credentials in {path:?} are not read: {source}")]
+    #[error("cannot read the credentials in {path:?}: {source}")]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("the credentials in {path:?} have more than {bytes_max} bytes")]
     TooLarge { path: PathBuf, bytes_max: u64 },
     /// What is wrong is told by its place alone: the text around it is secret.
-    #[error("{path:?}, line {line}, column {column}: not a file of credentials")]
+    #[error("{path:?}, line {line}, column {column}: not a valid credentials file")]
     Syntax { path: PathBuf, line: usize, column: usize },
-    #[error("{path:?}: the credentials for {key:?} are not what base64 makes of USER:PASSWORD")]
+    #[error("{path:?}: the credentials for {key:?} are not base64 of USER:PASSWORD")]
     Encoding { path: PathBuf, key: String },
-    #[error("{path:?} names {name:?} as a keeper of credentials, which is no name of a program")]
+    #[error("{path:?} names the credential helper {name:?}, which is not a valid program name")]
     HelperName { path: PathBuf, name: String },
-    #[error("{program} is not run: {source}")]
+    #[error("cannot run {program}: {source}")]
     HelperStart { program: String, source: io::Error },
     #[error("{program} ended with {code:?} when asked for {server}")]
     HelperFailed { program: String, server: String, code: Option<i32> },
     #[error("{program} took longer than {limit:?}")]
     HelperSlow { program: String, limit: Duration },
-    #[error("{program} does not answer as keepers of credentials do")]
+    #[error("{program} did not answer as a credential helper")]
     HelperAnswer { program: String },
-    #[error("the credentials for {at} have characters that no header may have")]
+    #[error("the credentials for {at} have characters that a header cannot have")]
     Characters { at: String },
 }
 
@@ -68,9 +68,9 @@ pub async fn find_credential(
         let Some(bytes) = read(path).await? else { continue };
         let found = AuthFile::parse(path, &bytes)?.look(host, repository)?;
         let credential = match found {
-            Found::Nothing => None,
-            Found::Credential(credential) => Some(credential),
-            Found::Helper { name, server } => helper::ask(&name, &server).await?,
+            CredentialEntry::Nothing => None,
+            CredentialEntry::Credential(credential) => Some(credential),
+            CredentialEntry::Helper { name, server } => helper::ask(&name, &server).await?,
         };
         if credential.is_some() {
             return Ok(credential);

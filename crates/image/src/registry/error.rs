@@ -14,28 +14,28 @@ use host::trust::TrustError;
 /// `at` is always an origin, as in `https://registry.example:5000`.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
-    #[error("{at} is not reached: {source}")]
+    #[error("{at} cannot be reached: {source}")]
     Unreachable { at: String, source: io::Error },
     #[error("{at}: {what} took longer than {limit:?}")]
-    Slow { at: String, what: Waited, limit: Duration },
-    #[error("{at} has no TLS that can be trusted: {source}")]
+    Slow { at: String, what: PullStep, limit: Duration },
+    #[error("the TLS connection to {at} is not trusted: {source}")]
     Tls { at: String, source: io::Error },
     #[error(transparent)]
     Trust(#[from] TrustError),
-    #[error("{at} has cut the connection: {source}")]
+    #[error("{at} closed the connection: {source}")]
     Cut { at: String, source: hyper::Error },
-    #[error("{at} answers with {status}{said}")]
-    Status { at: String, status: u16, said: Said, retry_after: Option<Duration> },
+    #[error("{at} answered with status {status}{said}")]
+    Status { at: String, status: u16, said: RegistryMessage, retry_after: Option<Duration> },
     #[error("{at} has no {what}{said}")]
-    NotFound { at: String, what: String, said: Said },
+    NotFound { at: String, what: String, said: RegistryMessage },
     #[error(
         "{at} lets nobody read {repository} who does not say who he is, and no file of credentials \
          knows this registry; `docker login` or `skopeo login` writes one"
     )]
     Anonymous { at: String, repository: String },
     #[error("{at} does not let {user} read {repository}{said}")]
-    Denied { at: String, user: String, repository: String, said: Said },
-    #[error("{at} asks for credentials in a way that is not known: {challenge:?}")]
+    Denied { at: String, user: String, repository: String, said: RegistryMessage },
+    #[error("{at} asks for credentials with a scheme that is not supported: {challenge:?}")]
     Challenge { at: String, challenge: String },
     #[error(
         "{at} sends us for a token to {realm:?}, which is neither https nor, for a registry on \
@@ -46,78 +46,78 @@ pub enum PullError {
     Credentials(#[from] CredentialsError),
     #[error("{at} redirects more than {redirects_max} times")]
     Redirects { at: String, redirects_max: usize },
-    #[error("{at} redirects to {to:?}, which is nowhere that can be followed")]
+    #[error("{at} redirects to {to:?}, which cannot be followed")]
     Redirect { at: String, to: String },
-    #[error("{at} redirects to {to}, where bytes travel in the clear")]
+    #[error("{at} redirects to {to}, which is not encrypted")]
     Downgrade { at: String, to: String },
     #[error("{at}: {what} has more than {bytes_max} bytes")]
     TooLarge { at: String, what: String, bytes_max: u64 },
-    #[error("{at}: {what} has {found} bytes, and {wanted} were promised")]
+    #[error("{at}: {what} has {found} bytes, but {wanted} were expected")]
     Length { at: String, what: String, wanted: u64, found: u64 },
     #[error("{at}: {what} ended after {found} of {wanted} bytes")]
     Short { at: String, what: String, wanted: u64, found: u64 },
-    #[error("{at}: {what} is {found}, and {wanted} was promised")]
+    #[error("{at}: {what} has the digest {found}, but {wanted} was expected")]
     Digest { at: String, what: String, wanted: Digest, found: Digest },
-    #[error("{at}: {what} is not understood: {why}")]
+    #[error("{at}: cannot parse {what}: {why}")]
     Malformed { at: String, what: String, why: String },
     #[error(transparent)]
-    Unusable(#[from] Unusable),
-    #[error("the mirror's prefix {prefix:?} makes no name of a repository: {source}")]
+    Unusable(#[from] UnsupportedImage),
+    #[error("the mirror's prefix {prefix:?} makes an invalid repository name: {source}")]
     Prefix { prefix: String, source: InvalidReference },
     #[error(transparent)]
     Blob(#[from] BlobError),
-    #[error("{reference} is to be had nowhere: {}", list(reasons))]
+    #[error("{reference} could not be pulled from any registry: {}", list(reasons))]
     Everywhere { reference: Box<Reference>, reasons: Vec<(String, PullError)> },
 }
 
 /// Why an image is none that can be run here, wherever it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
-    #[error("it is in docker's first format, which registries have given up; push it anew")]
+pub enum UnsupportedImage {
+    #[error("it has docker's first manifest format, which is no longer supported; push it again")]
     Schema1,
-    #[error("it is no image of a root file system, but {media_type:?}")]
+    #[error("it is not a container image but {media_type:?}")]
     NotAnImage { media_type: String },
-    #[error("its layer {digest} is {media_type:?}, which only its maker may hand out")]
+    #[error("its layer {digest} is {media_type:?}, which only its publisher may distribute")]
     Foreign { digest: Digest, media_type: String },
-    #[error("its layer {digest} is {media_type:?}, which is not known")]
+    #[error("its layer {digest} is {media_type:?}, which is not supported")]
     Layer { digest: Digest, media_type: String },
-    #[error("a digest in it: {0}")]
+    #[error("it has an invalid digest: {0}")]
     Digest(#[from] InvalidDigest),
-    #[error("it is not for {wanted}, but for {}", list_platforms(there))]
+    #[error("it has no image for {wanted}, only for {}", list_platforms(there))]
     Platform { wanted: Platform, there: Vec<String> },
-    #[error("it has {count} layers, and {count_max} are allowed")]
+    #[error("it has {count} layers; the limit is {count_max}")]
     Layers { count: usize, count_max: usize },
-    #[error("it has {bytes} bytes, and {bytes_max} are allowed")]
+    #[error("it has {bytes} bytes; the limit is {bytes_max}")]
     Bytes { bytes: u64, bytes_max: u64 },
-    #[error("indexes in it are nested deeper than {depth_max}")]
+    #[error("its indexes are nested more than {depth_max} deep")]
     Depth { depth_max: usize },
-    #[error("its manifest does not say what it means: {0}")]
+    #[error("its manifest is ambiguous: {0}")]
     Manifest(String),
 }
 
-/// What took too long.
+/// The step that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum PullStep {
     Connecting,
     Head,
     Body,
 }
 
-impl std::fmt::Display for Waited {
+impl std::fmt::Display for PullStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Connecting => "connecting",
             Self::Head => "the head of its answer",
-            Self::Body => "the next piece of its answer",
+            Self::Body => "the next part of its answer",
         })
     }
 }
 
-/// What a registry says about a refusal; bounded, and without control characters.
+/// The message of a registry that refuses a request; bounded, and without control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said(pub String);
+pub struct RegistryMessage(pub String);
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for RegistryMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
     }
@@ -127,7 +127,7 @@ impl From<DialError> for PullError {
     fn from(error: DialError) -> Self {
         match error {
             DialError::Unreachable { at, source } => Self::Unreachable { at, source },
-            DialError::Slow { at, limit } => Self::Slow { at, what: Waited::Connecting, limit },
+            DialError::Slow { at, limit } => Self::Slow { at, what: PullStep::Connecting, limit },
             DialError::Tls { at, source } => Self::Tls { at, source },
             DialError::Trust(source) => Self::Trust(source),
         }

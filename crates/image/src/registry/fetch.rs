@@ -10,17 +10,17 @@
 
 use super::error::PullError;
 use super::limits::{ATTEMPT_BYTES_ENOUGH, PIECE_BYTES};
-use super::patience::Patience;
-use super::progress::Teller;
+use super::progress::ProgressSender;
+use super::retries::Retries;
 use super::source::Source;
-use super::transport::{Answer, Body};
-use crate::blobs::{Begun, BlobError, Blobs, Partial};
+use super::transport::{Body, RegistryResponse};
+use crate::blobs::{BlobError, BlobState, Blobs, Partial};
 use crate::digest::Digest;
 
 /// A blob that is being fetched.
 struct Fetch<'a> {
     source: &'a Source<'a>,
-    teller: Teller<'a>,
+    teller: ProgressSender<'a>,
     digest: Digest,
     size: u64,
     /// Gone while a thread writes, and after an error that has removed it.
@@ -33,17 +33,17 @@ pub(super) async fn fetch(
     blobs: &Blobs,
     digest: Digest,
     size: u64,
-    teller: Teller<'_>,
+    teller: ProgressSender<'_>,
 ) -> Result<(), PullError> {
-    let mut patience = Patience::new(source.options.times.retry_pause, teller);
+    let mut retries = Retries::new(source.options.times.retry_pause, teller);
     let mut was_resumed = None;
     let mut partial = None;
     loop {
         let begun = match partial.take() {
-            Some(partial) => Begun::Partial(partial),
+            Some(partial) => BlobState::Partial(partial),
             None => blobs.begin(digest, size).await?,
         };
-        let Begun::Partial(begun) = begun else {
+        let BlobState::Partial(begun) = begun else {
             teller.whole(digest);
             return Ok(());
         };
@@ -61,9 +61,9 @@ pub(super) async fn fetch(
                 partial = fetch.partial;
                 let reached = partial.as_ref().map_or(0, Partial::offset);
                 if reached.saturating_sub(offset) >= ATTEMPT_BYTES_ENOUGH {
-                    patience.renew();
+                    retries.renew();
                 }
-                patience.after(error).await?;
+                retries.after(error).await?;
             }
         }
     }
@@ -89,7 +89,7 @@ impl Fetch<'_> {
         self.finish().await
     }
 
-    async fn ask(&mut self, offset: u64) -> Result<Answer, PullError> {
+    async fn ask(&mut self, offset: u64) -> Result<RegistryResponse, PullError> {
         match self.source.blob(&self.digest, (offset > 0).then_some(offset)).await {
             // It does not know of so many bytes: what is here is not the beginning of that.
             Err(PullError::Status { status: 416, .. }) if offset > 0 => {
@@ -101,7 +101,7 @@ impl Fetch<'_> {
     }
 
     /// How many bytes of the answer are here already, once its head agrees with what was promised.
-    fn skipped(&self, answer: &Answer) -> Result<u64, PullError> {
+    fn skipped(&self, answer: &RegistryResponse) -> Result<u64, PullError> {
         let (offset, size) = (self.offset(), self.size);
         let skipped = if answer.status == 206 {
             let range = answer.header("content-range").and_then(parse_content_range);
@@ -112,8 +112,9 @@ impl Fetch<'_> {
                     0
                 }
                 _ => {
-                    let why =
-                        format!("it was asked for from byte {offset} on and sends another part");
+                    let why = format!(
+                        "the request was for byte {offset} and after, but the answer holds another range"
+                    );
                     let at = self.source.at();
                     return Err(PullError::Malformed { at, what: self.what(), why });
                 }

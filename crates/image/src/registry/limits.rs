@@ -1,4 +1,4 @@
-//! What a registry may cost: bytes, places and time. All of it can be hostile.
+//! Limits of what a registry may use: bytes, memory and time. A registry may be hostile.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::error::Unusable;
+use super::error::UnsupportedImage;
 use super::limits::{LAYERS_MAX, PLATFORMS_SHOWN_MAX};
 use super::platform::Platform;
 use crate::digest::Digest;
@@ -60,7 +60,7 @@ pub struct Manifest {
 
 /// A manifest that an index names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct IndexEntry {
     pub digest: Digest,
     pub bytes: u64,
 }
@@ -70,7 +70,7 @@ pub struct Chosen {
 pub enum Document {
     Manifest(Manifest),
     /// What is in it for the wanted platform.
-    Index(Chosen),
+    Index(IndexEntry),
 }
 
 #[derive(Deserialize)]
@@ -111,27 +111,27 @@ pub fn parse_document(
     bytes: &[u8],
     content_type: Option<&str>,
     wanted: &Platform,
-) -> Result<Document, Unusable> {
+) -> Result<Document, UnsupportedImage> {
     let raw: Raw = serde_json::from_slice(bytes).map_err(|error| unclear(error.to_string()))?;
     let outside = content_type.map(|value| value.split(';').next().unwrap_or_default().trim());
     let outside = outside.filter(|value| is_known(value));
     let inside = raw.media_type.as_deref();
     let is_schema1 = |value: Option<&str>| value.is_some_and(|value| SCHEMA1.contains(&value));
     if is_schema1(inside) || is_schema1(outside) || raw.schema_version == Some(1) {
-        return Err(Unusable::Schema1);
+        return Err(UnsupportedImage::Schema1);
     }
     if let (Some(inside), Some(outside)) = (inside, outside)
         && inside != outside
     {
         return Err(unclear(format!(
-            "it calls itself {:?} and comes as {outside:?}",
+            "it calls itself {:?}, but its content type is {outside:?}",
             shown(inside)
         )));
     }
     let is_index = match inside.or(outside) {
         Some(OCI_INDEX | DOCKER_INDEX) => true,
         Some(OCI_MANIFEST | DOCKER_MANIFEST) => false,
-        Some(other) => return Err(Unusable::NotAnImage { media_type: shown(other) }),
+        Some(other) => return Err(UnsupportedImage::NotAnImage { media_type: shown(other) }),
         None => raw.manifests.is_some(),
     };
     match (is_index, raw) {
@@ -142,9 +142,11 @@ pub fn parse_document(
             manifest(&config, &layers).map(Document::Manifest)
         }
         (true, _) => {
-            Err(unclear("an index has manifests, and neither config nor layers".to_owned()))
+            Err(unclear("an index must have manifests, and no config or layers".to_owned()))
         }
-        (false, _) => Err(unclear("an image has config and layers, and no manifests".to_owned())),
+        (false, _) => {
+            Err(unclear("an image must have config and layers, and no manifests".to_owned()))
+        }
     }
 }
 
@@ -153,35 +155,35 @@ fn is_known(media_type: &str) -> bool {
         || SCHEMA1.contains(&media_type)
 }
 
-fn unclear(why: String) -> Unusable {
-    Unusable::Manifest(why)
+fn unclear(why: String) -> UnsupportedImage {
+    UnsupportedImage::Manifest(why)
 }
 
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(CHARS_SHOWN_MAX).collect()
 }
 
-fn manifest(config: &Descriptor, layers: &[Descriptor]) -> Result<Manifest, Unusable> {
+fn manifest(config: &Descriptor, layers: &[Descriptor]) -> Result<Manifest, UnsupportedImage> {
     if !CONFIGS.contains(&config.media_type.as_str()) {
-        return Err(Unusable::NotAnImage { media_type: shown(&config.media_type) });
+        return Err(UnsupportedImage::NotAnImage { media_type: shown(&config.media_type) });
     }
     if layers.len() > LAYERS_MAX {
-        return Err(Unusable::Layers { count: layers.len(), count_max: LAYERS_MAX });
+        return Err(UnsupportedImage::Layers { count: layers.len(), count_max: LAYERS_MAX });
     }
     if config.size > DOCUMENT_BYTES_MAX {
-        return Err(Unusable::Bytes { bytes: config.size, bytes_max: DOCUMENT_BYTES_MAX });
+        return Err(UnsupportedImage::Bytes { bytes: config.size, bytes_max: DOCUMENT_BYTES_MAX });
     }
     let layers = layers.iter().map(layer).collect::<Result<_, _>>()?;
     Ok(Manifest { config: Config { digest: config.digest.parse()?, bytes: config.size }, layers })
 }
 
-fn layer(descriptor: &Descriptor) -> Result<Layer, Unusable> {
+fn layer(descriptor: &Descriptor) -> Result<Layer, UnsupportedImage> {
     let digest = descriptor.digest.parse()?;
     let media_type = descriptor.media_type.as_str();
     let is_elsewhere = descriptor.urls.as_ref().is_some_and(|urls| !urls.is_empty());
     if is_elsewhere || media_type.contains(".foreign.") || media_type.contains(".nondistributable.")
     {
-        return Err(Unusable::Foreign { digest, media_type: shown(media_type) });
+        return Err(UnsupportedImage::Foreign { digest, media_type: shown(media_type) });
     }
     let compression = match media_type {
         "application/vnd.oci.image.layer.v1.tar"
@@ -190,16 +192,16 @@ fn layer(descriptor: &Descriptor) -> Result<Layer, Unusable> {
         | "application/vnd.docker.image.rootfs.diff.tar.gzip" => Compression::Gzip,
         "application/vnd.oci.image.layer.v1.tar+zstd"
         | "application/vnd.docker.image.rootfs.diff.tar.zstd" => Compression::Zstd,
-        other => return Err(Unusable::Layer { digest, media_type: shown(other) }),
+        other => return Err(UnsupportedImage::Layer { digest, media_type: shown(other) }),
     };
     if descriptor.size > BLOB_BYTES_MAX {
-        return Err(Unusable::Bytes { bytes: descriptor.size, bytes_max: BLOB_BYTES_MAX });
+        return Err(UnsupportedImage::Bytes { bytes: descriptor.size, bytes_max: BLOB_BYTES_MAX });
     }
     Ok(Layer { digest, bytes: descriptor.size, compression })
 }
 
 /// The manifest that runs best here; of equals, the first.
-fn choose(manifests: Vec<Descriptor>, wanted: &Platform) -> Result<Chosen, Unusable> {
+fn choose(manifests: Vec<Descriptor>, wanted: &Platform) -> Result<IndexEntry, UnsupportedImage> {
     let is_only = manifests.len() == 1;
     let mut there = Vec::new();
     let mut best: Option<(u32, Descriptor)> = None;
@@ -221,11 +223,12 @@ fn choose(manifests: Vec<Descriptor>, wanted: &Platform) -> Result<Chosen, Unusa
             best = Some((rank, descriptor));
         }
     }
-    let (_, chosen) = best.ok_or_else(|| Unusable::Platform { wanted: wanted.clone(), there })?;
+    let (_, chosen) =
+        best.ok_or_else(|| UnsupportedImage::Platform { wanted: wanted.clone(), there })?;
     if chosen.size > DOCUMENT_BYTES_MAX {
-        return Err(Unusable::Bytes { bytes: chosen.size, bytes_max: DOCUMENT_BYTES_MAX });
+        return Err(UnsupportedImage::Bytes { bytes: chosen.size, bytes_max: DOCUMENT_BYTES_MAX });
     }
-    Ok(Chosen { digest: chosen.digest.parse()?, bytes: chosen.size })
+    Ok(IndexEntry { digest: chosen.digest.parse()?, bytes: chosen.size })
 }
 
 impl RawPlatform {
@@ -237,7 +240,7 @@ impl RawPlatform {
 
 /// Whether an image's configuration says that it is for another platform. Who says nothing is
 /// believed.
-pub fn check_config(bytes: &[u8], wanted: &Platform) -> Result<(), Unusable> {
+pub fn check_config(bytes: &[u8], wanted: &Platform) -> Result<(), UnsupportedImage> {
     let raw: RawPlatform =
         serde_json::from_slice(bytes).map_err(|error| unclear(error.to_string()))?;
     let found = raw.known();
@@ -245,7 +248,10 @@ pub fn check_config(bytes: &[u8], wanted: &Platform) -> Result<(), Unusable> {
     if is_silent || wanted.rank(&found).is_some() {
         return Ok(());
     }
-    Err(Unusable::Platform { wanted: wanted.clone(), there: vec![shown(&found.to_string())] })
+    Err(UnsupportedImage::Platform {
+        wanted: wanted.clone(),
+        there: vec![shown(&found.to_string())],
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What somebody who runs the bridge has decided about registries. Pure, but for the environment that
-//! says where credentials are.
+//! The operator's configuration of registries. Pure, except that it reads from the environment where
+//! credentials are.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub struct Times {
 
 /// A place to pull an image from.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Endpoint {
     pub host: Host,
     pub origin: Origin,
     pub repository: Repository,
@@ -192,7 +192,7 @@ impl Options {
     }
 
     /// Where a reference may be pulled from: its registry's mirrors, then the registry itself.
-    pub fn places(&self, reference: &Reference) -> Result<Vec<Place>, PullError> {
+    pub fn places(&self, reference: &Reference) -> Result<Vec<Endpoint>, PullError> {
         let own = self.registries.get(&reference.host);
         let mirrors = own.map_or(&[][..], |registry| &registry.mirrors);
         let mut places = Vec::with_capacity(mirrors.len() + 1);
@@ -205,7 +205,7 @@ impl Options {
         Ok(places)
     }
 
-    fn place(&self, host: &Host, repository: Repository, scheme: Option<Scheme>) -> Place {
+    fn place(&self, host: &Host, repository: Repository, scheme: Option<Scheme>) -> Endpoint {
         /// Nobody serves anything else there.
         const TLS_PORT: u16 = 443;
         let usual = if self.may_be_plain(host) && host.port() != Some(TLS_PORT) {
@@ -218,7 +218,7 @@ impl Options {
             DOCKER_HUB_HOST.clone_into(&mut origin.name);
         }
         let authorities = self.registries.get(host).and_then(|own| own.authorities.clone());
-        Place { host: host.clone(), origin, repository, authorities }
+        Endpoint { host: host.clone(), origin, repository, authorities }
     }
 }
 

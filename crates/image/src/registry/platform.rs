@@ -1,4 +1,4 @@
-//! What an image runs on, and which one of several is wanted. Pure.
+//! Platforms of images, and the choice of one among several. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub struct Platform {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a platform as in \"linux/amd64\" or \"linux/arm64/v8\"")]
+#[error("{0:?} is not a platform such as \"linux/amd64\" or \"linux/arm64/v8\"")]
 pub struct InvalidPlatform(pub String);
 
 impl Platform {

@@ -1,5 +1,5 @@
-//! How far a pull is: for whoever shows it to people. It is a value that is looked at now and then
-//! ([`tokio::sync::watch`]), so that nobody who looks slowly is in the way of the bytes.
+//! The progress of a pull, for display. It is a [`tokio::sync::watch`] value, so that a slow reader never
+//! delays the download.
 
 use tokio::sync::watch;
 
@@ -38,9 +38,9 @@ impl Progress {
 
 /// Tells it.
 #[derive(Clone, Copy)]
-pub(super) struct Teller<'a>(pub(super) &'a watch::Sender<Progress>);
+pub(super) struct ProgressSender<'a>(pub(super) &'a watch::Sender<Progress>);
 
-impl Teller<'_> {
+impl ProgressSender<'_> {
     pub(super) fn source(self, source: String) {
         self.0.send_modify(|progress| *progress = Progress { source, ..Progress::default() });
     }

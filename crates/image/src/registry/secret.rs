@@ -1,4 +1,4 @@
-//! Words that nobody may read: no log, no message, no `{:?}`.
+//! Secret strings, which never appear in a log, a message or `{:?}`.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! One place that has an image: requests to it as they succeed in the end, with credentials where
-//! they are wanted and redirects followed.
+//! One source of an image. It sends requests, adds credentials where the registry asks for them, and
+//! follows redirects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::auth::Auth;
-use super::error::{PullError, Said};
+use super::error::{PullError, RegistryMessage};
 use super::limits::{ERROR_BYTES_MAX, ERROR_CHARS_SHOWN_MAX, REDIRECTS_MAX};
 use super::manifest::ACCEPTED;
-use super::options::{Options, Place};
-use super::transport::{Answer, Ask, Dialler, Transport};
+use super::options::{Endpoint, Options};
+use super::transport::{Dialler, RegistryRequest, RegistryResponse, Transport};
 use super::url::Url;
 use crate::digest::Digest;
 use crate::limits::DOCUMENT_BYTES_MAX;
 
 /// A place with what is needed to ask it.
 pub struct Source<'a> {
-    pub place: Place,
+    pub place: Endpoint,
     pub options: &'a Options,
     transport: Transport,
     auth: Auth,
@@ -27,7 +27,7 @@ pub struct Source<'a> {
 }
 
 /// A manifest or an index, as it came.
-pub struct Fetched {
+pub struct FetchedDocument {
     pub bytes: Vec<u8>,
     pub digest: Digest,
     pub content_type: Option<String>,
@@ -48,7 +48,7 @@ struct OneError {
 }
 
 impl<'a> Source<'a> {
-    pub fn new(place: Place, options: &'a Options) -> Self {
+    pub fn new(place: Endpoint, options: &'a Options) -> Self {
         let dialler = Dialler::new(place.authorities.clone());
         let transport = Transport::new(dialler, options.times);
         Self { place, options, transport, auth: Auth::default(), fetched: AtomicU64::new(0) }
@@ -67,7 +67,11 @@ impl<'a> Source<'a> {
     }
 
     /// A manifest by tag or digest. What it is called by its digest must be what it is.
-    pub async fn manifest(&self, name: &str, wanted: Option<Digest>) -> Result<Fetched, PullError> {
+    pub async fn manifest(
+        &self,
+        name: &str,
+        wanted: Option<Digest>,
+    ) -> Result<FetchedDocument, PullError> {
         let what = format!("manifest {name:?} of {}", self.place.repository);
         let path = format!("/v2/{}/manifests/{name}", self.place.repository);
         let answer = self.get(&path, &what, Some(ACCEPTED), None).await?;
@@ -79,12 +83,16 @@ impl<'a> Source<'a> {
         let found = Digest::of(&bytes);
         match wanted.into_iter().chain(told).find(|digest| *digest != found) {
             Some(wanted) => Err(PullError::Digest { at: self.at(), what, wanted, found }),
-            None => Ok(Fetched { bytes, digest: found, content_type }),
+            None => Ok(FetchedDocument { bytes, digest: found, content_type }),
         }
     }
 
     /// The answer that has a blob in it, perhaps from where its first bytes end.
-    pub async fn blob(&self, digest: &Digest, offset: Option<u64>) -> Result<Answer, PullError> {
+    pub async fn blob(
+        &self,
+        digest: &Digest,
+        offset: Option<u64>,
+    ) -> Result<RegistryResponse, PullError> {
         let path = format!("/v2/{}/blobs/{digest}", self.place.repository);
         self.get(&path, &format!("blob {digest}"), None, offset).await
     }
@@ -95,7 +103,7 @@ impl<'a> Source<'a> {
         what: &str,
         accept: Option<&str>,
         offset: Option<u64>,
-    ) -> Result<Answer, PullError> {
+    ) -> Result<RegistryResponse, PullError> {
         let mut url = Url::at(&self.place.origin, path);
         let mut was_renewed = false;
         let mut redirects = 0;
@@ -103,7 +111,12 @@ impl<'a> Source<'a> {
             // Credentials are for the registry alone, never for where it sends us.
             let is_own = url.origin == self.place.origin;
             let authorization = if is_own { self.auth.held().await } else { None };
-            let ask = Ask { authorization: authorization.as_ref(), accept, offset, form: None };
+            let ask = RegistryRequest {
+                authorization: authorization.as_ref(),
+                accept,
+                offset,
+                form: None,
+            };
             let answer = self.transport.send(&url, &ask).await?;
             match answer.status {
                 200 | 206 => return plain(answer, &url, what),
@@ -126,7 +139,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn follow(&self, from: &Url, answer: &Answer) -> Result<Url, PullError> {
+    fn follow(&self, from: &Url, answer: &RegistryResponse) -> Result<Url, PullError> {
         let location = answer.header("location").unwrap_or_default();
         let to = from.join(location).ok_or_else(|| {
             // With neither path nor query, in which there may be a signature.
@@ -141,14 +154,17 @@ impl<'a> Source<'a> {
         Err(PullError::Downgrade { at, to })
     }
 
-    async fn refusal(&self, answer: Answer, url: &Url, what: &str) -> PullError {
+    async fn refusal(&self, answer: RegistryResponse, url: &Url, what: &str) -> PullError {
         let at = url.origin.to_string();
-        let Answer { status, .. } = answer;
+        let RegistryResponse { status, .. } = answer;
         let retry_after = answer.header("retry-after").and_then(|value| value.trim().parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
         // What a place elsewhere says is not the registry's word, and may repeat a signed address.
-        let said =
-            if url.origin == self.place.origin { said(answer).await } else { Said::default() };
+        let said = if url.origin == self.place.origin {
+            said(answer).await
+        } else {
+            RegistryMessage::default()
+        };
         let repository = self.place.repository.to_string();
         match status {
             404 => PullError::NotFound { at, what: what.to_owned(), said },
@@ -160,26 +176,31 @@ impl<'a> Source<'a> {
 }
 
 /// Bytes that a server has packed on the way are not those that have the digest.
-fn plain(answer: Answer, url: &Url, what: &str) -> Result<Answer, PullError> {
+fn plain(answer: RegistryResponse, url: &Url, what: &str) -> Result<RegistryResponse, PullError> {
     match answer.header("content-encoding") {
         None | Some("identity") => Ok(answer),
         Some(encoding) => Err(PullError::Malformed {
             at: url.origin.to_string(),
             what: what.to_owned(),
-            why: format!("it is encoded as {:?}, which nobody asked for", shown(encoding)),
+            why: format!(
+                "it has the content-encoding {:?}, which was not requested",
+                shown(encoding)
+            ),
         }),
     }
 }
 
 /// The registry's own words; an error without them is one too.
-async fn said(answer: Answer) -> Said {
+async fn said(answer: RegistryResponse) -> RegistryMessage {
     let body = answer.body.whole("an error", ERROR_BYTES_MAX).await.unwrap_or_default();
-    let Ok(Errors { errors }) = serde_json::from_slice(&body) else { return Said::default() };
+    let Ok(Errors { errors }) = serde_json::from_slice(&body) else {
+        return RegistryMessage::default();
+    };
     let first = errors.first().map(|error| match (error.code.as_str(), error.message.as_str()) {
         (code, "") => code.to_owned(),
         (_, message) => message.to_owned(),
     });
-    Said(shown(&first.unwrap_or_default()))
+    RegistryMessage(shown(&first.unwrap_or_default()))
 }
 
 fn shown(text: &str) -> String {

@@ -39,7 +39,7 @@ impl Scene {
         Self { root, blobs, options, progress: watch::Sender::default() }
     }
 
-    async fn pull(&self, server: &Server) -> Result<Pulled, PullError> {
+    async fn pull(&self, server: &Server) -> Result<PulledImage, PullError> {
         let reference = server.name("app:v1").parse().unwrap();
         pull(&reference, &self.options, &self.blobs, &self.progress).await
     }

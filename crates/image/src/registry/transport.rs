@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::credentials::CredentialsError;
-use super::error::{PullError, Waited};
+use super::error::{PullError, PullStep};
 use super::limits::{HEAD_BYTES_MAX, HEADERS_MAX, IDLE_CONNECTIONS_MAX, STALL_BYTES};
 use super::options::Times;
 use super::secret::Authorization;
@@ -35,7 +35,7 @@ pub struct Transport {
 
 /// A request; `GET` unless it has a form.
 #[derive(Default)]
-pub struct Ask<'a> {
+pub struct RegistryRequest<'a> {
     pub authorization: Option<&'a Authorization>,
     pub accept: Option<&'a str>,
     /// Only the bytes from here on.
@@ -44,7 +44,7 @@ pub struct Ask<'a> {
 }
 
 /// The head of an answer, and the body that is still to come.
-pub struct Answer {
+pub struct RegistryResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Body,
@@ -103,7 +103,11 @@ impl Transport {
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub async fn send(&self, url: &Url, ask: &Ask<'_>) -> Result<Answer, PullError> {
+    pub async fn send(
+        &self,
+        url: &Url,
+        ask: &RegistryRequest<'_>,
+    ) -> Result<RegistryResponse, PullError> {
         let request = request(url, ask)?;
         if let Some(connection) = self.idle.take(&url.origin) {
             match self.exchange(connection, url, request.clone()).await {
@@ -128,13 +132,13 @@ impl Transport {
         mut connection: Connection,
         url: &Url,
         request: Request<Full<Bytes>>,
-    ) -> Result<Answer, PullError> {
+    ) -> Result<RegistryResponse, PullError> {
         let exchanged = async {
             connection.sender.ready().await?;
             connection.sender.send_request(request).await
         };
         let limit = self.times.head;
-        let slow = |_| PullError::Slow { at: url.origin.to_string(), what: Waited::Head, limit };
+        let slow = |_| PullError::Slow { at: url.origin.to_string(), what: PullStep::Head, limit };
         let answered = timeout(limit, exchanged).await.map_err(slow)?;
         let (head, incoming) = answered.map_err(|error| broken(&url.origin, error))?.into_parts();
         let body = Body {
@@ -146,7 +150,7 @@ impl Transport {
             left: self.times.stall,
             came: 0,
         };
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+        Ok(RegistryResponse { status: head.status.as_u16(), headers: head.headers, body })
     }
 }
 
@@ -157,7 +161,7 @@ fn http() -> http1::Builder {
     builder
 }
 
-fn request(url: &Url, ask: &Ask<'_>) -> Result<Request<Full<Bytes>>, PullError> {
+fn request(url: &Url, ask: &RegistryRequest<'_>) -> Result<Request<Full<Bytes>>, PullError> {
     let form = ask.form.clone().map(Bytes::from);
     let mut builder = Request::builder()
         .method(if form.is_some() { Method::POST } else { Method::GET })
@@ -196,7 +200,7 @@ fn broken(at: &Origin, error: hyper::Error) -> PullError {
     PullError::Cut { at, source: error }
 }
 
-impl Answer {
+impl RegistryResponse {
     /// A header's value, if it is there and is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -209,7 +213,7 @@ impl Body {
         loop {
             let asked_at = Instant::now();
             let at = || self.at.to_string();
-            let slow = |_| PullError::Slow { at: at(), what: Waited::Body, limit: self.stall };
+            let slow = |_| PullError::Slow { at: at(), what: PullStep::Body, limit: self.stall };
             let frame = timeout(self.left, self.incoming.frame()).await.map_err(slow)?;
             // What the caller does between two pieces is not the registry's fault.
             self.left = self.left.saturating_sub(asked_at.elapsed());

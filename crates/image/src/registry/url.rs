@@ -1,4 +1,4 @@
-//! Addresses of requests, and where a redirect leads. Pure.
+//! URLs of requests and of redirects. Pure.
 
 use hyper::Uri;
 use hyper::http::uri;

@@ -1,16 +1,17 @@
-//! What an archive of images consists of, in its order: documents first, so that who reads a stream
-//! knows what comes. Only documents are read here.
+//! Lists the members of an archive of images in their order. Documents come first, so that the reader of a
+//! stream knows what follows. Only documents are read here.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::Chosen;
+use super::NamedImage;
 use crate::blobs::Blobs;
 use crate::digest::Digest;
 use crate::document::{
-    Descriptor, DocumentError, Either, INDEX, Index, MANIFEST, NAME_ANNOTATIONS, Saved,
+    Descriptor, DockerImage, DocumentError, INDEX, Index, MANIFEST, ManifestOrIndex,
+    NAME_ANNOTATIONS,
 };
 use crate::import;
 use crate::reference::{Reference, Tag};
@@ -32,7 +33,7 @@ pub enum Format {
 
 /// No form of archives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no form of archives; oci and docker are")]
+#[error("{0:?} is not an archive format; use oci or docker")]
 pub struct UnknownFormat(String);
 
 impl FromStr for Format {
@@ -99,7 +100,7 @@ impl Members {
 pub fn members(
     blobs: &Blobs,
     format: Format,
-    chosen: &[Chosen],
+    chosen: &[NamedImage],
 ) -> Result<Vec<Member>, ImageError> {
     let mut members = Members::default();
     match format {
@@ -109,12 +110,12 @@ pub fn members(
     Ok(members.all)
 }
 
-fn layout(blobs: &Blobs, chosen: &[Chosen], members: &mut Members) -> Result<(), ImageError> {
+fn layout(blobs: &Blobs, chosen: &[NamedImage], members: &mut Members) -> Result<(), ImageError> {
     let mut manifests = Vec::new();
     let mut contents = Vec::new();
-    for Chosen { lease, names } in chosen {
+    for NamedImage { lease, names } in chosen {
         let bytes = blobs.read(&lease.image.digest)?;
-        let manifest = Either::parse(&bytes)?;
+        let manifest = ManifestOrIndex::parse(&bytes)?;
         let digest = lease.image.digest;
         let config = manifest.config.ok_or(ImageError::NoManifest { digest })?;
         let kind = manifest.media_type.unwrap_or_else(|| MANIFEST.to_owned());
@@ -148,12 +149,12 @@ fn named(mut descriptor: Descriptor, name: &Reference) -> Descriptor {
     descriptor
 }
 
-fn docker(blobs: &Blobs, chosen: &[Chosen], members: &mut Members) -> Result<(), ImageError> {
+fn docker(blobs: &Blobs, chosen: &[NamedImage], members: &mut Members) -> Result<(), ImageError> {
     let mut list = Vec::new();
     let mut contents = Vec::new();
-    for Chosen { lease, names } in chosen {
+    for NamedImage { lease, names } in chosen {
         let image = &lease.image;
-        let manifest = Either::parse(&blobs.read(&image.digest)?)?;
+        let manifest = ManifestOrIndex::parse(&blobs.read(&image.digest)?)?;
         let config = format!("{}.json", image.config.hex());
         let size = blobs.size(&image.config)?;
         contents.push((config.clone(), Content::Kept { digest: image.config, size }));
@@ -167,7 +168,7 @@ fn docker(blobs: &Blobs, chosen: &[Chosen], members: &mut Members) -> Result<(),
         // Docker has no place for the name of a content.
         let tagged = names.iter().filter(|name| name.tag.is_some());
         let tags: Vec<_> = tagged.map(Reference::short).collect();
-        list.push(Saved { config, repo_tags: (!tags.is_empty()).then_some(tags), layers });
+        list.push(DockerImage { config, repo_tags: (!tags.is_empty()).then_some(tags), layers });
     }
     members.put(import::DOCKER.to_owned(), Content::Text(json("list of images", &list)?));
     for (name, content) in contents {

@@ -1,4 +1,4 @@
-//! Layers and roots are made: each once, under another name, renamed when it is on disk.
+//! Builds layers and roots. Each is built once, under a temporary name, and renamed when it is on disk.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Image, ImageError, ImageLayer, Images, LAYERS, NEW, ROOTS, Shared, TREE, read_bounded,
+    Image, ImageError, ImageLayer, Images, LAYERS, NEW, ROOTS, SharedLock, TREE, read_bounded,
 };
 use crate::compose::{Layer, compose};
 use crate::digest::Digest;
@@ -16,7 +16,9 @@ use crate::layer::limits::{
     IMAGE_BYTES_MAX, IMAGE_ENTRIES_MAX, LAYER_BYTES_MAX, LAYER_ENTRIES_MAX,
     LAYER_OVERHEAD_BYTES_MAX,
 };
-use crate::layer::{self, Bounded, Bounds, LayerError, Lost, Marks, Unpacked, unpack};
+use crate::layer::{
+    self, Bounded, Bounds, LayerError, Marks, SkippedMetadata, UnpackedLayer, unpack,
+};
 use host::paths::{make_private_directory, write_durably};
 
 const MARKS: &str = "marks";
@@ -28,13 +30,13 @@ const ROOT: &str = "root.json";
 struct LayerRecord {
     entries: u64,
     bytes: u64,
-    lost: Lost,
+    lost: SkippedMetadata,
 }
 
 /// What is known of a root besides its files.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct RootRecord {
-    lost: Lost,
+    lost: SkippedMetadata,
 }
 
 /// An image in use: its root stays as long as this is held, whoever wants to remove it.
@@ -43,7 +45,7 @@ pub struct Lease {
     pub image: Image,
     /// The directory that is the root.
     pub root: PathBuf,
-    pub lost: Lost,
+    pub lost: SkippedMetadata,
     _held: File,
 }
 
@@ -121,7 +123,7 @@ impl Images {
     }
 
     /// Makes what is missing of an image's layers and root.
-    pub(super) fn build(&self, shared: &Shared, image: &Image) -> Result<(), ImageError> {
+    pub(super) fn build(&self, shared: &SharedLock, image: &Image) -> Result<(), ImageError> {
         let name = image.digest.hex();
         if self.path(ROOTS, &name).is_dir() {
             return Ok(());
@@ -130,7 +132,7 @@ impl Images {
         if self.path(ROOTS, &name).is_dir() {
             return Ok(());
         }
-        let mut spent = LayerRecord { entries: 0, bytes: 0, lost: Lost::default() };
+        let mut spent = LayerRecord { entries: 0, bytes: 0, lost: SkippedMetadata::default() };
         let mut marks = Vec::with_capacity(image.layers.len());
         for layer in &image.layers {
             let record = self.build_layer(shared, layer, spent)?;
@@ -167,7 +169,7 @@ impl Images {
     /// Unpacks a layer unless that was done, in what the layers below it have left of the bounds.
     fn build_layer(
         &self,
-        shared: &Shared,
+        shared: &SharedLock,
         layer: &ImageLayer,
         spent: LayerRecord,
     ) -> Result<LayerRecord, ImageError> {
@@ -196,7 +198,7 @@ impl Images {
         }
         let marks = draft.path().join(MARKS);
         fs::write(&marks, unpacked.marks.encode()).map_err(ImageError::files("write", &marks))?;
-        let Unpacked { entries, bytes, lost, .. } = unpacked;
+        let UnpackedLayer { entries, bytes, lost, .. } = unpacked;
         let record = LayerRecord { entries, bytes, lost };
         write_record(draft.path(), LAYER, &record)?;
         draft.finish()?;
@@ -215,7 +217,7 @@ pub(crate) fn unpack_compressed(
     file: impl Read,
     into: &Path,
     bounds: Bounds,
-) -> Result<(Unpacked, Digest), LayerError> {
+) -> Result<(UnpackedLayer, Digest), LayerError> {
     let bytes_max = bounds.bytes_max.saturating_add(LAYER_OVERHEAD_BYTES_MAX);
     let mut archive = Bounded::open(file, bytes_max).map_err(LayerError::Read)?;
     let unpacked = unpack(&mut archive, into, bounds);

@@ -1,5 +1,5 @@
-//! The root of an image as the disk of a virtual machine: written once for each image, when the first
-//! machine asks for it.
+//! Writes the root of an image as a disk for virtual machines, once for each image, when the first machine
+//! needs it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! What may go wrong with images.
+//! The errors of images.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::registry::PullError;
 /// Why there is no such image, or no root of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    #[error("there is no image {image:?} here")]
+    #[error("there is no image {image:?} on this host")]
     NotFound { image: String },
     #[error("more than one image has a digest that begins with {image:?}")]
     Ambiguous { image: String },
@@ -27,39 +27,39 @@ pub enum ImageError {
     Document(#[from] DocumentError),
     #[error(transparent)]
     Blob(#[from] BlobError),
-    #[error("{digest} is no manifest of an image")]
+    #[error("{digest} is not an image manifest")]
     NoManifest { digest: Digest },
     #[error("layer {diff_id}: {source}")]
     Layer { diff_id: Digest, source: LayerError },
     #[error(
-        "layer {digest} is not what the configuration says: it holds {found} instead of {diff_id}"
+        "layer {digest} does not match the configuration: its content has the digest {found}, not {diff_id}"
     )]
     DiffId { digest: Digest, diff_id: Digest, found: Digest },
-    #[error("the image has more than {max} bytes in its files")]
+    #[error("the image's files have more than {max} bytes")]
     TooLarge { max: u64 },
-    #[error("the image has more than {max} entries in its layers")]
+    #[error("the image's layers have more than {max} entries")]
     TooMany { max: u64 },
-    #[error("its layers do not make a root: {0}")]
+    #[error("its layers cannot be combined into a root: {0}")]
     Compose(#[from] ComposeError),
-    #[error("{digest} cannot be made a disk: {source}")]
+    #[error("cannot make a disk from {digest}: {source}")]
     Disk { digest: Digest, source: DiskError },
     #[error("{image} is in use by {}", .users.join(", "))]
     InUse { image: String, users: Vec<String> },
-    #[error("images are being used by others; try again")]
+    #[error("other processes are using the images; try again")]
     Busy,
-    #[error("{max} names of images are kept, which is the limit; remove some")]
+    #[error("there are {max} image names, which is the limit; remove some")]
     TooManyNames { max: usize },
     #[error(
-        "{path:?} is no image: neither an OCI layout, nor what `docker save` writes, nor the archive of a root"
+        "{path:?} is not an image: it must be an OCI layout, an archive that `docker save` wrote, or an archive of a root file system"
     )]
     NoForm { path: PathBuf },
     #[error("{path:?}: {source}")]
     Archive { path: PathBuf, source: LayerError },
-    #[error("{path:?} has several images, and one name cannot be all of theirs: {}", .names.join(", "))]
+    #[error("{path:?} has several images, but one name can only name one of them: {}", .names.join(", "))]
     Several { path: PathBuf, names: Vec<String> },
     #[error("the image in {path:?} has no name; give it one with --name")]
     Nameless { path: PathBuf },
-    #[error("indexes lead to each other more than {max} times")]
+    #[error("indexes are nested more than {max} deep")]
     IndexDepth { max: usize },
     #[error("the image {image:?} could not be pulled: {source}")]
     Pull { image: String, source: Box<PullError> },
@@ -70,7 +70,7 @@ pub enum ImageError {
     /// What several have waited for.
     #[error(transparent)]
     Shared(Arc<ImageError>),
-    #[error("the image {image:?} is not allowed here: {rule}")]
+    #[error("the image {image:?} is not allowed: {rule}")]
     NotAllowed { image: String, rule: &'static str },
     #[error("could not {action} {path:?}: {source}")]
     Files { action: &'static str, path: PathBuf, source: io::Error },

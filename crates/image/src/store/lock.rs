@@ -1,4 +1,4 @@
-//! Who may be at work in the store at once: many who build and start from it, or one who removes.
+//! Locks of the store: many processes may build and start images at once, or one may remove some.
 //!
 //! The locks are the kernel's, on open files, so that one ends with whoever had it however they end;
 //! and they hold between programs, because one-shots come without a daemon.
@@ -21,41 +21,41 @@ const LOCK: &str = "lock";
 
 /// As long as this is held nothing of the store is removed.
 #[derive(Debug)]
-pub struct Shared(#[expect(dead_code, reason = "held for its lock")] File);
+pub struct SharedLock(#[expect(dead_code, reason = "held for its lock")] File);
 
 /// As long as this is held nobody else is at work in the store.
 #[derive(Debug)]
-pub(super) struct Alone(#[expect(dead_code, reason = "held for its lock")] File);
+pub(super) struct ExclusiveLock(#[expect(dead_code, reason = "held for its lock")] File);
 
 /// As long as this is held nobody else makes the same thing.
 #[derive(Debug)]
-pub(super) struct Making(#[expect(dead_code, reason = "held for its lock")] File);
+pub(super) struct BuildLock(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl Images {
     /// Keeps what is there, and waits for a removal that is under way.
-    pub fn share(&self) -> Result<Shared, ImageError> {
+    pub fn share(&self) -> Result<SharedLock, ImageError> {
         let path = self.0.root.join(LOCK);
-        wait(&path, FlockOperation::NonBlockingLockShared).map(Shared)
+        wait(&path, FlockOperation::NonBlockingLockShared).map(SharedLock)
     }
 
-    pub(super) fn alone(&self) -> Result<Alone, ImageError> {
+    pub(super) fn alone(&self) -> Result<ExclusiveLock, ImageError> {
         let path = self.0.root.join(LOCK);
-        wait(&path, FlockOperation::NonBlockingLockExclusive).map(Alone)
+        wait(&path, FlockOperation::NonBlockingLockExclusive).map(ExclusiveLock)
     }
 
     /// The same, unless somebody is at work.
-    pub(super) fn alone_now(&self) -> Result<Option<Alone>, ImageError> {
+    pub(super) fn alone_now(&self) -> Result<Option<ExclusiveLock>, ImageError> {
         let path = self.0.root.join(LOCK);
-        Ok(attempt(&path, FlockOperation::NonBlockingLockExclusive)?.map(Alone))
+        Ok(attempt(&path, FlockOperation::NonBlockingLockExclusive)?.map(ExclusiveLock))
     }
 
     /// Makes one thing at a time: who comes second waits, and finds it made.
-    pub(super) fn making(&self, _: &Shared, what: &Digest) -> Result<Making, ImageError> {
+    pub(super) fn making(&self, _: &SharedLock, what: &Digest) -> Result<BuildLock, ImageError> {
         let path = self.path(LOCKS, what.hex());
         let file = open(&path)?;
         let locked = flock(&file, FlockOperation::LockExclusive);
         locked.map_err(|errno| ImageError::files("lock", &path)(errno.into()))?;
-        Ok(Making(file))
+        Ok(BuildLock(file))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people call images: one table, replaced as a whole.
+//! The names of images: one table, which is replaced as a whole.
 
 use std::io;
 
@@ -17,7 +17,7 @@ const TABLE_LOCK: &str = "names";
 
 /// One name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NameRecord {
     /// The whole name, with its registry.
     pub name: String,
     pub digest: Digest,
@@ -28,7 +28,7 @@ pub struct Named {
 
 impl Images {
     /// All names, sorted.
-    pub fn names(&self) -> Result<Vec<Named>, ImageError> {
+    pub fn names(&self) -> Result<Vec<NameRecord>, ImageError> {
         let path = self.0.root.join(TABLE);
         match read_bounded(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes)
@@ -56,13 +56,13 @@ impl Images {
         let source = source.to_owned();
         self.change_names(|names| {
             names.retain(|named| named.name != name);
-            names.push(Named { name, digest, source, at_ms: instant::now_ms() });
+            names.push(NameRecord { name, digest, source, at_ms: instant::now_ms() });
         })
     }
 
     pub(super) fn change_names(
         &self,
-        change: impl FnOnce(&mut Vec<Named>),
+        change: impl FnOnce(&mut Vec<NameRecord>),
     ) -> Result<(), ImageError> {
         let path = self.path(LOCKS, TABLE_LOCK);
         let failed = ImageError::files("lock", &path);

@@ -1,4 +1,4 @@
-//! What goes: an image that somebody removes, what nobody names or uses, and what was left half-made.
+//! Removes images on request, images without a name or user, and files of interrupted builds.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::lock::Alone;
+use super::lock::ExclusiveLock;
 use super::{EROFS, IMPORTS, Image, ImageError, Images, KNOWN, LAYERS, LOCKS, NEW, ROOTS, STEPS};
 use crate::digest::Digest;
 use crate::layer;
@@ -33,7 +33,7 @@ pub struct Removed {
 
 /// What was not needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pruned {
+pub struct PruneResult {
     pub images: Vec<Digest>,
     pub layers: u64,
     pub blobs: u64,
@@ -77,7 +77,7 @@ impl Images {
 
     /// Removes all images without a name that nobody uses, and all layers and contents that no
     /// image has.
-    pub fn prune(&self, users: impl FnOnce() -> Vec<User>) -> Result<Pruned, ImageError> {
+    pub fn prune(&self, users: impl FnOnce() -> Vec<User>) -> Result<PruneResult, ImageError> {
         let alone = self.alone()?;
         let users = users();
         let named: BTreeSet<Digest> = self.names()?.iter().map(|named| named.digest).collect();
@@ -89,7 +89,7 @@ impl Images {
                 gone.push(image.digest);
             }
         }
-        Ok(Pruned { images: gone, ..self.collect(&alone)? })
+        Ok(PruneResult { images: gone, ..self.collect(&alone)? })
     }
 
     /// Takes away what a failed import has brought, unless somebody is at work in the store; then it
@@ -109,7 +109,7 @@ impl Images {
         let is_held = File::open(&root)
             .is_ok_and(|held| flock(&held, FlockOperation::NonBlockingLockExclusive).is_err());
         if is_held && users.is_empty() {
-            users.push("a box without a name".to_owned());
+            users.push("a sandbox without a name".to_owned());
         }
         if users.is_empty() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Images {
     }
 
     /// Forgets an image: its record first, so that none is left without what it needs.
-    fn forget(&self, _: &Alone, image: &Image) -> Result<(), ImageError> {
+    fn forget(&self, _: &ExclusiveLock, image: &Image) -> Result<(), ImageError> {
         let known = self.path(KNOWN, format!("{}.json", image.digest.hex()));
         fs::remove_file(&known).map_err(ImageError::files("remove", &known))?;
         for kind in [ROOTS, EROFS] {
@@ -128,7 +128,7 @@ impl Images {
     }
 
     /// Removes what no image has.
-    fn collect(&self, _: &Alone) -> Result<Pruned, ImageError> {
+    fn collect(&self, _: &ExclusiveLock) -> Result<PruneResult, ImageError> {
         let mut roots = BTreeSet::new();
         let mut layers = BTreeSet::new();
         let mut blobs = BTreeSet::new();
@@ -140,7 +140,7 @@ impl Images {
                 blobs.insert(layer.digest);
             }
         }
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneResult::default();
         for (kind, kept) in [(ROOTS, &roots), (EROFS, &roots), (LAYERS, &layers)] {
             for name in entries(&self.0.root.join(kind))? {
                 if !kept.contains(&name) {

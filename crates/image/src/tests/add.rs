@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::layer::LayerError;
 
 /// What a layer has after an archive was put on a root: names, and what links mean.
-fn added(place: &Place, bytes: &[u8], to: &str) -> Result<(Vec<String>, Digest), CopyError> {
+fn added(place: &TestStore, bytes: &[u8], to: &str) -> Result<(Vec<String>, Digest), CopyError> {
     fs::write(place.file("archive"), bytes).unwrap();
     let root = place.file("root");
     if !root.exists() {
@@ -48,7 +48,7 @@ fn added(place: &Place, bytes: &[u8], to: &str) -> Result<(Vec<String>, Digest),
 
 #[test]
 fn an_archive_is_told_by_its_content_and_goes_where_links_of_the_image_lead() {
-    let place = Place::new("add");
+    let place = TestStore::new("add");
     let archive = || {
         let archive = Archive::default().dir("lib").file("lib/a", "a").hard("lib/b", "lib/a");
         archive.link("c", "lib/a").end()
@@ -76,20 +76,20 @@ fn an_archive_is_told_by_its_content_and_goes_where_links_of_the_image_lead() {
 
 #[test]
 fn what_no_layer_may_have_no_archive_may() {
-    let place = Place::new("add-hostile");
+    let place = TestStore::new("add-hostile");
     let base = Archive::default;
     let device = Kind::CharDevice { major: 1, minor: 3 };
     for (archive, expected) in [
         (base().file("/etc/x", ""), "absolute path"),
-        (base().file("a/../../x", ""), "climbs out"),
-        (base().file("a", "").hard("b", "../x"), "climbs out"),
+        (base().file("a/../../x", ""), "leaves the archive"),
+        (base().file("a", "").hard("b", "../x"), "leaves the archive"),
         (base().put("null", device, 0o666, b""), "device"),
         (base().link("a", "/").file("a/x", ""), "through a symbolic link"),
         (base().link("a", "lib").file("a/b/x", ""), "through a symbolic link"),
-        (base().file("lib/.wh.x", ""), "something is gone"),
-        (base().file(".wh.x/y", ""), "something is gone"),
+        (base().file("lib/.wh.x", ""), "marks a removed file"),
+        (base().file(".wh.x/y", ""), "marks a removed file"),
         (base().file("usr", ""), "is a directory"),
-        (base().file("file/x", ""), "a directory is wanted"),
+        (base().file("file/x", ""), "a directory is needed"),
         (base().file(&"d/".repeat(200), ""), "more than 128 directories"),
     ] {
         let error = added(&place, &archive.end(), "/").unwrap_err();

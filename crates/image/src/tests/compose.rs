@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 
-async fn root(place: &Place, layers: Vec<Archive>) -> PathBuf {
+async fn root(place: &TestStore, layers: Vec<Archive>) -> PathBuf {
     let layers: Vec<_> = layers.into_iter().map(TestLayer::plain).collect();
     place.root(&layers).await.expect("a root")
 }
@@ -15,7 +15,7 @@ fn read(path: &Path) -> String {
 
 #[tokio::test]
 async fn upper_files_replace_lower_ones_and_whiteouts_take_away() {
-    let place = Place::new("layers");
+    let place = TestStore::new("layers");
     let below =
         Archive::default().dir("etc").file("etc/a", "old").file("etc/b", "b").file("c", "c");
     let above = Archive::default().file("etc/a", "new").file("etc/.wh.b", "").file(".wh.c", "");
@@ -28,7 +28,7 @@ async fn upper_files_replace_lower_ones_and_whiteouts_take_away() {
 #[tokio::test]
 async fn an_opaque_directory_keeps_only_what_its_own_layer_has() {
     for opaque_first in [true, false] {
-        let place = Place::new("opaque");
+        let place = TestStore::new("opaque");
         let below = Archive::default().dir("d").file("d/old", "x").dir("d/sub").file("d/sub/f", "");
         let above = Archive::default().dir("d");
         let above = if opaque_first {
@@ -45,7 +45,7 @@ async fn an_opaque_directory_keeps_only_what_its_own_layer_has() {
 
 #[tokio::test]
 async fn a_whiteout_of_a_linked_directory_takes_the_link_alone() {
-    let place = Place::new("linked");
+    let place = TestStore::new("linked");
     let below = Archive::default().dir("real").file("real/f", "kept").link("way", "real");
     let root = root(&place, vec![below, Archive::default().file(".wh.way", "")]).await;
     assert_eq!(read(&root.join("real/f")), "kept");
@@ -54,7 +54,7 @@ async fn a_whiteout_of_a_linked_directory_takes_the_link_alone() {
 
 #[tokio::test]
 async fn a_whiteout_does_not_touch_its_own_layer() {
-    let place = Place::new("own");
+    let place = TestStore::new("own");
     let below = Archive::default().file("f", "old");
     let above = Archive::default().file("f", "new").file(".wh.f", "");
     assert_eq!(read(&root(&place, vec![below, above]).await.join("f")), "new");
@@ -62,7 +62,7 @@ async fn a_whiteout_does_not_touch_its_own_layer() {
 
 #[tokio::test]
 async fn a_directory_and_a_file_replace_each_other_between_layers() {
-    let place = Place::new("kinds");
+    let place = TestStore::new("kinds");
     let below = Archive::default().dir("a").file("a/f", "x").file("b", "x").link("l", "a");
     let above = Archive::default().file("a", "file").dir("b").file("b/g", "y").dir("l");
     let root = root(&place, vec![below, above]).await;
@@ -73,7 +73,7 @@ async fn a_directory_and_a_file_replace_each_other_between_layers() {
 
 #[tokio::test]
 async fn directories_look_like_the_topmost_layer_that_describes_them() {
-    let place = Place::new("metadata");
+    let place = TestStore::new("metadata");
     let below = Archive::default()
         .put(".", Kind::Directory, 0o711, b"")
         .put("tmp", Kind::Directory, 0o1777, b"")
@@ -89,7 +89,7 @@ async fn directories_look_like_the_topmost_layer_that_describes_them() {
 
 #[tokio::test]
 async fn a_bare_path_goes_where_a_lower_link_leads_within_the_root() {
-    let place = Place::new("merged");
+    let place = TestStore::new("merged");
     let below = Archive::default()
         .dir("usr")
         .dir("usr/lib")
@@ -106,7 +106,7 @@ async fn a_bare_path_goes_where_a_lower_link_leads_within_the_root() {
 
 #[tokio::test]
 async fn a_bare_path_never_follows_a_link_out_of_the_root() {
-    let place = Place::new("out");
+    let place = TestStore::new("out");
     let out = place.path.display().to_string();
     let below = Archive::default().link("way", &out).link("up", "../../../../../../..");
     let above = Archive::default().file("way/precious", "evil").file("up/precious", "evil");
@@ -118,7 +118,7 @@ async fn a_bare_path_never_follows_a_link_out_of_the_root() {
 
 #[tokio::test]
 async fn hard_links_hold_within_a_layer_and_to_a_lower_one() {
-    let place = Place::new("hard");
+    let place = TestStore::new("hard");
     let below = Archive::default().file("a", "shared").hard("b", "a").dir("bin").file("bin/x", "x");
     let above = Archive::default().hard("bin/y", "bin/x").hard("z", "later").file("later", "l");
     let root = root(&place, vec![below, above]).await;
@@ -134,7 +134,7 @@ async fn set_id_bits_owners_and_attributes_are_kept() {
         println!("SKIP owners are kept by root alone");
         return;
     }
-    let place = Place::new("kept");
+    let place = TestStore::new("kept");
     // A capability as the kernel keeps it: version 2, effective, cap_net_raw.
     let capability = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let archive = Archive::default()
@@ -158,7 +158,7 @@ async fn set_id_bits_owners_and_attributes_are_kept() {
 
 #[tokio::test]
 async fn a_repeated_entry_counts_as_the_last_one_says() {
-    let place = Place::new("repeated");
+    let place = TestStore::new("repeated");
     let archive = Archive::default()
         .file("f", "first")
         .dir("d")

@@ -6,7 +6,7 @@ use crate::layer::limits::DEPTH_MAX;
 
 /// Refuses an image whose second layer is this archive; the first is a good one.
 async fn refused(name: &str, layer: TestLayer) -> ImageError {
-    let place = Place::new(name);
+    let place = TestStore::new(name);
     let below = TestLayer::plain(Archive::default().dir("etc").file("etc/known", "below"));
     let error = place.root(&[below, layer]).await.expect_err(name);
     place.assert_empty();
@@ -94,7 +94,7 @@ async fn more_than_the_bounds_is_refused() {
 #[test]
 fn entries_and_bytes_are_counted() {
     use crate::layer::{Bounds, unpack};
-    let place = Place::new("counted");
+    let place = TestStore::new("counted");
     let archive = Archive::default().file("a", "1234").file("b", "5678").end();
     for (entries_max, bytes_max, fits) in [(2, 8, true), (1, 8, false), (2, 7, false)] {
         let into = place.file(&format!("{entries_max}-{bytes_max}"));
@@ -144,7 +144,7 @@ async fn whiteouts_that_are_more_than_a_name_are_refused() {
 
 #[tokio::test]
 async fn a_whiteout_through_a_link_of_a_lower_layer_is_refused() {
-    let place = Place::new("whiteout-through");
+    let place = TestStore::new("whiteout-through");
     let below = Archive::default().dir("real").file("real/f", "x").link("way", "real");
     let above = Archive::default().file("way/.wh.f", "");
     let error = place.root(&[TestLayer::plain(below), TestLayer::plain(above)]).await;
@@ -185,7 +185,7 @@ async fn what_is_cut_off_or_damaged_is_refused() {
 
 #[tokio::test]
 async fn a_layer_that_is_not_what_its_digest_says_is_refused() {
-    let place = Place::new("digest");
+    let place = TestStore::new("digest");
     let layer = TestLayer::plain(Archive::default().file("f", "x"));
     write_layout(&place.file("layout"), std::slice::from_ref(&layer), &json!({}));
     let blob = place.file("layout/blobs/sha256").join(Digest::of(&layer.blob).hex());

@@ -7,7 +7,7 @@ fn layer() -> TestLayer {
     TestLayer::plain(Archive::default().dir("bin").file("bin/tool", "tool"))
 }
 
-fn tool(place: &Place, name: &str) -> String {
+fn tool(place: &TestStore, name: &str) -> String {
     let image = place.images.find(name).expect(name);
     let lease = place.images.lease(&image).expect("a lease");
     fs::read_to_string(lease.root.join("bin/tool")).expect("the tool")
@@ -27,7 +27,7 @@ async fn layers_come_plain_or_compressed_either_way() {
     let big = "text ".repeat(50_000);
     for (name, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd), ("frames", frames)]
     {
-        let place = Place::new(&format!("packed-{name}"));
+        let place = TestStore::new(&format!("packed-{name}"));
         let layer = TestLayer::packed(Archive::default().file("bin/tool", &big), pack);
         place.root(&[layer]).await.expect(name);
         assert_eq!(tool(&place, "test"), big);
@@ -43,7 +43,7 @@ fn frames(bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_layout_comes_as_a_directory_and_as_an_archive() {
-    let place = Place::new("layout");
+    let place = TestStore::new("layout");
     write_layout(&place.file("layout"), &[layer()], &json!({"Env": ["A=1"]}));
     place.import("layout", Some("one")).await.expect("a layout");
     tar(&place.file("layout"), &place.file("layout.tar"));
@@ -61,7 +61,7 @@ async fn a_layout_comes_as_a_directory_and_as_an_archive() {
 
 #[tokio::test]
 async fn what_docker_saves_has_its_own_names() {
-    let place = Place::new("docker");
+    let place = TestStore::new("docker");
     let (saved, layer) = (place.file("saved"), layer());
     fs::create_dir_all(saved.join("abc")).unwrap();
     fs::create_dir_all(saved.join("def")).unwrap();
@@ -86,7 +86,7 @@ async fn what_docker_saves_has_its_own_names() {
 
 #[tokio::test]
 async fn a_root_comes_as_a_directory_and_as_an_archive() {
-    let place = Place::new("root");
+    let place = TestStore::new("root");
     let root = place.file("root");
     fs::create_dir_all(root.join("bin")).unwrap();
     fs::write(root.join("bin/tool"), "tool").unwrap();
@@ -96,7 +96,7 @@ async fn a_root_comes_as_a_directory_and_as_an_archive() {
     place.import("root.tar.gz", Some("two")).await.expect("an archive");
     assert_eq!((tool(&place, "one"), tool(&place, "two")), ("tool".into(), "tool".into()));
     assert!(matches!(place.import("root", None).await, Err(ImageError::Nameless { .. })));
-    fs::write(place.file("text"), "no image").unwrap();
+    fs::write(place.file("text"), "not an image").unwrap();
     assert!(matches!(place.import("text", Some("x")).await, Err(ImageError::NoForm { .. })));
     // What comes from somewhere else may have been cut off on its way.
     let whole = layer().blob;
@@ -108,7 +108,7 @@ async fn a_root_comes_as_a_directory_and_as_an_archive() {
 
 #[tokio::test]
 async fn what_can_be_read_only_once_is_taken_too() {
-    let place = Place::new("once");
+    let place = TestStore::new("once");
     let pipe = place.file("pipe");
     for (name, bytes) in [("plain", layer().blob), ("packed", gzip(&layer().blob))] {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -123,7 +123,7 @@ async fn what_can_be_read_only_once_is_taken_too() {
 
 #[tokio::test]
 async fn of_several_platforms_the_hosts_is_taken() {
-    let place = Place::new("platforms");
+    let place = TestStore::new("platforms");
     let digest = write_layout(&place.file("layout"), &[layer()], &json!({}));
     let size = fs::metadata(place.file("layout/blobs/sha256").join(digest.hex())).unwrap().len();
     let host = crate::document::Platform::host();
@@ -145,7 +145,7 @@ async fn of_several_platforms_the_hosts_is_taken() {
 
 #[tokio::test]
 async fn a_layout_that_points_out_of_itself_is_refused() {
-    let place = Place::new("points");
+    let place = TestStore::new("points");
     write_layout(&place.file("layout"), &[layer()], &json!({}));
     let index = place.file("layout/index.json");
     fs::remove_file(&index).unwrap();

@@ -10,7 +10,7 @@ fn nobody() -> Vec<User> {
 }
 
 /// An image under a name, of these layers.
-async fn image(place: &Place, name: &str, layers: &[TestLayer]) -> Digest {
+async fn image(place: &TestStore, name: &str, layers: &[TestLayer]) -> Digest {
     let layout = format!("layout-{}", name.replace([':', '/'], "-"));
     let digest = write_layout(&place.file(&layout), layers, &json!({}));
     place.import(&layout, Some(name)).await.expect("an image");
@@ -23,7 +23,7 @@ fn layer(name: &str) -> TestLayer {
 
 #[tokio::test]
 async fn a_layer_is_kept_once_whatever_images_have_it() {
-    let place = Place::new("once");
+    let place = TestStore::new("once");
     image(&place, "one", &[layer("base"), layer("a")]).await;
     image(&place, "two", &[layer("base"), layer("b")]).await;
     assert_eq!(place.kept("layers").len(), 3);
@@ -37,7 +37,7 @@ async fn a_layer_is_kept_once_whatever_images_have_it() {
 
 #[tokio::test]
 async fn an_image_is_found_by_every_name_that_it_has() {
-    let place = Place::new("found");
+    let place = TestStore::new("found");
     let digest = image(&place, "base:1", &[layer("a")]).await;
     let hex = digest.hex();
     for text in [
@@ -58,7 +58,7 @@ async fn an_image_is_found_by_every_name_that_it_has() {
 
 #[tokio::test]
 async fn a_name_with_a_digest_means_what_was_once_from_there_and_nothing_else() {
-    let place = Place::new("from-there");
+    let place = TestStore::new("from-there");
     let old = image(&place, "team/app:1", &[layer("old")]).await;
     let other = image(&place, "team/other:1", &[layer("other")]).await;
     image(&place, "team/app:1", &[layer("new")]).await;
@@ -73,7 +73,7 @@ async fn a_name_with_a_digest_means_what_was_once_from_there_and_nothing_else() 
 
 #[tokio::test]
 async fn a_name_that_moves_on_leaves_the_old_image_for_prune() {
-    let place = Place::new("moves");
+    let place = TestStore::new("moves");
     let first = image(&place, "app", &[layer("base"), layer("a")]).await;
     let second = image(&place, "app", &[layer("base"), layer("b")]).await;
     assert_eq!(place.images.find("app").unwrap().digest, second);
@@ -87,7 +87,7 @@ async fn a_name_that_moves_on_leaves_the_old_image_for_prune() {
 
 #[tokio::test]
 async fn an_image_in_use_stays_and_says_who_has_it() {
-    let place = Place::new("used");
+    let place = TestStore::new("used");
     let digest = image(&place, "app", &[layer("a")]).await;
     let used = || vec![User { digest, name: "team/web".to_owned() }];
     let error = place.images.remove("app", used).unwrap_err().to_string();
@@ -102,7 +102,7 @@ async fn an_image_in_use_stays_and_says_who_has_it() {
 
 #[tokio::test]
 async fn the_last_name_takes_the_image_along() {
-    let place = Place::new("names");
+    let place = TestStore::new("names");
     image(&place, "one", &[layer("a")]).await;
     let digest = image(&place, "two", &[layer("a")]).await;
     let removed = place.images.remove("one", nobody).unwrap();
@@ -119,7 +119,7 @@ async fn the_last_name_takes_the_image_along() {
 
 #[tokio::test]
 async fn what_was_left_half_made_goes_when_the_store_is_opened() {
-    let place = Place::new("leftovers");
+    let place = TestStore::new("leftovers");
     image(&place, "app", &[layer("a")]).await;
     let store = place.path.join("state/images");
     for kind in ["layers", "roots", "imports"] {
@@ -141,7 +141,7 @@ async fn what_was_left_half_made_goes_when_the_store_is_opened() {
 
 #[tokio::test]
 async fn every_state_that_a_crash_can_leave_is_one_that_works() {
-    let place = Place::new("crash");
+    let place = TestStore::new("crash");
     let digest = image(&place, "app", &[layer("base"), layer("a")]).await;
     let store = place.path.join("state/images");
     // A root, a layer and a record that were not there yet, or not any more.
@@ -165,7 +165,7 @@ async fn every_state_that_a_crash_can_leave_is_one_that_works() {
 
 #[tokio::test]
 async fn two_who_want_the_same_image_at_once_both_get_it() {
-    let place = Place::new("at-once");
+    let place = TestStore::new("at-once");
     write_layout(&place.file("layout"), &[layer("base"), layer("a")], &json!({}));
     let (one, other) =
         tokio::join!(place.import("layout", Some("app")), place.import("layout", Some("same")),);

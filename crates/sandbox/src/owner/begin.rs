@@ -12,7 +12,7 @@ use crate::recorder::{Recorder, SharedLog};
 use crate::secrets::again;
 use crate::stored::{Held, Wanted};
 use crate::{Event, SandboxError, State, Why};
-use egress::{Allowed, EgressSink, Rules, Serving, copy_names};
+use egress::{EgressGuard, EgressPolicy, EgressSink, Rules, copy_names};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
 use machine::{Adoption, Directories, MachineSpec, Running};
@@ -259,20 +259,21 @@ impl Owner {
     async fn open_egress(
         &mut self,
         running: &Arc<dyn Running>,
-    ) -> Result<Option<Serving>, SandboxError> {
+    ) -> Result<Option<EgressGuard>, SandboxError> {
         let rules = Rules::parse(&self.kept.record.egress)?;
         let Some(guest) = running.guest().filter(|_| !rules.is_empty()) else { return Ok(None) };
         let directory = &self.place.directories.state;
         let sink = self.egress_sink();
         let secrets = std::mem::take(&mut self.injections);
-        let allowed = Allowed { rules, secrets };
-        let opened = Serving::open(guest, allowed, &self.place.egress, Some(directory), sink).await;
+        let allowed = EgressPolicy { rules, secrets };
+        let opened =
+            EgressGuard::open(guest, allowed, &self.place.egress, Some(directory), sink).await;
         Ok(Some(opened?))
     }
 
     /// The same for a machine that an earlier bridge had. It lives without, if that cannot be: then it
     /// reaches nothing.
-    pub(super) fn reopen_egress(&self, running: &Arc<dyn Running>) -> Option<Serving> {
+    pub(super) fn reopen_egress(&self, running: &Arc<dyn Running>) -> Option<EgressGuard> {
         let (which, events) = (self.kept.record.which(), Arc::clone(&self.place.events));
         let trouble =
             move |what: String| events(&Event::Trouble { which: Some(which.clone()), what });
@@ -291,11 +292,11 @@ impl Owner {
         let told = trouble.clone();
         let opening = async move {
             let secrets = again(&known, &namespace, &names, told).await;
-            let allowed = Allowed { rules, secrets };
-            Serving::open(guest, allowed, &settings, Some(&directory), sink).await
+            let allowed = EgressPolicy { rules, secrets };
+            EgressGuard::open(guest, allowed, &settings, Some(&directory), sink).await
         };
         let lost = move |error| trouble(format!("it has no egress: {error}"));
-        Some(Serving::later(opening, lost))
+        Some(EgressGuard::later(opening, lost))
     }
 
     fn egress_sink(&self) -> EgressSink {
@@ -307,7 +308,7 @@ impl Owner {
     pub(super) fn enliven(
         &mut self,
         running: Arc<dyn Running>,
-        egress: Option<Serving>,
+        egress: Option<EgressGuard>,
         mirror: Option<Mirror>,
     ) {
         let guest = running.guest();

@@ -10,7 +10,7 @@ use crate::mounted;
 use crate::{Event, SandboxError, State, WorkspaceEvent};
 use machine::Running;
 use workspace::limits::WARNINGS_MAX;
-use workspace::{Ends, Mirror, Outcome, Report, WorkspaceError};
+use workspace::{ExchangeOutcome, Mirror, MirrorSettings, Report, WorkspaceError};
 
 /// The answer to whoever asked for an exchange.
 pub(crate) type SyncReply = oneshot::Sender<Result<Report, SandboxError>>;
@@ -55,13 +55,13 @@ impl Owner {
         adopted.ok()
     }
 
-    fn ends(&self, running: &Arc<dyn Running>) -> Result<Option<Ends>, SandboxError> {
+    fn ends(&self, running: &Arc<dyn Running>) -> Result<Option<MirrorSettings>, SandboxError> {
         let record = &self.kept.record;
         let Some(name) = &record.workspace else { return Ok(None) };
         let workspace = self.place.workspaces.find(record.namespace.as_str(), name)?;
         let (owner, ended) = (record.id.to_string(), self.place.presence.ended());
         let carried = self.place.workspaces.carried().clone();
-        let ends = |guest| Ends { guest, workspace, owner, ended, carried };
+        let ends = |guest| MirrorSettings { guest, workspace, owner, ended, carried };
         Ok(running.guest().map(ends))
     }
 
@@ -133,7 +133,7 @@ impl Owner {
     }
 
     /// Puts down what has come of an exchange.
-    pub(super) async fn hear(&mut self, said: Outcome) {
+    pub(super) async fn hear(&mut self, said: ExchangeOutcome) {
         let (of, name) = (self.kept.record.subject(), self.kept.record.workspace.clone());
         if self.warn(&said.report) {
             self.save().await;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use agent_client::guest::GuestError;
 use image::ImageError;
 use image::copy::CopyError;
-use image::dockerfile::{Fault, Wrong};
+use image::dockerfile::{DockerfileError, Fault};
 use sandbox::SandboxError;
 
 /// Why there is no image.
@@ -16,7 +16,7 @@ pub enum BuildError {
     Read { path: PathBuf, source: io::Error },
     /// No source, which would name the line again.
     #[error("{file}:{}: {}", .wrong.line, .wrong.fault)]
-    Recipe { file: String, wrong: Wrong },
+    Recipe { file: String, wrong: DockerfileError },
     #[error("{file}:{line}: {source}")]
     Step { file: String, line: usize, source: Box<StepError> },
     #[error("{path:?} cannot be used: {source}")]

@@ -1,5 +1,5 @@
-//! Which bucket it is, and how its objects are addressed. Pure, but for the keys that are read from where
-//! secrets are.
+//! The configuration of a bucket and the addresses of its objects. Pure, except that it reads the access
+//! keys from the secrets.
 
 use std::path::PathBuf;
 

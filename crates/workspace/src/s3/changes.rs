@@ -1,12 +1,12 @@
-//! What the files have that the ledger has not. Found anew each time, so that whatever could not be done
-//! is simply there again.
+//! Finds the differences between the files and the ledger. It compares them anew each time, so a change
+//! that failed is found again.
 
 use std::collections::BTreeSet;
 use std::io;
 
 use super::ledger::{Ledger, Object};
 use crate::manifest::{Digest, HostStamp, Kind};
-use crate::tree::{Found, MODE_KEPT, Tree, is_temporary};
+use crate::tree::{MODE_KEPT, Tree, TreeEntry, is_temporary};
 use host::byte_path::join;
 
 /// A file that the bucket does not have so.
@@ -18,7 +18,7 @@ pub struct Change {
     pub digest: Digest,
 }
 
-/// See the module's description.
+/// The differences between the files and the ledger.
 #[derive(Debug, Default)]
 pub struct Changes {
     pub files: Vec<Change>,
@@ -53,15 +53,16 @@ pub fn changes(tree: &Tree, ledger: &Ledger, path_bytes_max: usize) -> io::Resul
                     taken.insert(text);
                 }
                 (Some(Kind::File), text) => {
-                    let long = "its path is too long for a key of a bucket";
-                    let why = text.map_or("its name is no text, as keys of a bucket are", |_| long);
+                    let long = "its path is too long for an object key";
+                    let why = text
+                        .map_or("its name is not valid UTF-8, which object keys must be", |_| long);
                     changes.left_out.push((path, why));
                 }
                 (Some(Kind::Link), text) => {
                     taken.extend(text);
                     changes
                         .left_out
-                        .push((path, "a bucket holds no links; what it has there stays"));
+                        .push((path, "a bucket cannot hold links; the object there is kept"));
                 }
                 (None, _) => {}
             }
@@ -77,7 +78,7 @@ fn compare(
     tree: &Tree,
     ledger: &Ledger,
     path: String,
-    found: &Found,
+    found: &TreeEntry,
     changes: &mut Changes,
 ) -> io::Result<()> {
     let known = ledger.known.get(&path);

@@ -1,5 +1,5 @@
-//! What is asked of a bucket: lists, objects and their heads, and what changes them. It decides nothing
-//! about whose an object is.
+//! The operations on a bucket: list, read, write and remove objects. It does not decide who owns an
+//! object.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,14 +14,14 @@ use super::error::S3Error;
 use super::limits::{ATTEMPTS_MAX, DOCUMENT_BYTES_MAX, KEY_BYTES_MAX, LIST_BYTES_MAX};
 use super::mode;
 use super::sign::Keys;
-use super::wire::{Answer, Ask, Content, Part, Wire};
-use super::xml::{self, Told};
+use super::wire::{Answer, Content, Part, S3Request, Wire};
+use super::xml::{self, XmlEvent};
 use crate::manifest::Digest;
 use crate::tree::digest_of;
 
 /// An object of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedObject {
     pub key: String,
     pub bytes: u64,
 }
@@ -35,7 +35,7 @@ pub struct Head {
 
 /// An object that has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
+pub struct FetchedObject {
     pub etag: String,
     pub bytes: u64,
     pub mode: u32,
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// All objects whose keys begin so; None when they are more than `count_max`.
-    pub async fn list(&self, count_max: u64) -> Result<Option<Vec<Listed>>, S3Error> {
+    pub async fn list(&self, count_max: u64) -> Result<Option<Vec<ListedObject>>, S3Error> {
         let (mut all, mut token) = (Vec::new(), None::<String>);
         loop {
             let mut ask = self.listing();
@@ -83,16 +83,16 @@ impl Client {
             }
             // A server that sends the same page for ever ends here.
             if page.next.is_none() || page.next == token {
-                return Err(S3Error::Lacks { what: LISTING, lacks: "the way to the next page" });
+                return Err(S3Error::Lacks { what: LISTING, lacks: "the token of the next page" });
             }
             token = page.next;
         }
     }
 
-    fn listing(&self) -> Ask {
+    fn listing(&self) -> S3Request {
         // Keys come as they are: not every server that says so encodes them, and references to
         // characters carry what is no text.
-        let ask = Ask::new(LISTING, Method::GET, "").query("list-type", "2");
+        let ask = S3Request::new(LISTING, Method::GET, "").query("list-type", "2");
         ask.query("prefix", &self.wire.bucket.prefix)
     }
 
@@ -104,8 +104,8 @@ impl Client {
 
     /// What an object is; None when there is none.
     pub async fn head(&self, key: &str) -> Result<Option<Head>, S3Error> {
-        let what = "looking at an object";
-        match self.wire.send(&Ask::new(what, Method::HEAD, key)).await {
+        let what = "reading an object's metadata";
+        match self.wire.send(&S3Request::new(what, Method::HEAD, key)).await {
             Err(S3Error::Refused { status: 404, .. }) => Ok(None),
             Err(error @ (S3Error::Denied { .. } | S3Error::Refused { .. })) => {
                 self.probe().await?;
@@ -128,11 +128,11 @@ impl Client {
         key: &str,
         mut into: Option<&mut File>,
         bytes_max: u64,
-    ) -> Result<Option<Got>, S3Error> {
+    ) -> Result<Option<FetchedObject>, S3Error> {
         let what = "reading an object";
-        let (mut reading, mut attempts) = (None::<Reading>, 1);
+        let (mut reading, mut attempts) = (None::<ObjectReader>, 1);
         loop {
-            let mut ask = Ask::new(what, Method::GET, key);
+            let mut ask = S3Request::new(what, Method::GET, key);
             if let Some(reading) = reading.as_ref().filter(|reading| reading.found > 0) {
                 ask = ask.header("range", format!("bytes={}-", reading.found));
                 ask = ask.header("if-match", &reading.etag);
@@ -150,7 +150,7 @@ impl Client {
                 }
                 answered => answered?,
             };
-            let goes_on = |reading: &Reading| reading.is_gone_on_with(&answer);
+            let goes_on = |reading: &ObjectReader| reading.is_gone_on_with(&answer);
             let mut now = if let Some(reading) = reading.take().filter(goes_on) {
                 reading
             } else {
@@ -158,7 +158,7 @@ impl Client {
                     file.set_len(0).await?;
                     file.rewind().await?;
                 }
-                Reading::of(&answer, what)?
+                ObjectReader::of(&answer, what)?
             };
             if now.wanted > bytes_max {
                 return Err(S3Error::TooLarge { what, bytes_max });
@@ -166,8 +166,13 @@ impl Client {
             let before = now.found;
             match now.read(answer, into.as_deref_mut(), &self.wire).await {
                 Ok(()) => {
-                    let Reading { etag, mode, context, found: bytes, .. } = now;
-                    return Ok(Some(Got { etag, bytes, mode, digest: digest_of(context) }));
+                    let ObjectReader { etag, mode, context, found: bytes, .. } = now;
+                    return Ok(Some(FetchedObject {
+                        etag,
+                        bytes,
+                        mode,
+                        digest: digest_of(context),
+                    }));
                 }
                 Err(error) if error.is_passing() && attempts < ATTEMPTS_MAX => {
                     // What has brought something is no failed attempt.
@@ -188,7 +193,7 @@ impl Client {
         condition: &Condition,
     ) -> Result<String, S3Error> {
         let what = "writing an object";
-        let mut ask = Ask::new(what, Method::PUT, key);
+        let mut ask = S3Request::new(what, Method::PUT, key);
         ask = ask.header("content-type", "application/octet-stream");
         ask = ask.header(mode::HEADER, mode::write(mode));
         ask.content = Content::Part(part);
@@ -202,14 +207,18 @@ impl Client {
     pub async fn delete(&self, key: &str, etag: &str) -> Result<(), S3Error> {
         let what = "removing an object";
         let condition = Condition::Match(etag.to_owned());
-        match self.send_if(Ask::new(what, Method::DELETE, key), &condition).await {
+        match self.send_if(S3Request::new(what, Method::DELETE, key), &condition).await {
             Err(S3Error::Refused { status: 404, .. }) => Ok(()),
             answered => self.wire.whole(what, answered?, DOCUMENT_BYTES_MAX).await.map(drop),
         }
     }
 
     /// Sends a request on a condition, or without it to a server that knows none.
-    pub(super) async fn send_if(&self, ask: Ask, condition: &Condition) -> Result<Answer, S3Error> {
+    pub(super) async fn send_if(
+        &self,
+        ask: S3Request,
+        condition: &Condition,
+    ) -> Result<Answer, S3Error> {
         if self.is_unconditional.load(Ordering::Relaxed) {
             return self.send_looking(&ask, condition).await;
         }
@@ -227,7 +236,11 @@ impl Client {
     }
 
     /// Looks right before, for a server that does not do it by itself.
-    async fn send_looking(&self, ask: &Ask, condition: &Condition) -> Result<Answer, S3Error> {
+    async fn send_looking(
+        &self,
+        ask: &S3Request,
+        condition: &Condition,
+    ) -> Result<Answer, S3Error> {
         let found = self.head(&ask.key).await?;
         let holds = match (condition, &found) {
             (Condition::New, found) => found.is_none(),
@@ -244,7 +257,7 @@ impl Client {
     pub(super) async fn post(
         &self,
         what: &'static str,
-        mut ask: Ask,
+        mut ask: S3Request,
         body: String,
     ) -> Result<Vec<u8>, S3Error> {
         ask.content = Content::Whole(Bytes::from(body));
@@ -258,11 +271,11 @@ const LISTING: &str = "listing its objects";
 /// The tag of an object, with its quotes: they are a part of it.
 pub(super) fn etag_of(answer: &Answer, what: &'static str) -> Result<String, S3Error> {
     let etag = answer.header("etag").map(str::to_owned);
-    etag.ok_or(S3Error::Lacks { what, lacks: "the tag of the object" })
+    etag.ok_or(S3Error::Lacks { what, lacks: "the ETag of the object" })
 }
 
 /// An object that is being read.
-struct Reading {
+struct ObjectReader {
     etag: String,
     mode: u32,
     wanted: u64,
@@ -270,7 +283,7 @@ struct Reading {
     context: Context,
 }
 
-impl Reading {
+impl ObjectReader {
     fn of(answer: &Answer, what: &'static str) -> Result<Self, S3Error> {
         let length = answer.header("content-length").and_then(|text| text.parse().ok());
         Ok(Self {
@@ -319,29 +332,29 @@ impl Reading {
 /// A page of a list.
 #[derive(Default)]
 struct Page {
-    objects: Vec<Listed>,
+    objects: Vec<ListedObject>,
     is_truncated: bool,
     next: Option<String>,
 }
 
 fn parse_list(body: &[u8]) -> Result<Page, S3Error> {
     let (what, mut page) = (LISTING, Page::default());
-    let (mut now, mut is_list, mut is_long) = (Listed::default(), false, false);
+    let (mut now, mut is_list, mut is_long) = (ListedObject::default(), false, false);
     let read = xml::read(body, |told| match told {
-        Told::Leaf("ListBucketResult/Contents/Key", text) => {
+        XmlEvent::Leaf("ListBucketResult/Contents/Key", text) => {
             is_long |= text.len() > KEY_BYTES_MAX;
             now.key = text;
         }
         // A size that is none is no small one.
-        Told::Leaf("ListBucketResult/Contents/Size", text) => {
+        XmlEvent::Leaf("ListBucketResult/Contents/Size", text) => {
             now.bytes = text.trim().parse().unwrap_or(u64::MAX);
         }
-        Told::Leaf("ListBucketResult/IsTruncated", text) => {
+        XmlEvent::Leaf("ListBucketResult/IsTruncated", text) => {
             page.is_truncated = text.trim() == "true";
         }
-        Told::Leaf("ListBucketResult/NextContinuationToken", text) => page.next = Some(text),
-        Told::End("ListBucketResult/Contents") => page.objects.push(std::mem::take(&mut now)),
-        Told::End("ListBucketResult") => is_list = true,
+        XmlEvent::Leaf("ListBucketResult/NextContinuationToken", text) => page.next = Some(text),
+        XmlEvent::End("ListBucketResult/Contents") => page.objects.push(std::mem::take(&mut now)),
+        XmlEvent::End("ListBucketResult") => is_list = true,
         _ => {}
     });
     read.map_err(|why| S3Error::Malformed { what, why })?;
@@ -365,7 +378,7 @@ mod tests {
                     </Contents><NextContinuationToken>t&amp;</NextContinuationToken>\
                     </ListBucketResult>";
         let page = parse_list(text.as_bytes()).unwrap();
-        let listed = |key: &str, bytes| Listed { key: key.to_owned(), bytes };
+        let listed = |key: &str, bytes| ListedObject { key: key.to_owned(), bytes };
         assert_eq!(page.objects, [listed("a/b+c%\u{1}", 3), listed("d", u64::MAX)]);
         assert!(page.is_truncated && page.next.as_deref() == Some("t&"));
         for text in ["<html>hello</html>", "<a", ""] {

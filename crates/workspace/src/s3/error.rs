@@ -1,5 +1,5 @@
-//! Why a bucket does not do what it is asked for. Whoever reads it may not be the operator: it names
-//! neither the bucket nor where it is, and nothing that a server says but the code of its error.
+//! The errors of buckets. The reader may not be the operator, so an error names neither the bucket nor its
+//! address, and repeats nothing of the server's answer but its error code.
 
 use std::io;
 use std::time::Duration;
@@ -8,36 +8,38 @@ use super::xml::XmlError;
 use host::dial::DialError;
 use host::secret::SecretError;
 
-/// See the module's description.
+/// Why an operation on a bucket failed.
 #[derive(Debug, thiserror::Error)]
 pub enum S3Error {
-    #[error("the server of the bucket cannot be reached: {}", unreachable(.0))]
+    #[error("cannot reach the bucket's server: {}", unreachable(.0))]
     Unreachable(DialError),
-    #[error("the server of the bucket broke off: {0}")]
+    #[error("the connection to the bucket's server broke: {0}")]
     Cut(hyper::Error),
-    #[error("the server of the bucket says nothing for {limit:?}")]
+    #[error("the bucket's server sent nothing for {limit:?}")]
     Slow { limit: Duration },
-    #[error("{what} is refused (AccessDenied); its keys want {wants}")]
+    #[error("{what} was refused (AccessDenied); the access key needs {wants}")]
     Denied { what: &'static str, wants: &'static str },
-    #[error("there is no such bucket (NoSuchBucket); see `bucket` and `endpoint` of the workspace")]
+    #[error(
+        "the bucket does not exist (NoSuchBucket); check `bucket` and `endpoint` of the workspace"
+    )]
     NoBucket,
-    #[error("the access key is not known to the server (InvalidAccessKeyId)")]
+    #[error("the server does not know the access key (InvalidAccessKeyId)")]
     AccessKey,
-    #[error("the secret key does not fit the access key (SignatureDoesNotMatch)")]
+    #[error("the secret key does not match the access key (SignatureDoesNotMatch)")]
     Signature,
-    #[error("the session token is not valid any more ({code})")]
+    #[error("the session token is no longer valid ({code})")]
     Session { code: String },
     #[error(
-        "the clocks differ too much (RequestTimeTooSkewed): here it is {ours}, at the server {theirs}"
+        "the clocks differ too much (RequestTimeTooSkewed): this host has {ours}, the server {theirs}"
     )]
     Skewed { ours: String, theirs: String },
-    #[error("the bucket is elsewhere ({code}); set `region`{}", told_region(.region.as_deref()))]
+    #[error("the bucket is in another region ({code}); set `region`{}", told_region(.region.as_deref()))]
     Elsewhere { code: String, region: Option<String> },
-    #[error("the server of the bucket is busy ({code})")]
+    #[error("the bucket's server is busy ({code})")]
     Busy { code: String, retry_after: Option<Duration> },
-    #[error("{what} is refused with {status} ({code})")]
+    #[error("{what} was refused with status {status} ({code})")]
     Refused { what: &'static str, status: u16, code: String },
-    #[error("the answer to {what} is not understood: {why}")]
+    #[error("cannot parse the answer to {what}: {why}")]
     Malformed { what: &'static str, why: XmlError },
     #[error("the answer to {what} lacks {lacks}")]
     Lacks { what: &'static str, lacks: &'static str },
@@ -45,13 +47,13 @@ pub enum S3Error {
     TooLarge { what: &'static str, bytes_max: u64 },
     #[error("an object ended after {found} of {wanted} bytes")]
     Short { wanted: u64, found: u64 },
-    #[error("the key of an object cannot be asked for")]
+    #[error("an object key cannot be put into a request")]
     Key,
-    #[error("others write it at the same time, again and again")]
+    #[error("other clients keep writing it at the same time")]
     Contended,
-    #[error("a key of the bucket cannot be had: {0}")]
+    #[error("cannot read a key of the bucket: {0}")]
     Secret(#[from] SecretError),
-    #[error("a file of the bridge's: {0}")]
+    #[error("a file of the bridge: {0}")]
     File(#[from] io::Error),
 }
 
@@ -91,7 +93,7 @@ fn unreachable(error: &DialError) -> String {
         DialError::Slow { limit, .. } => format!("no connection within {limit:?}"),
         // What TLS says of a certificate has the name of the host in it.
         DialError::Tls { .. } => "its certificate is not trusted".to_owned(),
-        DialError::Trust(_) => "its authorities cannot be read".to_owned(),
+        DialError::Trust(_) => "the trusted authorities cannot be read".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bounds of what is exchanged with a bucket, each with its reason.
+//! Limits of the exchange with a bucket, each with its reason.
 
 use std::time::Duration;
 

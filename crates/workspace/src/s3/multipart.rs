@@ -15,8 +15,8 @@ use super::error::S3Error;
 use super::limits::{DOCUMENT_BYTES_MAX, PART_BYTES, PARTS_MAX, PIECE_BYTES, UPLOADS_MAX};
 use super::mode;
 use super::refusal::{Refusal, refusal};
-use super::wire::{Ask, Content, Part};
-use super::xml::{self, Told, escape};
+use super::wire::{Content, Part, S3Request};
+use super::xml::{self, XmlEvent, escape};
 use crate::tree::digest_of;
 use host::paths::write_durably;
 
@@ -73,14 +73,14 @@ impl Client {
         condition: &Condition,
         uploads: &Uploads,
     ) -> Result<String, S3Error> {
-        let ask = Ask::new(WHAT, Method::POST, key)
+        let ask = S3Request::new(WHAT, Method::POST, key)
             .query("uploads", "")
             .header("content-type", "application/octet-stream")
             .header(mode::HEADER, mode::write(mode));
         let body = self.post(WHAT, ask, String::new()).await?;
         let mut id = None;
         let read = xml::read(&body, |told| {
-            if let Told::Leaf("InitiateMultipartUploadResult/UploadId", text) = told {
+            if let XmlEvent::Leaf("InitiateMultipartUploadResult/UploadId", text) = told {
                 id = Some(text);
             }
         });
@@ -112,7 +112,7 @@ impl Client {
             number += 1;
             let bytes = part_bytes.min(whole.bytes - offset);
             let part = read_part(whole.path.clone(), offset, bytes).await?;
-            let mut ask = Ask::new(WHAT, Method::PUT, key);
+            let mut ask = S3Request::new(WHAT, Method::PUT, key);
             ask = ask.query("partNumber", number.to_string()).query("uploadId", id);
             ask.content = Content::Part(part);
             let answer = self.wire.send(&ask).await?;
@@ -123,14 +123,14 @@ impl Client {
             offset += bytes;
         }
         list += "</CompleteMultipartUpload>";
-        let mut ask = Ask::new(WHAT, Method::POST, key).query("uploadId", id);
+        let mut ask = S3Request::new(WHAT, Method::POST, key).query("uploadId", id);
         ask.content = Content::Whole(list.into());
         let answer = self.send_if(ask, condition).await?;
         let body = self.wire.whole(WHAT, answer, DOCUMENT_BYTES_MAX).await?;
         let (mut etag, mut is_error) = (None, false);
         let read = xml::read(&body, |told| match told {
-            Told::Leaf("CompleteMultipartUploadResult/ETag", text) => etag = Some(text),
-            Told::Leaf("Error/Code", _) => is_error = true,
+            XmlEvent::Leaf("CompleteMultipartUploadResult/ETag", text) => etag = Some(text),
+            XmlEvent::Leaf("Error/Code", _) => is_error = true,
             _ => {}
         });
         read.map_err(|why| S3Error::Malformed { what: WHAT, why })?;
@@ -140,14 +140,14 @@ impl Client {
             return Err(refusal(told, &body));
         }
         // Not what is there by now: somebody else may have written it.
-        let etag = etag.ok_or(S3Error::Lacks { what: WHAT, lacks: "the tag of the object" })?;
+        let etag = etag.ok_or(S3Error::Lacks { what: WHAT, lacks: "the ETag of the object" })?;
         let etag = etag.trim();
         Ok(if etag.starts_with('"') { etag.to_owned() } else { format!("\"{etag}\"") })
     }
 
     /// Whether there is nothing left of an upload.
     async fn abort(&self, key: &str, id: &str) -> bool {
-        let ask = Ask::new("giving up an upload", Method::DELETE, key).query("uploadId", id);
+        let ask = S3Request::new("aborting an upload", Method::DELETE, key).query("uploadId", id);
         match self.wire.send(&ask).await {
             Ok(_) | Err(S3Error::Refused { status: 404, .. } | S3Error::NoBucket) => true,
             Err(_) => false,

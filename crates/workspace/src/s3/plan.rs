@@ -1,16 +1,16 @@
-//! Which objects become files, and under which paths. Whoever writes a bucket may be hostile: a key that is
-//! no path below the workspace is left where it is, and said. Pure.
+//! Plans which objects become files, and under which paths. Others who write the bucket may be hostile: a
+//! key that is not a path below the workspace is skipped and reported. Pure.
 
 use std::collections::BTreeSet;
 
-use super::client::Listed;
+use super::client::ListedObject;
 use crate::limits::{DEPTH_MAX, NAME_BYTES_MAX};
 use crate::tree::is_temporary;
 use crate::{Policy, WorkspaceError};
 
 /// An object that is fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PlannedFetch {
     pub key: String,
     /// Where it is in the workspace.
     pub path: String,
@@ -20,15 +20,19 @@ pub struct Wanted {
 /// What is fetched, and what is left out with the reason.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<PlannedFetch>,
     pub left_out: Vec<(String, &'static str)>,
 }
 
 /// Judges all keys, and holds them against the limits of the workspace before any is fetched.
-pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, WorkspaceError> {
+pub fn plan(
+    prefix: &str,
+    listed: Vec<ListedObject>,
+    policy: &Policy,
+) -> Result<Plan, WorkspaceError> {
     let mut plan = Plan::default();
     let mut directories = BTreeSet::new();
-    for Listed { key, bytes } in listed {
+    for ListedObject { key, bytes } in listed {
         // A server that lists what nobody asked for is not followed.
         let Some(path) = key.strip_prefix(prefix).map(str::to_owned) else { continue };
         // The prefix itself, which some programs make an object of.
@@ -40,7 +44,7 @@ pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, 
             continue;
         }
         directories.extend(path.match_indices('/').map(|(at, _)| path[..at].to_owned()));
-        plan.wanted.push(Wanted { key, path, bytes });
+        plan.wanted.push(PlannedFetch { key, path, bytes });
         // Few keys can name many directories.
         if (plan.wanted.len() + directories.len()) as u64 > policy.entries_max.saturating_mul(2) {
             return Err(WorkspaceError::TooManyEntries { entries_max: policy.entries_max });
@@ -48,7 +52,7 @@ pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, 
     }
     let (files, hidden): (Vec<_>, Vec<_>) =
         plan.wanted.into_iter().partition(|wanted| !directories.contains(&wanted.path));
-    let both = "its key is that of a directory too";
+    let both = "its key is also a directory's";
     plan.left_out.extend(hidden.into_iter().map(|wanted| (wanted.path, both)));
     plan.wanted = files;
     let Policy { file_bytes_max, total_bytes_max, entries_max, .. } = *policy;
@@ -71,30 +75,30 @@ pub fn plan(prefix: &str, listed: Vec<Listed>, policy: &Policy) -> Result<Plan, 
 
 fn refusal(path: &str) -> Option<&'static str> {
     if path.ends_with('/') {
-        return Some("its key is that of a directory");
+        return Some("its key names a directory");
     }
     let mut depth = 0;
     for name in path.split('/') {
         depth += 1;
         if matches!(name, "" | "." | "..") || name.contains('\0') {
-            return Some("its key is no path of a file");
+            return Some("its key is not a valid file path");
         }
         if name.len() > NAME_BYTES_MAX {
             return Some("a name in its key is too long for a file");
         }
         if is_temporary(name.as_bytes()) {
-            return Some("a name like that is kept for files which are being written");
+            return Some("its name is reserved for files that are being written");
         }
     }
-    (depth > DEPTH_MAX).then_some("it is in too many directories")
+    (depth > DEPTH_MAX).then_some("it is too many directories deep")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn listed(keys: &[&str]) -> Vec<Listed> {
-        keys.iter().map(|key| Listed { key: (*key).to_owned(), bytes: 10 }).collect()
+    fn listed(keys: &[&str]) -> Vec<ListedObject> {
+        keys.iter().map(|key| ListedObject { key: (*key).to_owned(), bytes: 10 }).collect()
     }
 
     #[test]

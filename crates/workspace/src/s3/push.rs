@@ -1,6 +1,5 @@
-//! The way up: what the files have that the bucket has not. It is found by comparing them with the ledger,
-//! so that whatever could not be done is simply there again the next time. What another has written
-//! to the bucket is never written over, and never removed.
+//! Pushes changed files to the bucket. It finds them by comparing the files with the ledger, so a change
+//! that failed is found again the next time. It never overwrites or removes what another client wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +19,7 @@ use super::limits::{
 };
 use super::staging::Staging;
 use super::wire::Part;
-use crate::end::End;
+use crate::cancellation::Cancellation;
 use crate::limits::{CONFLICTS_PER_FILE_MAX, SYNC_DEADLINE};
 use crate::manifest::Digest;
 use crate::take::beside;
@@ -30,7 +29,7 @@ use crate::{Report, WorkspaceError};
 type Failures = BTreeMap<String, String>;
 
 /// What became of a file.
-enum Outcome {
+enum PushOutcome {
     Written(String),
     /// The bucket has it already.
     Same(String),
@@ -42,14 +41,14 @@ impl Staging {
     /// is told to whoever asks, and otherwise when it is news.
     pub(crate) async fn push_until(
         &mut self,
-        end: &End,
+        end: &Cancellation,
         is_asked: bool,
     ) -> (Report, Result<(), WorkspaceError>) {
         let (mut report, mut failures) = (Report::default(), BTreeMap::new());
         let pushed = self.try_push(end, &mut report, &mut failures).await;
         if let Some(root) = self.home.told() {
             for (path, why) in &mut failures {
-                let _ = write!(why, "; it is kept as {}", root.join(path).display());
+                let _ = write!(why, "; its content is saved as {}", root.join(path).display());
             }
         }
         self.behind.settle(failures, pushed.is_err(), is_asked, &mut report);
@@ -59,7 +58,7 @@ impl Staging {
 
     async fn try_push(
         &mut self,
-        end: &End,
+        end: &Cancellation,
         report: &mut Report,
         failures: &mut Failures,
     ) -> Result<(), WorkspaceError> {
@@ -81,9 +80,10 @@ impl Staging {
             }
         }
         failures.extend(
-            changes.unread.iter().map(|(path, why)| {
-                (path.clone(), format!("it cannot be read on this host: {why}"))
-            }),
+            changes
+                .unread
+                .iter()
+                .map(|(path, why)| (path.clone(), format!("this host cannot read it: {why}"))),
         );
         let Changes { mut files, gone, .. } = changes;
         if files.is_empty() && gone.is_empty() && self.uploads.is_empty() {
@@ -156,7 +156,7 @@ impl Staging {
         let known = &self.ledger.known;
         let waits = |path: &String| known.get(path).is_some_and(|of| waiting.contains(&of.digest));
         let (held, gone): (Vec<_>, Vec<_>) = gone.into_iter().partition(waits);
-        let why = "its deletion waits until the same content is elsewhere in the bucket";
+        let why = "it will be deleted once the bucket has its content under another key";
         failures.extend(held.into_iter().map(|path| (path, why.to_owned())));
         gone
     }
@@ -165,7 +165,7 @@ impl Staging {
         &self,
         client: &Client,
         files: Vec<Change>,
-        done: &mut Vec<(Change, Outcome)>,
+        done: &mut Vec<(Change, PushOutcome)>,
         failures: &mut Failures,
     ) {
         let mut rest = files.into_iter();
@@ -230,15 +230,15 @@ impl Staging {
         }
     }
 
-    fn put_down(&mut self, change: Change, outcome: Outcome, report: &mut Report) {
+    fn put_down(&mut self, change: Change, outcome: PushOutcome, report: &mut Report) {
         let Change { path, stamp, mode, digest } = change;
         let etag = match outcome {
-            Outcome::Written(etag) => {
+            PushOutcome::Written(etag) => {
                 report.write(path.as_bytes());
                 Some(etag)
             }
-            Outcome::Same(etag) => Some(etag),
-            Outcome::Conflict(copy) => {
+            PushOutcome::Same(etag) => Some(etag),
+            PushOutcome::Conflict(copy) => {
                 report.conflict(path.as_bytes(), Some(copy.as_bytes()));
                 self.ledger.known.get(&path).and_then(|object| object.etag.clone())
             }
@@ -246,7 +246,7 @@ impl Staging {
         Arc::make_mut(&mut self.ledger).settle(&path, Object { etag, stamp, mode, digest });
     }
 
-    async fn carry(&self, client: &Client, change: &Change) -> Result<Outcome, S3Error> {
+    async fn carry(&self, client: &Client, change: &Change) -> Result<PushOutcome, S3Error> {
         let key = self.key(&change.path);
         for _ in 0..ROUNDS_MAX {
             let condition = match client.head(&key).await? {
@@ -254,7 +254,7 @@ impl Staging {
                 Some(head) if self.is_known(&change.path, &head) => Condition::Match(head.etag),
                 Some(head) => match self.digest(client, &key, &head, change.stamp.bytes).await? {
                     Some((etag, theirs)) if theirs == change.digest => {
-                        return Ok(Outcome::Same(etag));
+                        return Ok(PushOutcome::Same(etag));
                     }
                     Some((etag, theirs)) if self.ledger.is_ours(&change.path, &theirs) => {
                         Condition::Match(etag)
@@ -265,13 +265,13 @@ impl Staging {
             match self.write(client, &key, change, &condition).await {
                 // Somebody has changed it in this moment, or it was us and nobody heard it.
                 Err(error) if is_overtaken(&error) => {}
-                written => return written.map(Outcome::Written),
+                written => return written.map(PushOutcome::Written),
             }
         }
         Err(S3Error::Contended)
     }
 
-    async fn keep_beside(&self, client: &Client, change: &Change) -> Result<Outcome, S3Error> {
+    async fn keep_beside(&self, client: &Client, change: &Change) -> Result<PushOutcome, S3Error> {
         for number in 1..=CONFLICTS_PER_FILE_MAX {
             let copy = beside(change.path.as_bytes(), &self.owner, number);
             let copy = String::from_utf8_lossy(&copy).into_owned();
@@ -280,14 +280,14 @@ impl Staging {
                 // An exchange that was cut off has kept it already.
                 match self.digest(client, &key, &head, change.stamp.bytes).await? {
                     Some((_, theirs)) if theirs == change.digest => {
-                        return Ok(Outcome::Conflict(copy));
+                        return Ok(PushOutcome::Conflict(copy));
                     }
                     _ => continue,
                 }
             }
             match self.write(client, &key, change, &Condition::New).await {
                 Err(error) if is_overtaken(&error) => {}
-                written => return written.map(|_| Outcome::Conflict(copy)),
+                written => return written.map(|_| PushOutcome::Conflict(copy)),
             }
         }
         Err(S3Error::Contended)
@@ -378,14 +378,14 @@ fn in_the_way(files: &[Change], gone: Vec<String>) -> (Vec<String>, Vec<String>)
 
 /// Waits for the work, as long as it may take and nobody ends it.
 async fn until(
-    end: &End,
+    end: &Cancellation,
     deadline: Instant,
     work: impl Future<Output = ()>,
 ) -> Result<(), WorkspaceError> {
     let overran = |_| WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() };
     tokio::select! {
         done = timeout_at(deadline, work) => done.map_err(overran),
-        () = end.said() => Err(WorkspaceError::Ended),
+        () = end.cancelled() => Err(WorkspaceError::Ended),
     }
 }
 
@@ -395,5 +395,5 @@ fn is_overtaken(error: &S3Error) -> bool {
 }
 
 fn untaken(error: &S3Error) -> String {
-    format!("the bucket does not take it: {error}")
+    format!("the bucket did not accept it: {error}")
 }

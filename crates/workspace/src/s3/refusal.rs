@@ -1,10 +1,10 @@
-//! What a refusal of S3's means, and what is to be done about it. Pure.
+//! Explains an error response of S3 and what to do about it. Pure.
 
 use std::time::Duration;
 
 use super::error::S3Error;
 use super::limits::CODE_CHARS_MAX;
-use super::xml::{self, Told};
+use super::xml::{self, XmlEvent};
 use host::instant;
 
 /// What the head of an answer says.
@@ -24,8 +24,8 @@ pub fn refusal(told: Refusal, body: &[u8]) -> S3Error {
     let (mut code, mut region) = (String::new(), told.region);
     // A body that is none of S3's has nothing to say.
     let _ = xml::read(body, |told| match told {
-        Told::Leaf("Error/Code", text) => code = word(&text),
-        Told::Leaf("Error/Region", text) => region = Some(word(&text)),
+        XmlEvent::Leaf("Error/Code", text) => code = word(&text),
+        XmlEvent::Leaf("Error/Region", text) => region = Some(word(&text)),
         _ => {}
     });
     let (what, status) = (told.what, told.status);
@@ -85,8 +85,13 @@ mod tests {
 
     fn said(status: u16, body: &str) -> String {
         let date = Some("Fri, 24 May 2013 00:00:00 GMT".to_owned());
-        let told =
-            Refusal { what: "listing it", is_read: true, status, date, ..Refusal::default() };
+        let told = Refusal {
+            what: "listing its objects",
+            is_read: true,
+            status,
+            date,
+            ..Refusal::default()
+        };
         refusal(told, body.as_bytes()).to_string()
     }
 
@@ -101,8 +106,8 @@ mod tests {
         for (status, name, word) in [
             (403, "AccessDenied", "s3:ListBucket"),
             (404, "NoSuchBucket", "`bucket`"),
-            (403, "InvalidAccessKeyId", "access key is not known"),
-            (403, "SignatureDoesNotMatch", "does not fit"),
+            (403, "InvalidAccessKeyId", "does not know the access key"),
+            (403, "SignatureDoesNotMatch", "does not match"),
             (400, "ExpiredToken", "session token"),
             (403, "RequestTimeTooSkewed", "24 May 2013"),
             (301, "PermanentRedirect", "set `region` to \"eu-x\""),

@@ -21,7 +21,7 @@ pub struct Keys {
 
 /// What is signed of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Signed<'a> {
+pub struct SigningInput<'a> {
     pub method: &'a str,
     /// Encoded, as it is sent.
     pub path: &'a str,
@@ -34,7 +34,7 @@ pub struct Signed<'a> {
 }
 
 /// The value of `Authorization`. `time` is as in `20130524T000000Z`.
-pub fn authorization(keys: &Keys, region: &str, time: &str, signed: &Signed<'_>) -> String {
+pub fn authorization(keys: &Keys, region: &str, time: &str, signed: &SigningInput<'_>) -> String {
     let names: Vec<_> = signed.headers.iter().map(|(name, _)| name.as_str()).collect();
     let names = names.join(";");
     let mut canonical = format!("{}\n{}\n{}\n", signed.method, signed.path, signed.query);
@@ -100,7 +100,7 @@ mod tests {
             .into_iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let signed = Signed { method, path, query, headers: &headers, content: body };
+        let signed = SigningInput { method, path, query, headers: &headers, content: body };
         let whole = authorization(&keys, "us-east-1", TIME, &signed);
         assert!(
             whole.contains("Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request")

@@ -14,40 +14,40 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::fs::File;
 use tokio::time::{Instant, timeout_at};
 
-use super::Holder;
-use super::behind::Behind;
+use super::BucketAccess;
 use super::client::Client;
+use super::directory::StagingDirectory;
 use super::error::S3Error;
-use super::home::Home;
 use super::ledger::{Ledger, Object};
 use super::limits::AT_ONCE;
 use super::multipart::Uploads;
-use super::plan::{Plan, Wanted, plan};
+use super::pending::PendingPushes;
+use super::plan::{Plan, PlannedFetch, plan};
 use crate::limits::SYNC_DEADLINE;
 use crate::manifest::Digest;
 use crate::tree::{Tree, settle};
-use crate::{Ends, Report, Workspace, WorkspaceError};
+use crate::{MirrorSettings, Report, Workspace, WorkspaceError};
 
 const NEW_DIRECTORY: u32 = 0o755;
 
-/// See the module's description.
+/// The files of a bucket for one sandbox.
 pub struct Staging {
-    pub(super) holder: Holder,
+    pub(super) holder: BucketAccess,
     pub(super) tree: Arc<Tree>,
-    pub(super) home: Home,
+    pub(super) home: StagingDirectory,
     pub(super) ledger: Arc<Ledger>,
     pub(super) uploads: Uploads,
     /// The sandbox's id: a part of the names of copies.
     pub(super) owner: String,
     /// What was said not to be carried; said once by each bridge.
     pub(super) left_out: BTreeSet<Vec<u8>>,
-    pub(super) behind: Behind,
+    pub(super) behind: PendingPushes,
 }
 
 impl Staging {
     /// Fetches what the bucket has, where the workspace is one. The mirror finds a directory from then on.
     pub async fn open(
-        ends: &mut Ends,
+        ends: &mut MirrorSettings,
         kept: Option<&Path>,
     ) -> Result<(Option<Self>, Report), WorkspaceError> {
         let mut report = Report::default();
@@ -55,7 +55,7 @@ impl Staging {
         let deadline = Instant::now() + SYNC_DEADLINE;
         let (place, owner) = (kept.map(Path::to_owned), ends.owner.clone());
         let making = tokio::task::spawn_blocking(move || {
-            let home = Home::make(place.as_deref(), &owner)?;
+            let home = StagingDirectory::make(place.as_deref(), &owner)?;
             Ok((Tree::open_own(&home.root, &owner)?, home))
         });
         let made = making.await.unwrap_or_else(|error| Err(io::Error::other(error)));
@@ -68,7 +68,7 @@ impl Staging {
             uploads: Uploads::read(kept.map(Path::to_owned)),
             owner: ends.owner.clone(),
             left_out: BTreeSet::new(),
-            behind: Behind::default(),
+            behind: PendingPushes::default(),
         };
         let fetching = staging.fetch(ends, &mut report);
         let overran = |_| WorkspaceError::Overran { seconds: SYNC_DEADLINE.as_secs() };
@@ -79,7 +79,10 @@ impl Staging {
     }
 
     /// Goes on where an earlier bridge was.
-    pub async fn adopt(ends: &mut Ends, kept: &Path) -> Result<Option<Self>, WorkspaceError> {
+    pub async fn adopt(
+        ends: &mut MirrorSettings,
+        kept: &Path,
+    ) -> Result<Option<Self>, WorkspaceError> {
         let staging = Self::find(&ends.workspace, &ends.owner, kept).await?;
         if let Some(staging) = &staging {
             ends.workspace.path.clone_from(&staging.home.root);
@@ -96,7 +99,7 @@ impl Staging {
         let Some(holder) = workspace.bucket.clone() else { return Ok(None) };
         let (kept, of) = (kept.to_owned(), owner.to_owned());
         let finding = tokio::task::spawn_blocking(move || {
-            let home = Home::find(&kept)?;
+            let home = StagingDirectory::find(&kept)?;
             let tree = Tree::open_own(&home.root, &of)?;
             Ok((tree, home, Ledger::read(&kept)?, Uploads::read(Some(kept))))
         });
@@ -115,7 +118,7 @@ impl Staging {
             uploads,
             owner: owner.to_owned(),
             left_out: BTreeSet::new(),
-            behind: Behind::default(),
+            behind: PendingPushes::default(),
         }))
     }
 
@@ -124,7 +127,11 @@ impl Staging {
         self.behind.again()
     }
 
-    async fn fetch(&mut self, ends: &Ends, report: &mut Report) -> Result<(), WorkspaceError> {
+    async fn fetch(
+        &mut self,
+        ends: &MirrorSettings,
+        report: &mut Report,
+    ) -> Result<(), WorkspaceError> {
         let policy = &ends.workspace.policy;
         let client = self.holder.client().await?;
         let entries_max = policy.entries_max;
@@ -147,7 +154,7 @@ impl Staging {
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await?;
-        for (Wanted { path, .. }, got) in fetched {
+        for (PlannedFetch { path, .. }, got) in fetched {
             let (etag, mode, digest) = match got {
                 Ok(got) => got,
                 Err(why) => {
@@ -166,15 +173,15 @@ impl Staging {
     }
 }
 
-type Fetched = (String, u32, Digest);
+type FetchedFile = (String, u32, Digest);
 
 /// Fetches one object, or says why it has to do without that one.
 async fn fetch_one(
     client: &Client,
     root: &Path,
-    wanted: &Wanted,
+    wanted: &PlannedFetch,
     bytes_max: u64,
-) -> Result<Result<Fetched, String>, WorkspaceError> {
+) -> Result<Result<FetchedFile, String>, WorkspaceError> {
     let path = root.join(&wanted.path);
     let failed = |error: io::Error| WorkspaceError::file(wanted.path.as_bytes(), error);
     let (parent, new) = (path.parent().unwrap_or(root).to_owned(), path.clone());
@@ -187,7 +194,7 @@ async fn fetch_one(
     let mut file = File::from_std(made);
     let left_out = match client.get(&wanted.key, Some(&mut file), bytes_max).await {
         Ok(Some(got)) => Ok(got),
-        Ok(None) => Err("it is not there any more, or its key cannot be told".to_owned()),
+        Ok(None) => Err("it no longer exists, or it has no object key".to_owned()),
         // One that is archived, or locked with a key of its own, keeps nobody from the others.
         Err(error @ S3Error::Refused { .. }) => Err(error.to_string()),
         Err(error) => {

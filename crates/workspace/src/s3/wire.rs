@@ -28,7 +28,7 @@ use super::limits::{
     STALL_DEADLINE, UPLOAD_BYTES_PER_SECOND_MIN,
 };
 use super::refusal::{Refusal, refusal};
-use super::sign::{Keys, Signed, authorization, encode};
+use super::sign::{Keys, SigningInput, authorization, encode};
 use host::dial::Dialler;
 use host::hex::digits;
 use host::instant;
@@ -39,7 +39,7 @@ type Outgoing = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct S3Request {
     /// What it is for, as an error says it.
     pub what: &'static str,
     pub method: Method,
@@ -66,7 +66,7 @@ pub struct Part {
     pub digest: [u8; 32],
 }
 
-impl Ask {
+impl S3Request {
     pub fn new(what: &'static str, method: Method, key: &str) -> Self {
         let content = Content::Whole(Bytes::new());
         let key = key.to_owned();
@@ -149,7 +149,7 @@ impl Wire {
     }
 
     /// The answer, if it is a good one. What may pass is tried again, a few times.
-    pub async fn send(&self, ask: &Ask) -> Result<Answer, S3Error> {
+    pub async fn send(&self, ask: &S3Request) -> Result<Answer, S3Error> {
         let (mut attempts, mut pause) = (1, RETRY_PAUSE_FIRST);
         loop {
             let error = match self.attempt(ask).await {
@@ -188,7 +188,7 @@ impl Wire {
         }
     }
 
-    async fn attempt(&self, ask: &Ask) -> Result<Answer, S3Error> {
+    async fn attempt(&self, ask: &S3Request) -> Result<Answer, S3Error> {
         loop {
             let idle = self.take_idle();
             let was_idle = idle.is_some();
@@ -216,7 +216,7 @@ impl Wire {
         let dialled = self.dialler.dial(&self.bucket.origin(), CONNECT_DEADLINE).await;
         if let Err(error) = &dialled {
             // For the operator: whoever has the sandbox is told neither name nor place.
-            tracing::warn!("the server of a bucket: {error}");
+            tracing::warn!("a bucket's server: {error}");
         }
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
@@ -229,7 +229,11 @@ impl Wire {
         Ok(Connection { sender, driver })
     }
 
-    async fn exchange(&self, mut connection: Connection, ask: &Ask) -> Result<Answer, S3Error> {
+    async fn exchange(
+        &self,
+        mut connection: Connection,
+        ask: &S3Request,
+    ) -> Result<Answer, S3Error> {
         let (request, bytes) = self.request(ask)?;
         let limit = HEAD_DEADLINE + Duration::from_secs(bytes / UPLOAD_BYTES_PER_SECOND_MIN);
         let exchanged = async {
@@ -241,7 +245,7 @@ impl Wire {
         Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, connection })
     }
 
-    fn request(&self, ask: &Ask) -> Result<(Request<Outgoing>, u64), S3Error> {
+    fn request(&self, ask: &S3Request) -> Result<(Request<Outgoing>, u64), S3Error> {
         let (content, bytes, body) = match &ask.content {
             Content::Whole(whole) => {
                 let body = Full::new(whole.clone()).map_err(|never| match never {});
@@ -278,7 +282,8 @@ impl Wire {
         }
         if let Some(keys) = &self.keys {
             let (method, headers) = (ask.method.as_str(), headers.as_slice());
-            let signed = Signed { method, path: &path, query: &query, headers, content: &content };
+            let signed =
+                SigningInput { method, path: &path, query: &query, headers, content: &content };
             let value = authorization(keys, &self.bucket.region, &time, &signed);
             let mut value = HeaderValue::from_str(&value).map_err(|_| S3Error::AccessKey)?;
             value.set_sensitive(true);
@@ -291,7 +296,7 @@ impl Wire {
         Ok((builder.body(body).map_err(|_| S3Error::Key)?, bytes))
     }
 
-    async fn refused(&self, ask: &Ask, mut answer: Answer) -> S3Error {
+    async fn refused(&self, ask: &S3Request, mut answer: Answer) -> S3Error {
         let headers = answer.headers.clone();
         let text = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
         let told = Refusal {

@@ -1,27 +1,27 @@
-//! As much XML as S3 speaks: elements and text. No document type is read, so that there are no entities
-//! but the five that XML has by itself, and nothing can grow. Pure.
+//! Parses the XML that S3 sends: elements and text. It reads no document types, so the only entities are
+//! XML's own five, and none can expand. Pure.
 
 use super::limits::{XML_DEPTH_MAX, XML_NAME_BYTES_MAX};
 
 /// Why a document is none of S3's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
-    #[error("it is no text")]
+    #[error("it is not valid UTF-8")]
     NotText,
     #[error("it ends too early")]
     Short,
-    #[error("it has a document type, or something else that S3 does not send")]
+    #[error("it has a document type or another construct that S3 does not send")]
     Foreign,
-    #[error("an element ends that has not begun")]
+    #[error("it closes an element that was not opened")]
     Unpaired,
-    #[error("it is nested deeper than {XML_DEPTH_MAX}")]
+    #[error("it is nested more than {XML_DEPTH_MAX} deep")]
     Deep,
-    #[error("it has an entity that is none of the five")]
+    #[error("it has an entity other than the five of XML")]
     Entity,
 }
 
-/// What is told of a document. A path is the names of the elements around, and its own.
-pub enum Told<'a> {
+/// An event of the parser. A path is the names of the elements around, and its own.
+pub enum XmlEvent<'a> {
     /// An element without others in it, and its text.
     Leaf(&'a str, String),
     /// The end of one with others in it.
@@ -29,7 +29,7 @@ pub enum Told<'a> {
 }
 
 /// Tells what there is, in its order.
-pub fn read(bytes: &[u8], mut tell: impl FnMut(Told<'_>)) -> Result<(), XmlError> {
+pub fn read(bytes: &[u8], mut tell: impl FnMut(XmlEvent<'_>)) -> Result<(), XmlError> {
     let mut rest = std::str::from_utf8(bytes).map_err(|_| XmlError::NotText)?;
     rest = rest.strip_prefix('\u{feff}').unwrap_or(rest);
     let (mut open, mut text, mut is_leaf) = (Vec::<&str>::new(), String::new(), false);
@@ -56,9 +56,9 @@ pub fn read(bytes: &[u8], mut tell: impl FnMut(Told<'_>)) -> Result<(), XmlError
             }
             let path = open.join("/");
             if is_leaf {
-                tell(Told::Leaf(&path, std::mem::take(&mut text)));
+                tell(XmlEvent::Leaf(&path, std::mem::take(&mut text)));
             } else {
-                tell(Told::End(&path));
+                tell(XmlEvent::End(&path));
             }
             open.pop();
             is_leaf = false;
@@ -77,7 +77,7 @@ pub fn read(bytes: &[u8], mut tell: impl FnMut(Told<'_>)) -> Result<(), XmlError
         }
         is_leaf = !is_empty;
         if is_empty {
-            tell(Told::Leaf(&open.join("/"), String::new()));
+            tell(XmlEvent::Leaf(&open.join("/"), String::new()));
             open.pop();
         }
     }
@@ -127,7 +127,7 @@ mod tests {
     fn leaves(text: &str) -> Result<Vec<(String, String)>, XmlError> {
         let mut leaves = Vec::new();
         read(text.as_bytes(), |told| {
-            if let Told::Leaf(path, text) = told {
+            if let XmlEvent::Leaf(path, text) = told {
                 leaves.push((path.to_owned(), text));
             }
         })?;

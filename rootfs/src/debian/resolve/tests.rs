@@ -68,7 +68,7 @@ fn provided_names_count_and_their_versions_only_if_stated() {
     assert_eq!(closure(&text, &["a", "mawk"], &[]).expect("a closure"), ["a=1", "mawk=1"]);
     assert_eq!(closure(&text, &["b"], &[]).expect("a closure"), ["b=1", "mawk=1"]);
     let unsatisfied = closure(&text, &["c"], &[]).expect_err("no version is provided");
-    assert_eq!(unsatisfied.to_string(), "c needs awk, which no package is or provides");
+    assert_eq!(unsatisfied.to_string(), "c depends on awk, which no package provides");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is in a registry is here afterwards.
 
 use image::digest::Digest;
-use image::registry::{Compression, Mirror, PullError, Registry as Particular, Unusable};
+use image::registry::{Compression, Mirror, PullError, Registry as Particular, UnsupportedImage};
 use tests::own_port::OwnPort;
 use tests::registry::{Layout, Registry, is_here};
 
@@ -59,7 +59,7 @@ async fn of_an_index_the_image_for_this_platform_is_pulled() {
     assert_ne!(other.manifest, pulled.manifest);
     scene.options.platform = "linux/riscv64".parse().unwrap();
     let error = scene.pull(&name).await.unwrap_err();
-    assert!(matches!(error, PullError::Unusable(Unusable::Platform { .. })), "{error}");
+    assert!(matches!(error, PullError::Unusable(UnsupportedImage::Platform { .. })), "{error}");
     let said = error.to_string();
     assert!(said.ends_with("but for linux/amd64, linux/arm64, linux/s390x"), "{said}");
 }
@@ -72,7 +72,7 @@ async fn an_image_for_another_platform_is_refused_before_its_layers_travel() {
     let (registry, scene) = (Registry::start(""), Scene::new());
     registry.push(&Layout::for_platforms(&["linux/arm64"], &[MIB]), "arm", &[]);
     let error = scene.pull(&format!("{}/arm", registry.host())).await.unwrap_err();
-    assert!(matches!(error, PullError::Unusable(Unusable::Platform { .. })), "{error}");
+    assert!(matches!(error, PullError::Unusable(UnsupportedImage::Platform { .. })), "{error}");
     assert_eq!(scene.blobs.list().unwrap().len(), 1);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use image::blobs::Blobs;
 use image::reference::Reference;
-use image::registry::{Options, Progress, PullError, Pulled, pull};
+use image::registry::{Options, Progress, PullError, PulledImage, pull};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -26,7 +26,7 @@ impl Scene {
         Self { dir, blobs, options, progress: watch::Sender::default() }
     }
 
-    pub async fn pull(&self, name: &str) -> Result<Pulled, PullError> {
+    pub async fn pull(&self, name: &str) -> Result<PulledImage, PullError> {
         let reference: Reference = name.parse().expect("a name");
         pull(&reference, &self.options, &self.blobs, &self.progress).await
     }

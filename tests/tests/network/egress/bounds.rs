@@ -77,7 +77,7 @@ print("fine")"#;
         scene.run("curl -sS -m 20 http://example.org/hello").code == Some(0)
     });
     scene.is_audited("too many at once", |record| {
-        record["facts"]["why"] == "there are too many connections at once"
+        record["facts"]["why"] == "too many connections at once"
     });
     let slow = ["--set", "egress.connections_per_second=1"];
     let scene = Scene { server: scene.internet.bridge(&slow), internet: scene.internet };
@@ -113,17 +113,16 @@ peer.recv(100)
 try: print("ended", peer.recv(100))
 except ConnectionResetError: print("reset")"#;
     assert_eq!(scene.python(code).ok(), "reset\n");
-    scene
-        .is_audited("why it ended", |record| record["facts"]["why"] == "nothing has moved for 1 s");
+    scene.is_audited("why it ended", |record| record["facts"]["why"] == "no data for 1 s");
     let carried = scene.run("curl -sS -m 20 'http://example.org/bytes?n=8000000' | wc -c").ok();
     let carried: u64 = carried.trim().parse().unwrap();
     assert!(carried < 4 << 20, "{carried}");
     let is_spent = |record: &Value| {
-        record["facts"]["why"].as_str().is_some_and(|why| why.contains("that it may"))
+        record["facts"]["why"].as_str().is_some_and(|why| why.contains("used its limit of"))
     };
     scene.is_audited("that it is spent", is_spent);
     for record in scene.audited() {
-        let is_cut = is_spent(&record) || record["facts"]["why"] == "nothing has moved for 1 s";
+        let is_cut = is_spent(&record) || record["facts"]["why"] == "no data for 1 s";
         if is_cut && record["operation"] == "egress.ended" {
             assert_eq!(record["outcome"], "failed", "{record}");
         }
@@ -131,13 +130,13 @@ except ConnectionResetError: print("reset")"#;
     // Further ones are refused before anybody out there hears of them, and told why where that can be.
     let reached = scene.internet.asked().len();
     let said = scene.run("curl -sS -m 20 -w '%{http_code}' http://example.org/hello").ok();
-    assert!(said.contains("has carried") && said.ends_with("403"), "{said}");
+    assert!(said.contains("has used its limit") && said.ends_with("403"), "{said}");
     let proxied =
         "curl -sS -m 20 -w '%{http_code}' -x http://198.18.0.1:3128 http://example.org/hello";
     let said = scene.run(proxied).ok();
-    assert!(said.contains("has carried") && said.ends_with("403"), "{said}");
+    assert!(said.contains("has used its limit") && said.ends_with("403"), "{said}");
     scene.run("curl -sS -m 20 https://example.org/hello").fails();
-    scene.is_refused("example.org", "that it may");
+    scene.is_refused("example.org", "used its limit of");
     assert_eq!(scene.internet.asked().len(), reached);
     eventually("each of the three that came too late is refused in the record", || {
         let connections = scene.audited().into_iter().filter(|record| {

@@ -81,7 +81,7 @@ fn whoever_names_nothing_has_the_default_at_every_door() {
     }
     let among = json!({ "name": "api4", "egress": ["none", "example.org"] });
     let refused = scene.client().post("/v1/sandboxes", &among).expect(400);
-    assert!(refused.text().contains("stands alone"), "{}", refused.text());
+    assert!(refused.text().contains("cannot be combined"), "{}", refused.text());
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn a_run_of_ones_own_has_no_default() {
 fn what_is_no_rule_is_no_default() {
     let burrow = tests::Burrow::new();
     for (rules, why) in [
-        ("10.0.0.0/8", "is an address of a page"),
+        ("10.0.0.0/8", "is a URL or an address range"),
         ("a.*.org", "star in the wrong place"),
-        ("none,example.org", "stands alone"),
+        ("none,example.org", "cannot be combined"),
     ] {
         let set = format!("defaults.egress={rules}");
         let said = burrow.run(&["serve", "--dev", "--set", &set]);

@@ -112,7 +112,7 @@ fn a_server_that_is_not_there_is_said_so() {
     let began = Instant::now();
     scene.run("curl -sS -m 30 http://gone.example.com:81/").fails();
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    scene.is_refused("gone.example.com", "cannot be connected to");
+    scene.is_refused("gone.example.com", "cannot connect to");
 }
 
 #[test]

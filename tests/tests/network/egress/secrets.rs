@@ -171,7 +171,7 @@ curl -sS -H "token: $GITHUB" --connect-to ::api.example.org:80 https://api.examp
         ["/plain", "/other", "/path/burrow-secret~github~", "/body", "/given-back"],
         "{said:?}"
     );
-    scene.is_refused("api.example.org", "it asks for what it says itself");
+    scene.is_refused("api.example.org", "it asks the server to echo it (TRACE)");
     scene.is_refused("api.example.org", "it is for the host");
     assert!(said.stdout.contains(&tests::sha256(PLACEHOLDER)), "the body is as it was: {said:?}");
     scene.is_audited("the host that shows no good certificate", |record| {
@@ -192,7 +192,7 @@ def get(host=name, method="GET", more=""):
     return f"{method} /refused HTTP/1.1\r\nhost: {host}\r\n{more}\r\n".encode()
 for request, why in [
     (get("example.com"), "it is for the host"),
-    (get(method="TRACE"), "it asks for what it says itself"),
+    (get(method="TRACE"), "it asks the server to echo it (TRACE)"),
     (get(method="CONNECT"), "it asks for a tunnel"),
     (get(more="upgrade: other\r\nconnection: upgrade\r\n"), "it asks to go on with"),
     (get(more="content-length: 1\r\ntransfer-encoding: chunked\r\n"), "it has a length and pieces"),
@@ -220,7 +220,7 @@ print(answer.status)"#;
     assert_eq!(scene.plainly(script).ok(), "403");
     assert_eq!(scene.told("/hello"), [VALUE]);
     assert_eq!(scene.internet.asked().len(), 1, "nothing of the others went on");
-    scene.is_refused("api.example.org", "it asks for what it says itself");
+    scene.is_refused("api.example.org", "it asks the server to echo it (TRACE)");
 }
 
 #[test]
@@ -312,9 +312,9 @@ fn another_bridge_goes_on_with_it_as_long_as_it_can_be_had() {
     });
     let before = scene.told("/sent").len();
     let said = scene.plainly(send).ok();
-    assert!(said.contains("could not be had again") && !said.contains(VALUE), "{said}");
+    assert!(said.contains("could not be read again") && !said.contains(VALUE), "{said}");
     assert_eq!(scene.told("/sent").len(), before, "nothing goes there without it");
-    scene.is_refused("api.example.org", "could not be had again");
+    scene.is_refused("api.example.org", "could not be read again");
 }
 
 #[test]

@@ -12,12 +12,15 @@ use super::{NAME, PROXY, Scene};
 const HOSTS: [(&str, &str); 3] = [
     ("api.example.edu", "its certificate is for another name"),
     ("expired.example.org", "its certificate has expired"),
-    ("strange.example.org", "its certificate is of an authority that this host does not know"),
+    (
+        "strange.example.org",
+        "its certificate was issued by an authority that this host does not trust",
+    ),
 ];
 /// The same of those whose names change while the sandbox remembers what they meant.
 const CHANGED: [(&str, &str); 2] = [
     ("nowhere.example.org", "there is no such name"),
-    ("private.example.org", "it has the address 10.1.2.3, which is private"),
+    ("private.example.org", "it resolves to 10.1.2.3, which is private"),
 ];
 /// One that is reached.
 const GOOD: &str = "api.example.org";
@@ -41,7 +44,7 @@ fn curl(scene: &Scene, host: &str, more: &str) -> String {
 #[track_caller]
 fn is_told(said: &str, host: &str, why: &str) {
     let sentence =
-        format!("The sandbox's host does not carry this: {host} is not reached: {why}.\n");
+        format!("The sandbox's host refuses this request: {host} cannot be reached: {why}.\n");
     assert_eq!(said, format!("{sentence}502"));
 }
 
@@ -80,11 +83,9 @@ print("fine")"#
 
     scene.internet.close_web();
     let said = curl(&scene, GOOD, "");
-    assert!(
-        said.starts_with(
-            "The sandbox's host does not carry this: api.example.org is not reached: "
-        )
-    );
+    assert!(said.starts_with(
+        "The sandbox's host refuses this request: api.example.org cannot be reached: "
+    ));
     assert!(said.contains("Connection refused") && said.ends_with("502"), "{said}");
     scene.is_refused(GOOD, "Connection refused");
 }
@@ -120,9 +121,9 @@ fn one_who_has_carried_what_it_may_is_told_so_and_nobody_hears_of_it() {
     scene.plainly(&format!("curl -sS -m 60 -o /dev/null 'https://{GOOD}/bytes?n=1000000'")).fails();
     let asked = scene.internet.asked().len();
     let said = curl(&scene, GOOD, "");
-    let why = format!("{GOOD} is not reached: the sandbox has carried the 65536 bytes that it may");
+    let why = format!("{GOOD} cannot be reached: the sandbox has used its limit of 65536 bytes");
     assert!(said.contains(&why) && said.ends_with("403"), "{said}");
-    scene.is_refused(GOOD, "the 65536 bytes that it may");
+    scene.is_refused(GOOD, "its limit of 65536 bytes");
     assert_eq!(scene.internet.asked().len(), asked);
 }
 

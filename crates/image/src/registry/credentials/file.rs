@@ -24,7 +24,7 @@ pub(super) struct AuthFile {
 }
 
 /// What a file says about a registry.
-pub(super) enum Found {
+pub(super) enum CredentialEntry {
     Nothing,
     Credential(Credential),
     /// A program knows.
@@ -68,7 +68,7 @@ impl AuthFile {
         &self,
         host: &Host,
         repository: &Repository,
-    ) -> Result<Found, CredentialsError> {
+    ) -> Result<CredentialEntry, CredentialsError> {
         let own = self.raw.cred_helpers.iter().find(|(key, _)| registry_of(key) == host.as_str());
         if let Some((server, name)) = own {
             return self.helper(name, server);
@@ -77,28 +77,28 @@ impl AuthFile {
             let found = self.raw.auths.iter().find(|(key, _)| registry_of(key) == wanted);
             let found = found.map(|(key, entry)| self.credential(key, entry)).transpose()?;
             if let Some(credential) = found.flatten() {
-                return Ok(Found::Credential(credential));
+                return Ok(CredentialEntry::Credential(credential));
             }
         }
         match &self.raw.creds_store {
             Some(name) if host.is_docker_hub() => self.helper(name, DOCKER_HUB_KEY),
             Some(name) => self.helper(name, host.as_str()),
-            None => Ok(Found::Nothing),
+            None => Ok(CredentialEntry::Nothing),
         }
     }
 
-    fn helper(&self, name: &str, server: &str) -> Result<Found, CredentialsError> {
+    fn helper(&self, name: &str, server: &str) -> Result<CredentialEntry, CredentialsError> {
         /// As long as a name of a file may sensibly be.
         const NAME_BYTES_MAX: usize = 128;
         let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() {
-            return Ok(Found::Nothing);
+            return Ok(CredentialEntry::Nothing);
         }
         if name.len() > NAME_BYTES_MAX || !name.bytes().all(inside) {
             let name = name.chars().take(NAME_BYTES_MAX).collect();
             return Err(CredentialsError::HelperName { path: self.path.clone(), name });
         }
-        Ok(Found::Helper { name: name.to_owned(), server: server.to_owned() })
+        Ok(CredentialEntry::Helper { name: name.to_owned(), server: server.to_owned() })
     }
 
     /// None for an entry that is empty, as it is where a program keeps the rest.

@@ -7,14 +7,14 @@ fn host(text: &str) -> Host {
     text.parse().unwrap()
 }
 
-fn look(content: &str, registry: &str, repository: &str) -> Found {
+fn look(content: &str, registry: &str, repository: &str) -> CredentialEntry {
     let file = AuthFile::parse(Path::new("/auth.json"), content.as_bytes()).unwrap();
     file.look(&host(registry), &repository.parse().unwrap()).unwrap()
 }
 
-fn user(found: &Found) -> Option<&str> {
+fn user(found: &CredentialEntry) -> Option<&str> {
     match found {
-        Found::Credential(Credential::Password { user, .. }) => Some(user),
+        CredentialEntry::Credential(Credential::Password { user, .. }) => Some(user),
         _ => None,
     }
 }
@@ -29,7 +29,9 @@ fn registries_are_found_however_their_key_is_written() {
         "quay.io/team": { "auth": "bjpw" },
         "empty.example": {} } }"#;
     assert_eq!(user(&look(content, "docker.io", "library/x")), Some("a"));
-    let Found::Credential(local) = look(content, "localhost:5000", "x") else { panic!("none") };
+    let CredentialEntry::Credential(local) = look(content, "localhost:5000", "x") else {
+        panic!("none")
+    };
     let password = Secret::new("d:e");
     assert_eq!(local, Credential::Password { user: "c".to_owned(), password });
     assert_eq!(user(&look(content, "ghcr.io", "x/y")), Some("g"));
@@ -40,7 +42,10 @@ fn registries_are_found_however_their_key_is_written() {
         ("localhost:5001", "x"),
         ("empty.example", "x"),
     ] {
-        assert!(matches!(look(content, registry, repository), Found::Nothing), "{registry}");
+        assert!(
+            matches!(look(content, registry, repository), CredentialEntry::Nothing),
+            "{registry}"
+        );
     }
 }
 
@@ -49,7 +54,7 @@ fn programs_are_asked_where_the_file_says_so() {
     let content = r#"{ "auths": { "own.example": { "auth": "YTpi" } }, "credsStore": "all",
         "credHelpers": { "own.example": "", "gcr.io": "gcloud" } }"#;
     let helper = |registry: &str| match look(content, registry, "x") {
-        Found::Helper { name, server } => Some((name, server)),
+        CredentialEntry::Helper { name, server } => Some((name, server)),
         _ => None,
     };
     let pair = |name: &str, server: &str| Some((name.to_owned(), server.to_owned()));
@@ -65,7 +70,9 @@ fn programs_are_asked_where_the_file_says_so() {
 #[test]
 fn tokens_of_identity_are_known() {
     let content = r#"{ "auths": { "a.example": { "auth": "eDo=", "identitytoken": "T" } } }"#;
-    let Found::Credential(found) = look(content, "a.example", "x") else { panic!("none") };
+    let CredentialEntry::Credential(found) = look(content, "a.example", "x") else {
+        panic!("none")
+    };
     assert_eq!(found, Credential::Identity(Secret::new("T")));
     assert_eq!(Credential::of("<token>", "T"), found);
 }

@@ -10,7 +10,7 @@ fn wanted() -> Platform {
     "linux/amd64".parse().unwrap()
 }
 
-fn read(document: &Value, content_type: Option<&str>) -> Result<Document, Unusable> {
+fn read(document: &Value, content_type: Option<&str>) -> Result<Document, UnsupportedImage> {
     parse_document(document.to_string().as_bytes(), content_type, &wanted())
 }
 
@@ -54,31 +54,40 @@ fn what_is_no_image_says_what_it_is() {
         document
     };
     assert!(read(&image(&good), None).is_ok());
-    assert_eq!(read(&with("schemaVersion", json!(1)), None), Err(Unusable::Schema1));
-    assert_eq!(read(&json!({ "schemaVersion": 1, "fsLayers": [] }), None), Err(Unusable::Schema1));
-    assert_eq!(read(&json!({}), Some(SCHEMA1[1])), Err(Unusable::Schema1));
+    assert_eq!(read(&with("schemaVersion", json!(1)), None), Err(UnsupportedImage::Schema1));
+    assert_eq!(
+        read(&json!({ "schemaVersion": 1, "fsLayers": [] }), None),
+        Err(UnsupportedImage::Schema1)
+    );
+    assert_eq!(read(&json!({}), Some(SCHEMA1[1])), Err(UnsupportedImage::Schema1));
     let chart = json!({ "mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": digest("x"), "size": 1 });
-    assert!(matches!(read(&with("config", chart), None), Err(Unusable::NotAnImage { .. })));
+    assert!(matches!(read(&with("config", chart), None), Err(UnsupportedImage::NotAnImage { .. })));
     for foreign in [
         "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
         "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
     ] {
         let read = read(&image(&layer_of(foreign)), None);
-        assert!(matches!(read, Err(Unusable::Foreign { .. })), "{foreign}: {read:?}");
+        assert!(matches!(read, Err(UnsupportedImage::Foreign { .. })), "{foreign}: {read:?}");
     }
     let elsewhere = json!([{ "mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest("x"),
         "size": 1, "urls": ["https://elsewhere"] }]);
-    assert!(matches!(read(&image(&elsewhere), None), Err(Unusable::Foreign { .. })));
-    assert!(matches!(read(&image(&layer_of("text/plain")), None), Err(Unusable::Layer { .. })));
+    assert!(matches!(read(&image(&elsewhere), None), Err(UnsupportedImage::Foreign { .. })));
+    assert!(matches!(
+        read(&image(&layer_of("text/plain")), None),
+        Err(UnsupportedImage::Layer { .. })
+    ));
     // The same bytes as an image and as an index: whoever is asked second would see another.
-    assert!(matches!(read(&image(&good), Some(OCI_INDEX)), Err(Unusable::Manifest(_))));
-    assert!(matches!(read(&with("manifests", json!([])), None), Err(Unusable::Manifest(_))));
+    assert!(matches!(read(&image(&good), Some(OCI_INDEX)), Err(UnsupportedImage::Manifest(_))));
+    assert!(matches!(
+        read(&with("manifests", json!([])), None),
+        Err(UnsupportedImage::Manifest(_))
+    ));
     for size in [json!(-1), json!(u64::MAX), json!("5"), json!(1.5)] {
         let layers = json!([{ "mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest("x"), "size": size }]);
         assert!(read(&image(&layers), None).is_err(), "{size}");
     }
     let many: Vec<_> = (0..=LAYERS_MAX).map(|_| good[0].clone()).collect();
-    assert!(matches!(read(&image(&json!(many)), None), Err(Unusable::Layers { .. })));
+    assert!(matches!(read(&image(&json!(many)), None), Err(UnsupportedImage::Layers { .. })));
     let sha512 = json!([{ "mediaType": "application/vnd.oci.image.layer.v1.tar",
         "digest": format!("sha512:{}", "0".repeat(128)), "size": 1 }]);
     assert!(read(&image(&sha512), None).unwrap_err().to_string().contains("sha512"));
@@ -108,14 +117,14 @@ fn of_several_platforms_the_one_that_runs_here_is_chosen() {
     assert_eq!(chosen(&["linux/amd64/v3", "linux/amd64/v1"]), of("linux/amd64/v1"));
     let there = vec!["linux/arm64/v8".to_owned(), "linux/s390x".to_owned()];
     let error = chosen(&["linux/arm64/v8", "unknown/unknown", "linux/s390x"]).unwrap_err();
-    assert_eq!(error, Unusable::Platform { wanted: wanted(), there });
-    assert!(error.to_string().ends_with("but for linux/arm64/v8, linux/s390x"), "{error}");
+    assert_eq!(error, UnsupportedImage::Platform { wanted: wanted(), there });
+    assert!(error.to_string().ends_with("only for linux/arm64/v8, linux/s390x"), "{error}");
     let mut only = index(&["x/y"]);
     only["manifests"][0].as_object_mut().unwrap().remove("platform");
     assert!(matches!(read(&only, None), Ok(Document::Index(_))));
     let two = only["manifests"][0].clone();
     only["manifests"].as_array_mut().unwrap().push(two);
-    assert!(matches!(read(&only, None), Err(Unusable::Platform { .. })));
+    assert!(matches!(read(&only, None), Err(UnsupportedImage::Platform { .. })));
 }
 
 #[test]
@@ -123,7 +132,7 @@ fn a_configuration_for_another_platform_is_refused() {
     assert_eq!(check_config(br#"{"os":"linux","architecture":"amd64"}"#, &wanted()), Ok(()));
     assert_eq!(check_config(b"{}", &wanted()), Ok(()));
     let other = check_config(br#"{"os":"linux","architecture":"arm64"}"#, &wanted());
-    assert!(matches!(other, Err(Unusable::Platform { .. })));
+    assert!(matches!(other, Err(UnsupportedImage::Platform { .. })));
     assert!(check_config(b"no json", &wanted()).is_err());
 }
 

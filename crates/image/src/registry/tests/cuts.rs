@@ -70,7 +70,7 @@ async fn a_server_that_knows_no_ranges_is_read_past_what_is_here() {
 async fn with_left(image: &Image, left: &[u8]) -> Scene {
     let scene = Scene::new();
     let begun = scene.blobs.begin(Digest::of(&image.layer), image.layer.len() as u64);
-    let crate::blobs::Begun::Partial(mut partial) = begun.await.unwrap() else { panic!() };
+    let crate::blobs::BlobState::Partial(mut partial) = begun.await.unwrap() else { panic!() };
     partial.write(left).unwrap();
     drop(partial);
     scene
@@ -139,19 +139,19 @@ async fn a_busy_registry_is_asked_again_and_not_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn a_registry_is_waited_for_as_long_as_it_says() {
     let teller = watch::Sender::default();
-    let mut patience = Patience::new(Duration::from_millis(500), Teller(&teller));
+    let mut retries = Retries::new(Duration::from_millis(500), ProgressSender(&teller));
     let busy = |after: Option<u64>| PullError::Status {
         at: String::new(),
         status: 503,
-        said: Said::default(),
+        said: RegistryMessage::default(),
         retry_after: after.map(Duration::from_secs),
     };
     let mut waits = Vec::new();
     for after in [None, Some(7), None, Some(0)] {
         let since = tokio::time::Instant::now();
-        patience.after(busy(after)).await.unwrap();
+        retries.after(busy(after)).await.unwrap();
         waits.push(since.elapsed().as_millis());
     }
     assert_eq!(waits.iter().map(|ms| ms / 100).collect::<Vec<_>>(), [5, 70, 20, 40]);
-    assert!(patience.after(busy(None)).await.is_err());
+    assert!(retries.after(busy(None)).await.is_err());
 }

@@ -87,7 +87,7 @@ async fn lengths_that_are_not_the_promised_ones_are_refused_at_once() {
 async fn who_drips_is_as_slow_as_who_is_silent() {
     let silent = Reply::Silent(b"HTTP/1.1 200 OK\r\n".to_vec());
     let (error, count) = manifest_answered(silent).await;
-    assert!(matches!(error, PullError::Slow { what: Waited::Head, .. }), "{error}");
+    assert!(matches!(error, PullError::Slow { what: PullStep::Head, .. }), "{error}");
     assert_eq!(count, 5);
     let head = b"HTTP/1.1 200 OK\r\n".to_vec();
     let pause = Duration::from_millis(20);
@@ -95,7 +95,7 @@ async fn who_drips_is_as_slow_as_who_is_silent() {
     assert!(matches!(error, PullError::Slow { .. } | PullError::Malformed { .. }), "{error}");
     let drip = Reply::Endless(CHUNKED.to_vec(), chunk(1), pause);
     let (error, _) = manifest_answered(drip).await;
-    assert!(matches!(error, PullError::Slow { what: Waited::Body, .. }), "{error}");
+    assert!(matches!(error, PullError::Slow { what: PullStep::Body, .. }), "{error}");
     let stopped = Reply::Silent(message(200, &[], b"a layer")[..40].to_vec());
     let (error, count, scene) = layer_answered(stopped).await;
     assert!(matches!(error, PullError::Slow { .. }), "{error}");
@@ -117,8 +117,8 @@ async fn heads_without_end_are_left() {
 async fn what_is_no_manifest_is_refused() {
     for (body, why) in [
         (&b"<html>"[..], "expected value"),
-        (br#"{"schemaVersion":1,"fsLayers":[]}"#, "docker's first format"),
-        (br#"{"schemaVersion":2,"mediaType":"application/x"}"#, "no image"),
+        (br#"{"schemaVersion":1,"fsLayers":[]}"#, "docker's first manifest format"),
+        (br#"{"schemaVersion":2,"mediaType":"application/x"}"#, "not a container image"),
     ] {
         let (error, _) = manifest_answered(answer(200, &[], body)).await;
         assert!(matches!(error, PullError::Unusable(_)), "{error}");
@@ -149,9 +149,15 @@ async fn more_than_is_allowed_is_refused_before_it_travels() {
     let server = Server::start(move |asked, _| image.reply(asked)).await;
     scene.options.bounds.layer_bytes_max = 6;
     let error = scene.pull(&server).await.unwrap_err();
-    assert!(matches!(error, PullError::Unusable(Unusable::Bytes { bytes: 7, bytes_max: 6 })));
+    assert!(matches!(
+        error,
+        PullError::Unusable(UnsupportedImage::Bytes { bytes: 7, bytes_max: 6 })
+    ));
     scene.options.bounds = Bounds { image_bytes_max: 13, ..Bounds::default() };
     let error = scene.pull(&server).await.unwrap_err();
-    assert!(matches!(error, PullError::Unusable(Unusable::Bytes { bytes: 14, .. })), "{error}");
+    assert!(
+        matches!(error, PullError::Unusable(UnsupportedImage::Bytes { bytes: 14, .. })),
+        "{error}"
+    );
     assert_eq!(server.count(|asked| asked.path.contains("/blobs/")), 0);
 }

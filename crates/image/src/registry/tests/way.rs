@@ -86,5 +86,5 @@ async fn a_dropped_pull_closes_its_connection() {
     // Whoever comes next has the blob to himself.
     let begun = scene.blobs.begin(Digest::of(&layer), layer.len() as u64);
     let begun = tokio::time::timeout(Duration::from_secs(10), begun).await.unwrap();
-    assert!(matches!(begun.unwrap(), crate::blobs::Begun::Partial(_)));
+    assert!(matches!(begun.unwrap(), crate::blobs::BlobState::Partial(_)));
 }

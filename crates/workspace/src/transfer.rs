@@ -1,20 +1,20 @@
-//! How many bytes of files workspaces have carried since this bridge began, both ways: for whoever keeps
-//! figures. A mount carries none.
+//! Counts the bytes of files that workspaces have copied in each direction since this bridge started, for
+//! metrics. A mounted workspace copies none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Carried(Arc<Sums>);
+pub struct TransferCounter(Arc<Counters>);
 
 #[derive(Debug, Default)]
-struct Sums {
+struct Counters {
     sent: AtomicU64,
     taken: AtomicU64,
 }
 
-impl Carried {
+impl TransferCounter {
     /// Into a sandbox.
     pub(super) fn send(&self, bytes: u64) {
         self.0.sent.fetch_add(bytes, Ordering::Relaxed);

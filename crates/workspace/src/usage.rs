@@ -1,18 +1,18 @@
-//! What the host has of a workspace because of a sandbox, as the bounds of all count it. Pure.
+//! Counts the bytes and entries that the host holds for a sandbox's workspace, for its limits. Pure.
 
 use super::Policy;
-use super::manifest::{Kind, Known};
+use super::manifest::{Kind, KnownPath};
 
-/// See the module's description.
+/// Bytes and entries of a workspace on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Usage {
     pub bytes: u64,
     pub entries: u64,
 }
 
-impl Held {
+impl Usage {
     /// What there is of one path.
-    pub fn of(known: &Known) -> Self {
+    pub fn of(known: &KnownPath) -> Self {
         known.host.map_or_else(Self::default, |(stamp, _)| {
             let bytes = if known.kind == Kind::File { stamp.bytes } else { 0 };
             Self { bytes, entries: 1 }
@@ -40,18 +40,18 @@ impl Held {
         let Policy { total_bytes_max, entries_max, .. } = policy;
         if self.entries > *entries_max {
             return Some(format!(
-                "the workspace would hold more than {entries_max} entries, its limit"
+                "the workspace would have more than {entries_max} entries, its limit"
             ));
         }
         let is_over = self.bytes > *total_bytes_max;
         is_over.then(|| {
-            format!("the workspace would hold more than {total_bytes_max} bytes, its limit")
+            format!("the workspace would have more than {total_bytes_max} bytes, its limit")
         })
     }
 }
 
-impl FromIterator<Held> for Held {
-    fn from_iter<I: IntoIterator<Item = Held>>(all: I) -> Self {
+impl FromIterator<Usage> for Usage {
+    fn from_iter<I: IntoIterator<Item = Usage>>(all: I) -> Self {
         all.into_iter().fold(Self::default(), |mut sum, one| {
             sum.add(one);
             sum

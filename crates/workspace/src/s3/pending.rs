@@ -1,5 +1,5 @@
-//! What a bucket did not take, with the reasons: said when somebody asks or when it is new, and tried again
-//! with ever longer pauses. Pure.
+//! The changes that a bucket did not accept, with the reasons. They are reported on request and when they
+//! are new, and retried with growing pauses. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::limits::{AGAIN_FIRST, AGAIN_MAX};
 use crate::Report;
 
-/// See the module's description.
+/// The changes that a bucket did not accept.
 #[derive(Debug, Default)]
-pub struct Behind {
+pub struct PendingPushes {
     /// By path; what could not even be begun has none.
     reasons: BTreeMap<String, String>,
     is_broken: bool,
@@ -17,7 +17,7 @@ pub struct Behind {
     pause: Option<Duration>,
 }
 
-impl Behind {
+impl PendingPushes {
     /// Takes what has failed this time, and reports what of it is news.
     pub fn settle(
         &mut self,
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_is_no_news_is_said_to_those_alone_who_ask() {
-        let mut behind = Behind::default();
+        let mut behind = PendingPushes::default();
         let mut said = |all: &[(&str, &str)], is_asked| {
             let mut report = Report::default();
             behind.settle(failures(all), false, is_asked, &mut report);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_bound_and_begin_anew() {
-        let mut behind = Behind::default();
+        let mut behind = PendingPushes::default();
         assert_eq!(behind.again(), None);
         behind.settle(failures(&[("a", "away")]), false, false, &mut Report::default());
         let pauses: Vec<_> = (0..12).filter_map(|_| behind.again()).collect();

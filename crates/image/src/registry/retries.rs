@@ -1,23 +1,23 @@
-//! When something is tried again, and how long before.
+//! Decides whether an attempt is repeated, and after which pause.
 
 use std::time::Duration;
 
 use super::error::PullError;
 use super::limits::{ATTEMPTS_MAX, RETRY_AFTER_MAX, RETRY_PAUSE_MAX};
-use super::progress::Teller;
+use super::progress::ProgressSender;
 
 /// Attempts at one thing.
-pub(super) struct Patience<'a> {
+pub(super) struct Retries<'a> {
     attempts: u32,
     pause: Duration,
     first_pause: Duration,
     /// Something has passed before: who is gone just now may be back.
     was_troubled: bool,
-    teller: Teller<'a>,
+    teller: ProgressSender<'a>,
 }
 
-impl<'a> Patience<'a> {
-    pub(super) fn new(first_pause: Duration, teller: Teller<'a>) -> Self {
+impl<'a> Retries<'a> {
+    pub(super) fn new(first_pause: Duration, teller: ProgressSender<'a>) -> Self {
         Self { attempts: 1, pause: first_pause, first_pause, was_troubled: false, teller }
     }
 

@@ -1,6 +1,6 @@
-//! Why a host is not reached whose requests are read on their way: a sentence for the sandbox, which would
-//! otherwise see a connection that breaks off and no reason. It says what is wrong with the host, in words
-//! of our own: nothing that the host has sent, and nothing of what was to be sent to it.
+//! Explains to the sandbox why a host with injected secrets cannot be reached. Without it the sandbox would
+//! only see a broken connection. The text never contains bytes that the host sent or that were to be sent
+//! to it.
 
 use std::io;
 
@@ -10,27 +10,27 @@ use super::host::Host;
 
 /// A host that is out of reach, and why.
 #[derive(Debug, thiserror::Error)]
-#[error("{host} is not reached: {why}")]
-pub struct Unreached<'a> {
+#[error("{host} cannot be reached: {why}")]
+pub struct UnreachableHost<'a> {
     pub host: &'a Host,
     pub why: String,
     /// It is this side that does not want it, and trying again changes nothing.
     pub by_rule: bool,
 }
 
-impl<'a> Unreached<'a> {
+impl<'a> UnreachableHost<'a> {
     /// A host with which there is a connection, but no TLS.
     pub fn by_tls(host: &'a Host, error: &io::Error) -> Self {
         let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
         let why = match refused {
             Some(TlsError::InvalidCertificate(wrong)) => said_of(wrong).to_owned(),
-            Some(TlsError::AlertReceived(_)) => "it has refused the greeting of TLS".to_owned(),
+            Some(TlsError::AlertReceived(_)) => "it rejected the TLS handshake".to_owned(),
             Some(TlsError::PeerIncompatible(_)) => {
-                "it speaks no version of TLS that is in use".to_owned()
+                "it supports no TLS version that is in use".to_owned()
             }
-            Some(_) => "what it answers is no good TLS".to_owned(),
+            Some(_) => "its TLS handshake is invalid".to_owned(),
             // These are the kernel's words, or ours.
-            None => format!("its connection broke off in the greeting of TLS: {error}"),
+            None => format!("its connection broke during the TLS handshake: {error}"),
         };
         Self { host, why, by_rule: false }
     }
@@ -44,9 +44,11 @@ fn said_of(wrong: &CertificateError) -> &'static str {
         }
         Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired",
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "its certificate is not valid yet",
-        Wrong::UnknownIssuer => "its certificate is of an authority that this host does not know",
+        Wrong::UnknownIssuer => {
+            "its certificate was issued by an authority that this host does not trust"
+        }
         Wrong::Revoked => "its certificate was revoked",
-        _ => "its certificate is not a good one",
+        _ => "its certificate is invalid",
     }
 }
 
@@ -60,15 +62,18 @@ mod tests {
         let evil = "\r\nx: y\u{1b}[31m".to_owned();
         for (error, words) in [
             (TlsError::InvalidCertificate(CertificateError::Expired), "has expired"),
-            (TlsError::InvalidCertificate(CertificateError::UnknownIssuer), "does not know"),
-            (TlsError::General(evil), "no good TLS"),
+            (TlsError::InvalidCertificate(CertificateError::UnknownIssuer), "does not trust"),
+            (TlsError::General(evil), "TLS handshake is invalid"),
         ] {
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
-            let said = Unreached::by_tls(&host, &error).to_string();
-            assert!(said.starts_with("a.org is not reached: ") && said.contains(words), "{said}");
+            let said = UnreachableHost::by_tls(&host, &error).to_string();
+            assert!(
+                said.starts_with("a.org cannot be reached: ") && said.contains(words),
+                "{said}"
+            );
             assert!(!said.contains(char::is_control), "{said:?}");
         }
         let broken = io::Error::from(io::ErrorKind::UnexpectedEof);
-        assert!(Unreached::by_tls(&host, &broken).why.contains("broke off"));
+        assert!(UnreachableHost::by_tls(&host, &broken).why.contains("connection broke"));
     }
 }

@@ -1,6 +1,6 @@
-//! Where the files of a bucket are for one sandbox, and that one process at a time has them there. Those of
-//! a sandbox that is kept are with its record; those of a run are temporary, and stay behind it only if the
-//! bucket lacks something of them.
+//! The directory with a bucket's files for one sandbox, locked so that one process at a time uses it. A
+//! named sandbox has it beside its record. A run has a temporary one, which is kept after the run only if
+//! the bucket still lacks some of its files.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -23,9 +23,9 @@ const FILES: &str = "files";
 const UNSENT: &str = "unsent";
 const PRIVATE: u32 = 0o700;
 
-/// See the module's description. Others can have it when it is dropped.
+/// The locked directory of a bucket's files. Others can have it when it is dropped.
 #[derive(Debug)]
-pub struct Home {
+pub struct StagingDirectory {
     pub root: PathBuf,
     temporary: Option<PathBuf>,
     is_behind: AtomicBool,
@@ -33,7 +33,7 @@ pub struct Home {
     _hold: File,
 }
 
-impl Drop for Home {
+impl Drop for StagingDirectory {
     fn drop(&mut self) {
         let is_done = !self.is_behind.load(Ordering::Relaxed);
         if let Some(outer) = self.temporary.as_ref().filter(|_| is_done) {
@@ -43,7 +43,7 @@ impl Drop for Home {
     }
 }
 
-impl Home {
+impl StagingDirectory {
     /// A new one: with the record of a sandbox, or a temporary one of this sandbox's id.
     pub fn make(kept: Option<&Path>, owner: &str) -> io::Result<Self> {
         let make = |path: &Path| DirBuilder::new().mode(PRIVATE).create(path);
@@ -137,13 +137,13 @@ mod tests {
     #[test]
     fn a_home_is_one_processs_at_a_time_and_what_was_not_sent_outlives_it() {
         let kept = scratch("home");
-        let first = Home::make(Some(&kept), "b1").unwrap();
+        let first = StagingDirectory::make(Some(&kept), "b1").unwrap();
         let root = first.root.clone();
         // Another descriptor of the same file is another holder.
         let other = File::open(&root).unwrap();
         assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
         drop(first);
-        let second = Home::find(&kept).unwrap();
+        let second = StagingDirectory::find(&kept).unwrap();
         assert_eq!(second.told(), None);
         drop(second);
         assert!(root.exists());
