@@ -21,11 +21,11 @@ pub struct Admission {
 /// A place among the runs. Clones are the same place, and dropping the last gives it to another.
 #[derive(Clone, Debug)]
 pub struct RunPermit {
-    _place: Arc<Place>,
+    _place: Arc<KeySlot>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct KeySlot {
     _permit: OwnedSemaphorePermit,
     keys: Arc<Mutex<HashMap<String, usize>>>,
     key: String,
@@ -59,7 +59,7 @@ impl Admission {
                 .retry_after(BUSY_PAUSE));
         };
         *keys.entry(key.to_owned()).or_default() += 1;
-        let place = Place { _permit: place, keys: Arc::clone(&self.keys), key: key.to_owned() };
+        let place = KeySlot { _permit: place, keys: Arc::clone(&self.keys), key: key.to_owned() };
         Ok(RunPermit { _place: Arc::new(place) })
     }
 
@@ -69,7 +69,7 @@ impl Admission {
     }
 }
 
-impl Drop for Place {
+impl Drop for KeySlot {
     fn drop(&mut self) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = keys.get_mut(&self.key) {

@@ -61,8 +61,8 @@ pub async fn dispatch(
     let origin = allowed_origin(api, &head.headers);
     let path = head.uri.path().to_owned();
     let memory = api.budget().share();
-    let mut told = Told::default();
-    let asked = Asked { method: &head.method, path: &path, headers: &head.headers, entrance };
+    let mut told = RequestLog::default();
+    let asked = RequestHead { method: &head.method, path: &path, headers: &head.headers, entrance };
     let admitted = admit(api, &asked, &request_id, &mut told);
     let answered = match admitted {
         Ok(Admitted::Preflight) => Ok(preflight()),
@@ -116,7 +116,7 @@ pub async fn dispatch(
 
 /// What is known of a request when it is logged.
 #[derive(Default)]
-struct Told {
+struct RequestLog {
     operation: Option<&'static str>,
     /// The key's id, or its fingerprint.
     key: Option<String>,
@@ -131,7 +131,7 @@ struct Told {
 }
 
 /// A request's head, as it is looked at before anything else.
-struct Asked<'a> {
+struct RequestHead<'a> {
     method: &'a Method,
     path: &'a str,
     headers: &'a HeaderMap,
@@ -153,11 +153,11 @@ enum Admitted {
 
 fn admit(
     api: &Api,
-    asked: &Asked<'_>,
+    asked: &RequestHead<'_>,
     request_id: &RequestId,
-    told: &mut Told,
+    told: &mut RequestLog,
 ) -> Result<Admitted, Problem> {
-    let Asked { method, path, headers, entrance } = *asked;
+    let RequestHead { method, path, headers, entrance } = *asked;
     api.origins().check(headers, entrance.is_local)?;
     if *method == Method::OPTIONS && allowed_origin(api, headers).is_some() {
         return Ok(Admitted::Preflight);
@@ -223,7 +223,7 @@ fn begin_trail(
 }
 
 /// Says in the audit log what came of a call, and has it wait for the end of the answer.
-fn finish(told: &Told, response: &mut Response) {
+fn finish(told: &RequestLog, response: &mut Response) {
     let (status, trail) = (response.status(), &told.trail);
     trail.answered(status, told.problem);
     if response.headers().contains_key(&idempotency::REPLAYED) {
@@ -328,7 +328,7 @@ fn tell(
     method: &Method,
     path: &str,
     request_id: &RequestId,
-    told: &Told,
+    told: &RequestLog,
     status: StatusCode,
     elapsed: Duration,
 ) {

@@ -37,7 +37,7 @@ type Fingerprint = [u8; 32];
 
 /// The calls that are remembered.
 #[derive(Debug, Default)]
-pub struct Remembered(Mutex<Table>);
+pub struct IdempotentCalls(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -117,11 +117,11 @@ fn fingerprint(operation: &Operation, call: &Call, body: &[u8]) -> Fingerprint {
     bytes
 }
 
-type Looked = (watch::Receiver<Option<Answer>>, Option<watch::Sender<Option<Answer>>>);
+type Lookup = (watch::Receiver<Option<Answer>>, Option<watch::Sender<Option<Answer>>>);
 
-impl Remembered {
+impl IdempotentCalls {
     /// The answer that there is or will be, and the place to put it when this call is the first.
-    fn look(&self, mark: &Mark, fingerprint: Fingerprint) -> Result<Looked, Problem> {
+    fn look(&self, mark: &Mark, fingerprint: Fingerprint) -> Result<Lookup, Problem> {
         let mut table = self.table();
         table.clean();
         if let Some(entry) = table.calls.get(mark) {

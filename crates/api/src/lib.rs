@@ -60,7 +60,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use caller::RateOption;
 pub use limits::Limits;
 pub use origin::Origins;
-pub use places::Places;
+pub use places::Connections;
 pub use prometheus::MetricLabels;
 pub use server::Server;
 
@@ -71,11 +71,11 @@ use budget::Budget;
 use call::Inside;
 use caller::Door;
 use counters::Counters;
-use idempotency::Remembered;
+use idempotency::IdempotentCalls;
 use limits::MEMORY_BYTES_MAX;
 use problem::{Code, Problem};
 use route::Routes;
-use trail::Strangers;
+use trail::UnknownCallers;
 
 use access::audit::Audit;
 use access::keys::Keyring;
@@ -147,14 +147,14 @@ struct Inner {
     notebooks: Option<Notebooks>,
     artifacts: Option<Artifacts>,
     audit: Audit,
-    labels: prometheus::Shown,
-    strangers: Strangers,
+    labels: prometheus::ExportedLabels,
+    strangers: UnknownCallers,
     routes: Routes,
     admission: Admission,
     budget: Budget,
-    remembered: Remembered,
+    remembered: IdempotentCalls,
     counters: Counters,
-    places: Places,
+    places: Connections,
     starts: v1::Starts,
     forwards: Forwards,
     apps: Apps,
@@ -185,17 +185,17 @@ impl Api {
             admission: Admission::new(limits.runs_max, limits.runs_per_key_max),
             // The largest body that is allowed must be readable beside what others hold.
             budget: Budget::new(MEMORY_BYTES_MAX.max(limits.body_bytes_max.saturating_mul(2))),
-            places: Places::new(limits.connections_max),
+            places: Connections::new(limits.connections_max),
             starts: v1::Starts::default(),
             limits,
             defaults,
             notebooks,
             artifacts,
             audit,
-            labels: prometheus::Shown::new(metric_labels),
-            strangers: Strangers::default(),
+            labels: prometheus::ExportedLabels::new(metric_labels),
+            strangers: UnknownCallers::default(),
             routes: Routes::new(operations()),
-            remembered: Remembered::default(),
+            remembered: IdempotentCalls::default(),
             apps: Apps::new(forwards.clone()),
             forwards,
             mcp: mcp::Sessions::default(),
@@ -217,7 +217,7 @@ impl Api {
     }
 
     /// The connections of all servers of this door.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &Connections {
         &self.0.places
     }
 
@@ -269,12 +269,12 @@ impl Api {
     }
 
     /// The labels of sandboxes that are in the figures.
-    fn labels(&self) -> &prometheus::Shown {
+    fn labels(&self) -> &prometheus::ExportedLabels {
         &self.0.labels
     }
 
     /// Those who come without a good key.
-    fn strangers(&self) -> &Strangers {
+    fn strangers(&self) -> &UnknownCallers {
         &self.0.strangers
     }
 
@@ -291,7 +291,7 @@ impl Api {
         &self.0.budget
     }
 
-    fn remembered(&self) -> &Remembered {
+    fn remembered(&self) -> &IdempotentCalls {
         &self.0.remembered
     }
 

@@ -31,12 +31,12 @@ pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Outgoing {
         let carried = tokio::select! {
             carried = carry(source, &sink) => carried,
             // The client is gone; dropping the source tells the guest.
-            () = sink.closed() => Err(CutShort::Client(Gone)),
-            () = passed(deadline) => Err(CutShort::Deadline),
+            () = sink.closed() => Err(StreamError::Client(Gone)),
+            () = passed(deadline) => Err(StreamError::Deadline),
         };
         match carried {
             Ok(()) => sink.finish(),
-            Err(CutShort::Client(Gone)) => {}
+            Err(StreamError::Client(Gone)) => {}
             Err(error) => {
                 let request = &*request_id.0;
                 tracing::info!(target: "burrow::http", request, %error, "an answer was cut off");
@@ -48,7 +48,7 @@ pub fn outflow(call: &Call, source: Source, length: Option<u64>) -> Outgoing {
 
 /// Why an answer is not whole.
 #[derive(Debug, thiserror::Error)]
-enum CutShort {
+enum StreamError {
     #[error(transparent)]
     Client(#[from] Gone),
     #[error(transparent)]
@@ -61,7 +61,7 @@ enum CutShort {
     Deadline,
 }
 
-async fn carry(source: Source, sink: &Sink) -> Result<(), CutShort> {
+async fn carry(source: Source, sink: &Sink) -> Result<(), StreamError> {
     match source {
         Source::Guest { output, activity: _activity } => carry_output(output, sink).await,
         Source::File { file, first, length } => {
@@ -70,11 +70,11 @@ async fn carry(source: Source, sink: &Sink) -> Result<(), CutShort> {
     }
 }
 
-async fn carry_output(mut output: Output, sink: &Sink) -> Result<(), CutShort> {
+async fn carry_output(mut output: Output, sink: &Sink) -> Result<(), StreamError> {
     loop {
         match output.next().await {
             Piece::Bytes { bytes, .. } => sink.send(bytes).await?,
-            Piece::Gap { from, to } => return Err(CutShort::Gap { from, to }),
+            Piece::Gap { from, to } => return Err(StreamError::Gap { from, to }),
             Piece::End => return Ok(()),
             Piece::Failed(error) => return Err(error.into()),
         }
@@ -86,7 +86,7 @@ async fn carry_file(
     first: u64,
     length: u64,
     sink: &Sink,
-) -> Result<(), CutShort> {
+) -> Result<(), StreamError> {
     file.seek(SeekFrom::Start(first)).await?;
     let mut left = length;
     while left > 0 {

@@ -51,7 +51,7 @@ impl Serving {
 }
 
 /// See the module's description.
-pub struct Paced<S> {
+pub struct PacedStream<S> {
     stream: S,
     serving: Serving,
     head_time_max: Duration,
@@ -61,13 +61,13 @@ pub struct Paced<S> {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Paced<S> {
+impl<S> PacedStream<S> {
     pub fn new(stream: S, serving: Serving, head_time_max: Duration) -> Self {
         Self { stream, serving, head_time_max, head: None, stalled: None }
     }
 }
 
-impl<S> Paced<S> {
+impl<S> PacedStream<S> {
     /// Gives up a client that has taken nothing for too long.
     fn watch<T>(
         &mut self,
@@ -87,7 +87,7 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,7 +114,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

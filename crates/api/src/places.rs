@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 /// The connections of a server.
 #[derive(Clone, Debug)]
-pub struct Places(Arc<Inner>);
+pub struct Connections(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -29,19 +29,19 @@ struct Table {
 
 /// The place of one connection. Dropping it frees the place.
 #[derive(Debug)]
-pub struct Place {
-    places: Places,
+pub struct ConnectionSlot {
+    places: Connections,
     leave: Arc<Notify>,
     idle: Mutex<Option<u64>>,
 }
 
-impl Places {
+impl Connections {
     pub fn new(connections_max: usize) -> Self {
         Self(Arc::new(Inner { connections_max, empty: Notify::new(), table: Mutex::default() }))
     }
 
     /// A place for a connection that has just come; `None` when all are busy.
-    pub fn take(&self) -> Option<Place> {
+    pub fn take(&self) -> Option<ConnectionSlot> {
         {
             let mut table = self.table();
             if table.open >= self.0.connections_max {
@@ -51,7 +51,8 @@ impl Places {
             }
             table.open += 1;
         }
-        let place = Place { places: self.clone(), leave: Arc::default(), idle: Mutex::default() };
+        let place =
+            ConnectionSlot { places: self.clone(), leave: Arc::default(), idle: Mutex::default() };
         place.set_idle(true);
         Some(place)
     }
@@ -78,7 +79,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Says whether the connection waits for a request.
     pub fn set_idle(&self, is_idle: bool) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +101,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.set_idle(false);
         let mut table = self.places.table();
@@ -118,14 +119,14 @@ mod tests {
 
     use super::*;
 
-    fn leaves(place: &Place) -> bool {
+    fn leaves(place: &ConnectionSlot) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         pin!(place.must_leave()).as_mut().poll(&mut cx).is_ready()
     }
 
     #[test]
     fn the_longest_idle_gives_way() {
-        let places = Places::new(2);
+        let places = Connections::new(2);
         let first = places.take().unwrap();
         let second = places.take().unwrap();
         first.set_idle(false);
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn who_is_busy_stays_and_who_comes_is_told() {
-        let places = Places::new(1);
+        let places = Connections::new(1);
         let only = places.take().unwrap();
         only.set_idle(false);
         assert!(places.take().is_none());
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_the_last() {
-        let places = Places::new(2);
+        let places = Connections::new(2);
         let (first, second) = (places.take().unwrap(), places.take().unwrap());
         let mut cx = Context::from_waker(Waker::noop());
         let mut all_free = pin!(places.all_free());

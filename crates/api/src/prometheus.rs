@@ -6,7 +6,7 @@
 mod labels;
 mod parts;
 
-pub use labels::{MetricLabels, Shown};
+pub use labels::{ExportedLabels, MetricLabels};
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ use super::limits::{SCRAPE_GUEST_MAX, SCRAPE_SCOPES_MAX};
 use super::problem::Problem;
 use super::route::{Operation, operation};
 use super::shape::{Nothing, Page};
-use sandbox::caps::Row;
+use sandbox::caps::CapUse;
 use sandbox::pool::ShelfStatus;
 use sandbox::{Phase, Record, Registry, SandboxRef};
 
@@ -157,7 +157,7 @@ fn server(text: &mut Text, api: &Api) {
     text.single("burrow_connections", "gauge", "Open connections.", api.places().open() as f64);
     let runs = api.admission().running() as f64;
     text.single("burrow_runs", "gauge", "Runs and commands in progress.", runs);
-    if let Some(own) = Own::read() {
+    if let Some(own) = ProcessUse::read() {
         let cpu = "CPU time of the server.";
         text.single("process_cpu_seconds_total", "counter", cpu, own.cpu_seconds);
         let memory = "Memory of the server.";
@@ -241,7 +241,7 @@ fn pool(text: &mut Text, shelves: &[ShelfStatus]) {
 }
 
 /// What a family of numbers takes from one number beside its cap.
-type ReadRow = fn(&Row) -> Option<u64>;
+type ReadRow = fn(&CapUse) -> Option<u64>;
 
 /// What those use that have a cap, and how often one was in the way.
 fn caps(text: &mut Text, registry: &Registry) {
@@ -276,13 +276,13 @@ fn escaped(text: &str) -> String {
 }
 
 /// What this process uses.
-struct Own {
+struct ProcessUse {
     cpu_seconds: f64,
     resident_bytes: f64,
     descriptors: f64,
 }
 
-impl Own {
+impl ProcessUse {
     fn read() -> Option<Self> {
         let usage =
             nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).ok()?;

@@ -27,8 +27,8 @@ use super::dispatch::dispatch;
 use super::entrance::Entrance;
 use super::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX, HEADERS_MAX, TLS_TIME_MAX, TURNED_AWAY_MAX};
 use super::listen::{Connection, Listener};
-use super::pace::{Paced, Serving};
-use super::places::{Place, Places};
+use super::pace::{PacedStream, Serving};
+use super::places::{ConnectionSlot, Connections};
 use super::problem::Code;
 use host::tls::Tls;
 use settings::Listen;
@@ -43,7 +43,7 @@ pub struct Server {
     api: Api,
     listener: Listener,
     tls: Option<Arc<Tls>>,
-    places: Places,
+    places: Connections,
 }
 
 impl Server {
@@ -159,17 +159,17 @@ async fn serve(
     api: Api,
     stream: Box<dyn Connection>,
     entrance: Entrance,
-    place: Place,
+    place: ConnectionSlot,
     mut ending: watch::Receiver<bool>,
 ) {
     let limits = api.limits().clone();
     let serving = Serving::default();
-    let io = TokioIo::new(Paced::new(stream, serving.clone(), limits.head_time_max));
+    let io = TokioIo::new(PacedStream::new(stream, serving.clone(), limits.head_time_max));
     let place = Arc::new(place);
     let at_work = Arc::clone(&place);
     let pace = serving.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let busy: Hold = Arc::new(Busy::begin(&at_work, &serving));
+        let busy: Hold = Arc::new(BusyConnection::begin(&at_work, &serving));
         let api = api.clone();
         async move {
             let mut response = dispatch(&api, request, entrance, Arc::clone(&busy)).await;
@@ -206,20 +206,20 @@ async fn has_ended(ending: &mut watch::Receiver<bool>) {
 }
 
 /// Marks a connection as busy while a call is under way, its streams and sockets included.
-struct Busy {
-    place: Arc<Place>,
+struct BusyConnection {
+    place: Arc<ConnectionSlot>,
     serving: Serving,
 }
 
-impl Busy {
-    fn begin(place: &Arc<Place>, serving: &Serving) -> Self {
+impl BusyConnection {
+    fn begin(place: &Arc<ConnectionSlot>, serving: &Serving) -> Self {
         serving.set(true);
         place.set_idle(false);
         Self { place: Arc::clone(place), serving: serving.clone() }
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         self.serving.set(false);
         self.place.set_idle(true);

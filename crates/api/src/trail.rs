@@ -160,7 +160,7 @@ impl Trail {
     }
 
     /// Of somebody without a good key.
-    pub fn of_stranger(&self, strangers: &Strangers) {
+    pub fn of_stranger(&self, strangers: &UnknownCallers) {
         match strangers.admit() {
             None => self.forget(),
             Some(0) => {}
@@ -280,16 +280,16 @@ fn outcome(status: StatusCode, code: Option<Code>) -> Outcome {
 
 /// How many of those without a good key are recorded.
 #[derive(Debug, Default)]
-pub struct Strangers(Mutex<Knocks>);
+pub struct UnknownCallers(Mutex<RefusalCount>);
 
 #[derive(Debug, Default)]
-struct Knocks {
+struct RefusalCount {
     since: Option<Instant>,
     recorded: u32,
     uncounted: u64,
 }
 
-impl Strangers {
+impl UnknownCallers {
     /// Whether one more is recorded, and how many were not since the last.
     pub fn admit(&self) -> Option<u64> {
         let mut knocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);

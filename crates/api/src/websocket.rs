@@ -34,7 +34,7 @@ use super::limits::{
 use super::problem::{Code, Problem};
 use super::route::{Document, Output};
 use super::subprotocol::offered;
-use pulse::{Felt, Pulse};
+use pulse::{Pulse, PulsedStream};
 
 /// The subprotocol that is spoken when a client offers it.
 pub const PROTOCOL: &str = "burrow.v1";
@@ -42,7 +42,7 @@ pub const PROTOCOL: &str = "burrow.v1";
 /// From the standard: what is added to the client's key.
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-type Stream = WebSocketStream<Felt<TokioIo<Upgraded>>>;
+type Stream = WebSocketStream<PulsedStream<TokioIo<Upgraded>>>;
 
 /// A WebSocket that is open.
 pub struct Socket {
@@ -67,7 +67,7 @@ pub struct Writer {
 
 /// What a client says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ClientMessage {
     Text(String),
     Binary(Bytes),
 }
@@ -132,7 +132,7 @@ impl Socket {
             .max_message_size(Some(SOCKET_MESSAGE_BYTES_MAX))
             .max_frame_size(Some(SOCKET_MESSAGE_BYTES_MAX));
         let pulse = Pulse::default();
-        let io = Felt::new(TokioIo::new(upgraded), pulse.clone());
+        let io = PulsedStream::new(TokioIo::new(upgraded), pulse.clone());
         let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
         let (sink, stream) = stream.split();
         let (looks, counted) = (ping_clock(), Instant::now());
@@ -144,7 +144,7 @@ impl Socket {
 impl Reader {
     /// The next message; `None` when the client has closed the socket, is gone, breaks the rules,
     /// or leaves [`Writer::ping`] without an answer. Safe to cancel. Pings are answered by asking.
-    pub async fn next(&mut self) -> Option<Said> {
+    pub async fn next(&mut self) -> Option<ClientMessage> {
         loop {
             let message = tokio::select! {
                 // What has come is a sign of life, however long nobody has looked.
@@ -158,8 +158,8 @@ impl Reader {
                 }
             };
             match message {
-                Message::Text(text) => return Some(Said::Text(text.as_str().to_owned())),
-                Message::Binary(bytes) => return Some(Said::Binary(bytes)),
+                Message::Text(text) => return Some(ClientMessage::Text(text.as_str().to_owned())),
+                Message::Binary(bytes) => return Some(ClientMessage::Binary(bytes)),
                 Message::Close(_) => return None,
                 Message::Ping(_) if self.is_flooded() => return None,
                 Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
@@ -217,9 +217,9 @@ impl Writer {
 
 /// An answer that hands the connection over to a WebSocket. What is said on it, the operation
 /// describes in words.
-pub struct Switched(pub Response);
+pub struct WebSocketResponse(pub Response);
 
-impl Output for Switched {
+impl Output for WebSocketResponse {
     fn describe(document: &mut Document<'_>) {
         let description = serde_json::json!({ "description": "A WebSocket." });
         document.response("101", description);

@@ -19,7 +19,7 @@ use host::paths::PRIVATE_FILE;
 use sandbox::SandboxRef;
 use services::artifact::{ArtifactError, ArtifactId, Category, content_of};
 use services::store;
-use services::store::artifacts::{ArtifactRow, Which, artifacts};
+use services::store::artifacts::{ArtifactFilter, ArtifactRow, artifacts};
 
 /// The size of one read.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -79,11 +79,11 @@ impl Artifact {
     pub async fn run(&self, context: &Context) -> Result<Exit> {
         match &self.verb {
             Verb::Ls { which, category, limit, json } => {
-                let which = Which {
+                let which = ArtifactFilter {
                     namespace: which.as_ref().map(|which| which.namespace.to_string()),
                     sandbox: which.as_ref().map(|which| which.name.to_string()),
                     category: category.map(|category| category.to_string()),
-                    ..Which::default()
+                    ..ArtifactFilter::default()
                 };
                 list(&read(context, &which, *limit)?, *json)
             }
@@ -93,7 +93,7 @@ impl Artifact {
     }
 }
 
-fn read(context: &Context, which: &Which, limit: u64) -> Result<Vec<ArtifactRow>> {
+fn read(context: &Context, which: &ArtifactFilter, limit: u64) -> Result<Vec<ArtifactRow>> {
     let found = store::read(&context.paths, |connection| artifacts(connection, which, limit))?;
     Ok(found.unwrap_or_default())
 }
@@ -122,7 +122,7 @@ fn row(artifact: &ArtifactRow) -> [String; 6] {
 }
 
 async fn get(context: &Context, id: &ArtifactId, to: Option<&Path>) -> Result<Exit> {
-    let which = Which { id: Some(id.to_string()), ..Which::default() };
+    let which = ArtifactFilter { id: Some(id.to_string()), ..ArtifactFilter::default() };
     let found = read(context, &which, 1)?.pop();
     let row = found.ok_or_else(|| ArtifactError::NotFound { id: id.clone() })?;
     let mut content = content_of(&context.paths, &row)?;

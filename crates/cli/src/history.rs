@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::values::{Since, human_duration};
 use super::{instant, output, table};
 use sandbox::SandboxRef;
-use services::store::history::{Asked, RunRow, history};
+use services::store::history::{RunFilter, RunRow, history};
 use services::store::limits::HISTORY_PAGE_MAX;
 use services::store::read;
 
@@ -53,7 +53,7 @@ pub struct History {
 impl History {
     pub fn run(&self, context: &Context) -> Result<Exit> {
         let now_ms = instant::now_ms();
-        let asked = Asked {
+        let asked = RunFilter {
             namespace: self.which.as_ref().map(|which| which.namespace.to_string()),
             notebook: self.which.as_ref().map(|which| which.name.to_string()),
             failed: self.failed,

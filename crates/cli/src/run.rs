@@ -20,7 +20,7 @@ use agent_client::guest::Guest;
 use control::{egress_settings, own_files};
 use host::secret::{self, Secrets};
 use image::document::Process;
-use sandbox::{Known, OneShot, Spec};
+use sandbox::{OneShot, OneShotOptions, Spec};
 use settings::{Overrides, Settings};
 use workspace::Workspaces;
 
@@ -70,7 +70,7 @@ async fn begin(context: &Context, spec: &Spec) -> Result<OneShot> {
     }
     let own = own_files(&settings);
     let secrets = Secrets::new(settings.secrets);
-    let known = Known {
+    let known = OneShotOptions {
         egress: egress_settings(&settings.egress),
         secrets: secrets.clone(),
         workspaces: Workspaces::new(settings.workspaces, secrets).apart_from(own),

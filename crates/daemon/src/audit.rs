@@ -5,7 +5,7 @@ use control::message::{Code, Refusal, Reply, Request};
 use egress::{EgressEvent, EventSubject};
 use host::instant;
 use sandbox::{
-    Event, EventSink, Record, Registry, SandboxRef, State, Subject, Why, WorkspaceEvent,
+    Event, EventSink, Record, Registry, SandboxRef, State, StopReason, Subject, WorkspaceEvent,
 };
 use workspace::Report;
 
@@ -34,8 +34,8 @@ fn of_event(event: &Event) -> Option<Entry> {
         Event::Removed { .. } => Entry::of_bridge("sandbox.removed"),
         Event::State { state: State::Stopped { why, .. }, .. } => {
             let operation = match why {
-                Why::Expired { .. } => "sandbox.expired",
-                Why::Ended { .. } | Why::BridgeAway => "sandbox.ended",
+                StopReason::Expired { .. } => "sandbox.expired",
+                StopReason::Ended { .. } | StopReason::BridgeAway => "sandbox.ended",
                 _ => "sandbox.stopped",
             };
             Entry::of_bridge(operation).fact("why", why.to_string())

@@ -26,7 +26,7 @@ use host::secret::{self, Secrets};
 use image::{ImageError, Images, Puller};
 use machine::Machines;
 use sandbox::limits::STOP_GRACE_DEFAULT;
-use sandbox::{Event, EventSink, Means, Registry, SandboxError};
+use sandbox::{Event, EventSink, Registry, RegistryOptions, SandboxError};
 use services::artifact::{self, ArtifactError, Artifacts};
 use services::notebook::Notebooks;
 use services::store::{Store, StoreError};
@@ -99,7 +99,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let caps = settings.caps.clone();
     let workspaces = Workspaces::new(settings.workspaces.clone(), secrets.clone());
     let workspaces = workspaces.apart_from(own_files(&settings));
-    let means = Means {
+    let means = RegistryOptions {
         pool,
         egress,
         egress_default: egress_defaults(&settings),

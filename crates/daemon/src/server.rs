@@ -34,7 +34,7 @@ use sandbox::limits::STOP_GRACE_DEFAULT;
 use sandbox::{Activity, Record, Registry, SandboxError, SandboxRef};
 use services::app::AppError;
 use services::artifact::{ArtifactId, Artifacts, InvalidArtifactId};
-use services::store::artifacts::Which;
+use services::store::artifacts::ArtifactFilter;
 
 /// The pause after the kernel refused a connection, usually because descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -271,7 +271,7 @@ async fn remove_artifact(id: &str, kept: Option<&Artifacts>) -> Result<Reply, Re
         .parse()
         .map_err(|error: InvalidArtifactId| Refusal::new(Code::Invalid, error.to_string(), None))?;
     let row = kept.get(&id).await?;
-    kept.remove(Which { id: Some(row.id.clone()), ..Which::default() }).await?;
+    kept.remove(ArtifactFilter { id: Some(row.id.clone()), ..ArtifactFilter::default() }).await?;
     Ok(Reply::Artifact(Box::new(row)))
 }
 

@@ -112,7 +112,7 @@ impl fmt::Display for Scope {
 
 /// What a scope has at the moment, and what it has used up today.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Used {
+pub struct ScopeUse {
     pub sandboxes: u64,
     pub memory_mib: u64,
     pub cpu_millis: u64,
@@ -121,7 +121,7 @@ pub struct Used {
     pub output_bytes: u64,
 }
 
-impl Used {
+impl ScopeUse {
     fn of(record: &Record) -> Self {
         let mut used = Self::default();
         used.add(record);
@@ -149,14 +149,14 @@ impl Used {
     }
 
     /// Each of them beside its cap.
-    pub fn rows(&self, cap: &Cap) -> [Row; 6] {
+    pub fn rows(&self, cap: &Cap) -> [CapUse; 6] {
         [
-            Row { cap: "sandboxes", used: self.sandboxes, allowed: cap.sandboxes },
-            Row { cap: "memory_mib", used: self.memory_mib, allowed: cap.memory_mib },
-            Row { cap: "cpu_millis", used: self.cpu_millis, allowed: cap.cpu_millis },
-            Row { cap: "disk_bytes", used: self.disk_bytes, allowed: cap.disk_bytes },
-            Row { cap: RUN_MS, used: self.run_ms, allowed: cap.run_ms },
-            Row { cap: OUTPUT_BYTES, used: self.output_bytes, allowed: cap.output_bytes },
+            CapUse { cap: "sandboxes", used: self.sandboxes, allowed: cap.sandboxes },
+            CapUse { cap: "memory_mib", used: self.memory_mib, allowed: cap.memory_mib },
+            CapUse { cap: "cpu_millis", used: self.cpu_millis, allowed: cap.cpu_millis },
+            CapUse { cap: "disk_bytes", used: self.disk_bytes, allowed: cap.disk_bytes },
+            CapUse { cap: RUN_MS, used: self.run_ms, allowed: cap.run_ms },
+            CapUse { cap: OUTPUT_BYTES, used: self.output_bytes, allowed: cap.output_bytes },
         ]
     }
 }
@@ -166,7 +166,7 @@ const OUTPUT_BYTES: &str = "output_bytes_per_day";
 
 /// One number beside what it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct CapUse {
     pub cap: &'static str,
     pub used: u64,
     pub allowed: Option<u64>,
@@ -177,13 +177,13 @@ fn memory_mib(bound: Option<u64>) -> u64 {
 }
 
 /// What somebody keeps of a snapshot: the namespace, the key that made its sandbox, and bytes.
-pub(super) struct Held<'a> {
+pub(super) struct SnapshotUse<'a> {
     pub namespace: &'a str,
     pub key: Option<&'a String>,
     pub bytes: u64,
 }
 
-impl<'a> Held<'a> {
+impl<'a> SnapshotUse<'a> {
     pub(super) fn of(snapshot: &'a Snapshot) -> Self {
         Self {
             namespace: snapshot.namespace.as_str(),
@@ -196,13 +196,16 @@ impl<'a> Held<'a> {
 /// What one scope holds, while it is counted together.
 pub(super) struct Tally {
     scope: Scope,
-    used: Used,
+    used: ScopeUse,
 }
 
 impl Tally {
     pub(super) fn of(scope: &Scope, spent: Spent) -> Self {
         let Spent { run_ms, output_bytes } = spent;
-        Self { scope: scope.clone(), used: Used { run_ms, output_bytes, ..Used::default() } }
+        Self {
+            scope: scope.clone(),
+            used: ScopeUse { run_ms, output_bytes, ..ScopeUse::default() },
+        }
     }
 
     pub(super) fn add(&mut self, record: &Record) {
@@ -211,13 +214,13 @@ impl Tally {
         }
     }
 
-    pub(super) fn add_snapshot(&mut self, held: &Held<'_>) {
+    pub(super) fn add_snapshot(&mut self, held: &SnapshotUse<'_>) {
         if self.scope.has(held.namespace, held.key) {
             self.used.add_snapshot(held.bytes);
         }
     }
 
-    pub(super) fn used(self) -> Used {
+    pub(super) fn used(self) -> ScopeUse {
         self.used
     }
 }
@@ -301,9 +304,9 @@ impl Caps {
     pub(super) fn admit(
         &self,
         new: &Record,
-        used: impl Fn(&Scope, &Cap) -> Result<Used, SandboxError>,
+        used: impl Fn(&Scope, &Cap) -> Result<ScopeUse, SandboxError>,
     ) -> Result<(), SandboxError> {
-        self.hold(new, Used::of(new), used)
+        self.hold(new, ScopeUse::of(new), used)
     }
 
     /// The same for a snapshot of a sandbox, which may come to take so many bytes.
@@ -311,9 +314,9 @@ impl Caps {
         &self,
         of: &Record,
         bytes: u64,
-        used: impl Fn(&Scope, &Cap) -> Result<Used, SandboxError>,
+        used: impl Fn(&Scope, &Cap) -> Result<ScopeUse, SandboxError>,
     ) -> Result<(), SandboxError> {
-        let mut asked = Used::default();
+        let mut asked = ScopeUse::default();
         asked.add_snapshot(bytes);
         self.hold(of, asked, used)
     }
@@ -322,16 +325,16 @@ impl Caps {
     pub(super) fn admit_again(
         &self,
         record: &Record,
-        used: impl Fn(&Scope, &Cap) -> Result<Used, SandboxError>,
+        used: impl Fn(&Scope, &Cap) -> Result<ScopeUse, SandboxError>,
     ) -> Result<(), SandboxError> {
-        self.hold(record, Used::default(), used)
+        self.hold(record, ScopeUse::default(), used)
     }
 
     fn hold(
         &self,
         whose: &Record,
-        asked: Used,
-        used: impl Fn(&Scope, &Cap) -> Result<Used, SandboxError>,
+        asked: ScopeUse,
+        used: impl Fn(&Scope, &Cap) -> Result<ScopeUse, SandboxError>,
     ) -> Result<(), SandboxError> {
         let is_snapshot = asked.sandboxes == 0 && asked.disk_bytes > 0;
         for scope in Self::scopes(whose.namespace.as_str(), whose.key.as_deref()) {
@@ -341,7 +344,7 @@ impl Caps {
             }
             let used = used(&scope, &cap)?;
             let asked = asked.rows(&cap);
-            for (Row { cap, used, allowed }, Row { used: asked, .. }) in
+            for (CapUse { cap, used, allowed }, CapUse { used: asked, .. }) in
                 used.rows(&cap).into_iter().zip(asked)
             {
                 let Some(allowed) = allowed else { continue };
@@ -372,7 +375,7 @@ fn exceeded(scope: Scope, cap: &'static str, used: u64, asked: u64, allowed: u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{State, Why};
+    use crate::{State, StopReason};
     use machine::{MachineKind, SandboxId};
 
     fn record(namespace: &str, key: Option<&str>, mib: u64) -> Record {
@@ -462,23 +465,24 @@ mod tests {
     #[test]
     fn what_has_stopped_keeps_what_is_on_the_disk_and_nothing_else() {
         let mut stopped = record("a", None, 600);
-        stopped.state = State::Stopped { why: Why::Asked, at_ms: 7 };
+        stopped.state = State::Stopped { why: StopReason::Asked, at_ms: 7 };
         stopped.log_bytes = Some(77);
-        let mut used = Used::of(&stopped);
-        assert_eq!(used, Used { disk_bytes: 77, ..Used::default() });
+        let mut used = ScopeUse::of(&stopped);
+        assert_eq!(used, ScopeUse { disk_bytes: 77, ..ScopeUse::default() });
         stopped.machine = MachineKind::Qemu;
-        used = Used::of(&stopped);
+        used = ScopeUse::of(&stopped);
         assert_eq!(used.disk_bytes, 77 + stopped.scratch_bytes);
         assert_eq!((used.sandboxes, used.memory_mib), (0, 0));
         stopped.state = State::Running;
-        assert_eq!(Used::of(&stopped).disk_bytes, LOG_BYTES_MAX + stopped.scratch_bytes);
+        assert_eq!(ScopeUse::of(&stopped).disk_bytes, LOG_BYTES_MAX + stopped.scratch_bytes);
     }
 
     #[test]
     fn when_nothing_is_left_of_a_day_nothing_begins_and_snapshots_are_still_made() {
         let mut caps = Caps::default();
         caps.per_namespace.run_ms = Some(1000);
-        let spent = |run_ms| move |_: &Scope, _: &Cap| Ok(Used { run_ms, ..Used::default() });
+        let spent =
+            |run_ms| move |_: &Scope, _: &Cap| Ok(ScopeUse { run_ms, ..ScopeUse::default() });
         let new = record("a", None, 1);
         caps.admit(&new, spent(999)).unwrap();
         let (cap, used, _, allowed) = refused(caps.admit(&new, spent(1000)));

@@ -29,7 +29,7 @@ use host::instant::now_ms;
 
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum ExpiryAction {
     /// The absolute time to live is over.
     Age,
     /// The agent is to be asked whether something is at work.
@@ -45,11 +45,11 @@ pub(super) struct Expiry {
     idle_ttl: Option<Duration>,
     look: Option<Instant>,
     removal: Option<Instant>,
-    contexts: Vec<Done>,
+    contexts: Vec<ContextUse>,
 }
 
 /// What one context has done: when it was opened, and how many runs and interpreters it has had.
-type Done = (u64, u64, u64);
+type ContextUse = (u64, u64, u64);
 
 impl Expiry {
     /// The sandbox lives, or has been given another time to live.
@@ -89,8 +89,12 @@ impl Expiry {
     }
 
     /// The first deadline.
-    pub(super) fn next(&self) -> Option<(Instant, Due)> {
-        let all = [(self.age, Due::Age), (self.look, Due::Look), (self.removal, Due::Removal)];
+    pub(super) fn next(&self) -> Option<(Instant, ExpiryAction)> {
+        let all = [
+            (self.age, ExpiryAction::Age),
+            (self.look, ExpiryAction::Look),
+            (self.removal, ExpiryAction::Removal),
+        ];
         all.into_iter().filter_map(|(at, due)| Some((at?, due))).min_by_key(|(at, _)| *at)
     }
 
@@ -110,7 +114,7 @@ impl Expiry {
 
     /// Whether something has been at work since the last look.
     pub(super) fn has_worked(&mut self, contexts: &[ContextInfo]) -> bool {
-        let done: Vec<Done> =
+        let done: Vec<ContextUse> =
             contexts.iter().map(|one| (one.opened_at_ms, one.runs, one.interpreters)).collect();
         let changed = done != self.contexts;
         self.contexts = done;
@@ -133,7 +137,7 @@ fn instant_of(at_ms: u64, ttl_ms: Option<u64>) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Spec, Why};
+    use crate::{Spec, StopReason};
 
     fn record() -> Record {
         let mut spec = Spec::new("web".parse().unwrap());
@@ -157,15 +161,18 @@ mod tests {
         expiry.lives(&record());
         let now = Instant::now();
         let after = |expiry: &Expiry| expiry.next().map(|(at, due)| (at - now, due));
-        assert_eq!(after(&expiry), Some((Duration::from_secs(1), Due::Look)));
+        assert_eq!(after(&expiry), Some((Duration::from_secs(1), ExpiryAction::Look)));
         expiry.look_again(Some(Duration::from_millis(7_900)));
-        assert_eq!(after(&expiry), Some((Duration::from_millis(100), Due::Look)));
+        assert_eq!(after(&expiry), Some((Duration::from_millis(100), ExpiryAction::Look)));
         expiry.look_again(None);
-        assert_eq!(after(&expiry), Some((Duration::from_secs(1), Due::Look)));
+        assert_eq!(after(&expiry), Some((Duration::from_secs(1), ExpiryAction::Look)));
         expiry.pauses();
-        assert!(matches!(expiry.next(), Some((_, Due::Age))), "a pause counts for the age alone");
+        assert!(
+            matches!(expiry.next(), Some((_, ExpiryAction::Age))),
+            "a pause counts for the age alone"
+        );
         expiry.looking();
-        assert!(matches!(expiry.next(), Some((_, Due::Age))));
+        assert!(matches!(expiry.next(), Some((_, ExpiryAction::Age))));
         expiry.ends();
         assert_eq!(expiry.next(), None);
     }
@@ -184,9 +191,9 @@ mod tests {
         let mut record = record();
         let mut expiry = Expiry::default();
         expiry.lives(&record);
-        record.state = State::Stopped { why: Why::Asked, at_ms: now_ms() - 10_000 };
+        record.state = State::Stopped { why: StopReason::Asked, at_ms: now_ms() - 10_000 };
         expiry.stopped(&record);
-        assert_eq!(expiry.next(), Some((Instant::now(), Due::Removal)));
+        assert_eq!(expiry.next(), Some((Instant::now(), ExpiryAction::Removal)));
         record.keep_stopped_ms = None;
         let mut expiry = Expiry::default();
         expiry.stopped(&record);

@@ -27,14 +27,14 @@ use std::path::{Path, PathBuf};
 use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 
-pub use known::{AllSessions, Extent, OneSession, Recorded};
+pub use known::{AllSessions, Extent, OneSession, RecordedSession};
 pub use reader::{From, InvalidMark, Mark, Reader, Step};
 pub use record::Run;
 pub use recording::Recording;
-pub use room::Room;
+pub use room::ReadBudget;
 pub use writer::Writer;
 
-use super::record::Kept;
+use super::record::StoredRecord;
 use super::{SandboxError, SandboxRef};
 use host::paths::Paths;
 
@@ -129,7 +129,9 @@ pub fn find_log(paths: &Paths, which: &SandboxRef) -> Result<PathBuf, SandboxErr
     entries
         .flatten()
         .map(|entry| entry.path())
-        .find(|directory| Kept::read(directory).is_ok_and(|kept| kept.record.which() == *which))
+        .find(|directory| {
+            StoredRecord::read(directory).is_ok_and(|kept| kept.record.which() == *which)
+        })
         .map(|directory| log_directory(&directory))
         .ok_or_else(not_found)
 }

@@ -6,7 +6,7 @@
 //! ended meanwhile nobody knows when, and it counts up to what was written. What was said since then
 //! and before a kill of the bridge is forgotten.
 //!
-//! Owners say when their machines run, by a [`Spell`]; the registry asks who has had enough.
+//! Owners say when their machines run, by a [`RunTimer`]; the registry asks who has had enough.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -63,21 +63,21 @@ struct Running {
 
 /// The time for which a machine runs. It is over when this is dropped.
 #[derive(Debug)]
-pub(super) struct Spell {
+pub(super) struct RunTimer {
     meter: Meter,
     number: u64,
 }
 
 /// What is written down.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredUse {
     day: u64,
     at_ms: u64,
-    spent: Vec<Row>,
+    spent: Vec<StoredScope>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Row {
+struct StoredScope {
     #[serde(flatten)]
     scope: Scope,
     #[serde(flatten)]
@@ -90,8 +90,8 @@ impl Meter {
     pub(super) fn open(path: &Path) -> (Self, Option<io::Error>) {
         let (kept, trouble) = match read(path) {
             Ok(kept) => (kept, None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (Kept::default(), None),
-            Err(error) => (Kept::default(), Some(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (StoredUse::default(), None),
+            Err(error) => (StoredUse::default(), Some(error)),
         };
         let today = now_ms() / MS_PER_DAY;
         let mut day = Day { number: today, before_ms: kept.at_ms, ..Day::default() };
@@ -109,7 +109,7 @@ impl Meter {
     }
 
     /// A machine runs from now on; one that an earlier bridge had ran meanwhile too.
-    pub(super) fn begin(&self, record: &Record, heard: Option<Heard>, was_away: bool) -> Spell {
+    pub(super) fn begin(&self, record: &Record, heard: Option<Heard>, was_away: bool) -> RunTimer {
         let scopes = Caps::scopes(record.namespace.as_str(), record.key.as_deref());
         let mut day = self.day();
         if was_away {
@@ -124,7 +124,7 @@ impl Meter {
         let bytes = heard.as_ref().map_or(0, Heard::bytes);
         let (which, since) = (record.which(), Instant::now());
         day.running.insert(number, Running { which, scopes, since, heard, bytes });
-        Spell { meter: self.clone(), number }
+        RunTimer { meter: self.clone(), number }
     }
 
     /// What a scope has used today; `None` where so many are counted already that it is not.
@@ -155,9 +155,13 @@ impl Meter {
         if !std::mem::take(&mut day.is_changed) {
             return Ok(());
         }
-        let row = |(scope, spent): (&Scope, &Spent)| Row { scope: scope.clone(), spent: *spent };
-        let kept =
-            Kept { day: day.number, at_ms: now_ms(), spent: day.spent.iter().map(row).collect() };
+        let row =
+            |(scope, spent): (&Scope, &Spent)| StoredScope { scope: scope.clone(), spent: *spent };
+        let kept = StoredUse {
+            day: day.number,
+            at_ms: now_ms(),
+            spent: day.spent.iter().map(row).collect(),
+        };
         drop(day);
         write_durably(&self.0.directory, &self.0.file, &serde_json::to_vec(&kept)?)
     }
@@ -208,7 +212,7 @@ impl Running {
     }
 }
 
-impl Drop for Spell {
+impl Drop for RunTimer {
     fn drop(&mut self) {
         let mut day = self.meter.day();
         day.count();
@@ -216,7 +220,7 @@ impl Drop for Spell {
     }
 }
 
-fn read(path: &Path) -> io::Result<Kept> {
+fn read(path: &Path) -> io::Result<StoredUse> {
     let mut bytes = Vec::new();
     File::open(path)?.take(METER_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::commit::{self, Archive};
-use super::stored::{Held, Wanted};
+use super::stored::{HeldImage, RequestedImage};
 use super::{SandboxError, SandboxRef, Spec, event, mounted, secrets};
 use agent_client::guest::Guest;
 use egress::{EgressEvent, EgressGuard, EgressPolicy, Settings};
@@ -33,18 +33,18 @@ pub struct OneShot {
     left_out: Report,
     // The machine goes before what it has as its root.
     alive: KillOnDrop,
-    image: Option<Held>,
+    image: Option<HeldImage>,
 }
 
 /// Starts a sandbox for one command. `paths` are hidden from it, and their store of images is
 /// where one comes from that is asked for by its name.
 pub async fn one_shot(paths: &Paths, spec: &Spec) -> Result<OneShot, SandboxError> {
-    one_shot_with(paths, spec, &Known::default()).await
+    one_shot_with(paths, spec, &OneShotOptions::default()).await
 }
 
 /// What a sandbox for one command may ask for by name, and what bounds it.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct OneShotOptions {
     pub secrets: Secrets,
     pub workspaces: Workspaces,
     pub egress: Settings,
@@ -54,9 +54,9 @@ pub struct Known {
 pub async fn one_shot_with(
     paths: &Paths,
     spec: &Spec,
-    known: &Known,
+    known: &OneShotOptions,
 ) -> Result<OneShot, SandboxError> {
-    let Known { secrets: known, workspaces, egress } = known;
+    let OneShotOptions { secrets: known, workspaces, egress } = known;
     spec.check()?;
     let rules = spec.rules()?;
     secrets::variables(known, spec, &rules)?;
@@ -69,11 +69,11 @@ pub async fn one_shot_with(
     let resolved = secrets::resolve(known, spec, &event::nobody()).await?;
     machine_spec.secrets = resolved.variables;
     let injections = resolved.injections;
-    let image = match Wanted::of(spec, paths, None) {
+    let image = match RequestedImage::of(spec, paths, None) {
         Some(wanted) => wanted.furnish(&mut machine_spec).await?,
         None => None,
     };
-    let user = spec.user.as_deref().or_else(|| image.as_ref().and_then(Held::user));
+    let user = spec.user.as_deref().or_else(|| image.as_ref().and_then(HeldImage::user));
     let running = machine.start(machine_spec).await?;
     let guest = running.guest().expect("a machine that has started has been greeted by its agent");
     let guest = guest.running_as(user);

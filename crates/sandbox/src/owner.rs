@@ -24,16 +24,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::expiry::{Due, Expiry};
+use super::expiry::{Expiry, ExpiryAction};
 use super::log::log_directory;
-use super::meter::{Meter, Spell};
+use super::meter::{Meter, RunTimer};
 use super::pool::{Personal, Pool, Shape};
 use super::presence::Presence;
-use super::record::Kept;
+use super::record::StoredRecord;
 use super::recorder::SharedLog;
 use super::snapshot::bytes_of;
-use super::stored::Held;
-use super::{Event, EventSink, Record, SandboxError, State, Why};
+use super::stored::HeldImage;
+use super::{Event, EventSink, Record, SandboxError, State, StopReason};
 use crate::limits::RECORDER_END_MAX;
 use agent_client::link::LinkError;
 use egress::{EgressGuard, Injections};
@@ -46,17 +46,17 @@ use ::workspace::limits::LAST_SYNC_DEADLINE;
 use ::workspace::{ExchangeOutcome, Mirror, Workspaces};
 
 pub(super) use order::{Order, Reply};
-use suspend::Errand;
+use suspend::SuspendOutcome;
 
 /// Where a machine may be that was started ahead, and what it is to become.
-pub(super) struct Ahead {
+pub(super) struct PoolRequest {
     pub pool: Arc<Pool>,
     pub shape: Shape,
     pub personal: Personal,
 }
 
 /// Where an owner works.
-pub(super) struct Place {
+pub(super) struct OwnerSettings {
     pub directories: Directories,
     pub machine: Arc<dyn Machine>,
     pub events: EventSink,
@@ -70,7 +70,7 @@ pub(super) struct Place {
 }
 
 /// Everything that the loop can see.
-enum Happening {
+enum OwnerEvent {
     Order(Order),
     /// Nobody can order anything any more: the registry is gone.
     Forsaken,
@@ -81,11 +81,11 @@ enum Happening {
     /// The machine was killed and is still there.
     Overdue,
     /// A time to live has come to something.
-    Due(Due),
+    Due(ExpiryAction),
     /// The agent has said what its contexts do; nothing when it did not answer.
     Looked(Option<Vec<ContextInfo>>),
     /// What takes its time is done.
-    Returned(Errand),
+    Returned(SuspendOutcome),
     /// Something of the workspace has come back.
     Said(ExchangeOutcome),
 }
@@ -107,7 +107,7 @@ impl Grace {
 }
 
 /// What the loop does after a happening.
-enum Next {
+enum NextStep {
     GoOn,
     Remove,
     Leave,
@@ -115,18 +115,18 @@ enum Next {
 
 /// One sandbox.
 pub(super) struct Owner {
-    kept: Kept,
-    place: Place,
+    kept: StoredRecord,
+    place: OwnerSettings,
     shown: watch::Sender<Record>,
     orders: mpsc::Receiver<Order>,
     log: Option<SharedLog>,
     /// The image that its machine has, as long as it has one.
-    image: Option<Held>,
+    image: Option<HeldImage>,
     /// The secrets that stay on this side, until the way out is made.
     injections: Injections,
-    life: Option<Life>,
+    life: Option<LiveMachine>,
     /// Why the machine will have ended, when we end it.
-    why: Option<Why>,
+    why: Option<StopReason>,
     /// Orders that are answered when the machine is gone.
     waiting: Vec<Reply>,
     /// The sandbox is to be removed when the machine is gone, and these want to know.
@@ -137,7 +137,7 @@ pub(super) struct Owner {
     cleaned: bool,
     expiry: Expiry,
     /// The time for which its machine runs, while it does.
-    spell: Option<Spell>,
+    spell: Option<RunTimer>,
     /// An earlier bridge had the machine, which went on without one.
     was_away: bool,
     /// What brings the bucket of a stopped sandbox what it lacks.
@@ -145,7 +145,7 @@ pub(super) struct Owner {
 }
 
 /// What an owner has only while its machine lives.
-struct Life {
+struct LiveMachine {
     running: Arc<dyn Running>,
     exited: BoxFuture<'static, MachineExit>,
     lost: Option<Pin<Box<dyn Future<Output = LinkError> + Send>>>,
@@ -157,15 +157,15 @@ struct Life {
     /// The question to the agent whether something is at work.
     look: Option<BoxFuture<'static, Option<Vec<ContextInfo>>>>,
     /// A pause, a resumption or a snapshot under way.
-    errand: Option<BoxFuture<'static, Errand>>,
+    errand: Option<BoxFuture<'static, SuspendOutcome>>,
     /// Why not all of the workspace has come back before the end, when it has not.
     kept_back: Arc<OnceLock<String>>,
 }
 
 impl Owner {
     pub(super) fn new(
-        kept: Kept,
-        place: Place,
+        kept: StoredRecord,
+        place: OwnerSettings,
         shown: watch::Sender<Record>,
         orders: mpsc::Receiver<Order>,
     ) -> Self {
@@ -198,44 +198,44 @@ impl Owner {
     async fn run(mut self) {
         loop {
             let next = match self.next().await {
-                Happening::Order(order) => self.obey(order).await,
-                Happening::Forsaken => Next::Leave,
-                Happening::Exited(exit) => {
+                OwnerEvent::Order(order) => self.obey(order).await,
+                OwnerEvent::Forsaken => NextStep::Leave,
+                OwnerEvent::Exited(exit) => {
                     let why = self.why_of(&exit);
                     self.bury(why).await;
-                    if self.removing.is_empty() { Next::GoOn } else { Next::Remove }
+                    if self.removing.is_empty() { NextStep::GoOn } else { NextStep::Remove }
                 }
-                Happening::Lost(error) => {
+                OwnerEvent::Lost(error) => {
                     self.lose(&error).await;
-                    Next::GoOn
+                    NextStep::GoOn
                 }
-                Happening::Overdue => {
+                OwnerEvent::Overdue => {
                     self.give_up().await;
-                    Next::GoOn
+                    NextStep::GoOn
                 }
-                Happening::Due(due) => self.act_on(due).await,
-                Happening::Looked(contexts) => {
+                OwnerEvent::Due(due) => self.act_on(due).await,
+                OwnerEvent::Looked(contexts) => {
                     self.judge(contexts).await;
-                    Next::GoOn
+                    NextStep::GoOn
                 }
-                Happening::Said(said) => {
+                OwnerEvent::Said(said) => {
                     self.hear(said).await;
-                    Next::GoOn
+                    NextStep::GoOn
                 }
-                Happening::Returned(errand) => {
+                OwnerEvent::Returned(errand) => {
                     self.return_from(errand).await;
-                    Next::GoOn
+                    NextStep::GoOn
                 }
             };
             match next {
-                Next::GoOn => {}
-                Next::Remove => return self.remove().await,
-                Next::Leave => return,
+                NextStep::GoOn => {}
+                NextStep::Remove => return self.remove().await,
+                NextStep::Leave => return,
             }
         }
     }
 
-    async fn next(&mut self) -> Happening {
+    async fn next(&mut self) -> OwnerEvent {
         let (overdue, due) = (self.overdue, self.expiry.next());
         let (exited, lost, look, errand, mirror) = match &mut self.life {
             Some(life) => {
@@ -248,20 +248,20 @@ impl Owner {
         tokio::select! {
             // A machine that is gone makes everything else moot.
             biased;
-            exit = settled(exited) => Happening::Exited(exit),
-            error = settled(lost) => Happening::Lost(error),
-            order = self.orders.recv() => order.map_or(Happening::Forsaken, Happening::Order),
-            () = reached(overdue) => Happening::Overdue,
-            contexts = settled(look) => Happening::Looked(contexts),
-            errand = settled(errand) => Happening::Returned(errand),
-            said = heard(mirror) => Happening::Said(said),
+            exit = settled(exited) => OwnerEvent::Exited(exit),
+            error = settled(lost) => OwnerEvent::Lost(error),
+            order = self.orders.recv() => order.map_or(OwnerEvent::Forsaken, OwnerEvent::Order),
+            () = reached(overdue) => OwnerEvent::Overdue,
+            contexts = settled(look) => OwnerEvent::Looked(contexts),
+            errand = settled(errand) => OwnerEvent::Returned(errand),
+            said = heard(mirror) => OwnerEvent::Said(said),
             () = reached(due.map(|(at, _)| at)) => {
-                due.map_or(Happening::Forsaken, |(_, due)| Happening::Due(due))
+                due.map_or(OwnerEvent::Forsaken, |(_, due)| OwnerEvent::Due(due))
             }
         }
     }
 
-    async fn obey(&mut self, order: Order) -> Next {
+    async fn obey(&mut self, order: Order) -> NextStep {
         match order {
             Order::Stop { reply, .. } | Order::Kill { reply } if self.life.is_none() => {
                 let _ = reply.send(Ok(self.kept.record.clone()));
@@ -270,7 +270,7 @@ impl Owner {
                 self.waiting.push(reply);
                 // A second stop neither shortens nor lengthens the grace of the first.
                 if self.kept.record.state != State::Stopping {
-                    self.begin_stop(grace, Why::Asked).await;
+                    self.begin_stop(grace, StopReason::Asked).await;
                 }
             }
             Order::Kill { reply } => {
@@ -279,7 +279,7 @@ impl Owner {
             }
             Order::Remove { reply, .. } if self.life.is_none() => {
                 self.removing.push(reply);
-                return Next::Remove;
+                return NextStep::Remove;
             }
             Order::Remove { force: false, reply } => {
                 let (which, state) = (self.kept.record.which(), self.kept.record.state.clone());
@@ -301,10 +301,10 @@ impl Owner {
             Order::Leave { reply } => {
                 self.let_go().await;
                 let _ = reply.send(Ok(self.kept.record.clone()));
-                return Next::Leave;
+                return NextStep::Leave;
             }
         }
-        Next::GoOn
+        NextStep::GoOn
     }
 
     /// What programs have left in a workspace comes back before a sandbox is removed, as before a stop.
@@ -313,17 +313,17 @@ impl Owner {
         let brings = self.life.as_ref().is_some_and(|life| life.mirror.is_some());
         match self.kept.record.state {
             State::Running | State::Paused { .. } if brings => {
-                self.begin_end(Grace::None, Why::Killed).await;
+                self.begin_end(Grace::None, StopReason::Killed).await;
             }
             _ => self.begin_kill().await,
         }
     }
 
-    async fn begin_stop(&mut self, grace: Duration, why: Why) {
+    async fn begin_stop(&mut self, grace: Duration, why: StopReason) {
         self.begin_end(Grace::Of(grace), why).await;
     }
 
-    async fn begin_end(&mut self, grace: Grace, why: Why) {
+    async fn begin_end(&mut self, grace: Grace, why: StopReason) {
         let Some(life) = &mut self.life else { return };
         let running = Arc::clone(&life.running);
         let is_halted = life.errand.is_some() || running.trace().paused;
@@ -378,7 +378,7 @@ impl Owner {
         let Some(life) = &self.life else { return };
         life.mirror.iter().for_each(Mirror::break_off);
         life.running.kill();
-        self.why = Some(Why::Killed);
+        self.why = Some(StopReason::Killed);
         self.overdue = Some(Instant::now() + KILL_DEADLINE);
         self.expiry.ends();
         self.place.presence.close();
@@ -386,13 +386,13 @@ impl Owner {
     }
 
     /// Why a machine has ended: by our order, or by itself.
-    fn why_of(&mut self, exit: &MachineExit) -> Why {
+    fn why_of(&mut self, exit: &MachineExit) -> StopReason {
         let killed = self.life.as_ref().is_some_and(|life| life.running.was_killed());
         match self.why.take() {
             // It was granted its grace and overran it.
-            Some(Why::Asked) if killed => Why::Killed,
+            Some(StopReason::Asked) if killed => StopReason::Killed,
             Some(why) => why,
-            None => Why::Ended { detail: exit.to_string() },
+            None => StopReason::Ended { detail: exit.to_string() },
         }
     }
 
@@ -418,7 +418,7 @@ impl Owner {
     }
 
     /// Marks the end of the machine, and removes what it left except record, logs and disk.
-    async fn bury(&mut self, why: Why) {
+    async fn bury(&mut self, why: StopReason) {
         if let Some(mut life) = self.life.take() {
             // What was said in the last moment.
             if let Some(guest) = life.running.guest() {

@@ -39,7 +39,7 @@ pub use personal::Personal;
 pub use shape::Shape;
 pub use status::ShelfStatus;
 
-use self::keep::Gone;
+use self::keep::RetireReason;
 use self::shelf::{Ready, Shelf};
 use super::{Event, EventSink, SandboxError};
 use crate::limits::{POOL_CLAIM_DEADLINE, POOL_CLAIM_TRIES_MAX, POOL_LIFE_MIN};
@@ -65,7 +65,7 @@ struct Inner {
 }
 
 /// A machine that belongs to whoever claimed it, and to nobody else.
-pub(super) struct Claimed {
+pub(super) struct ClaimedMachine {
     pub id: SandboxId,
     pub directories: Directories,
     pub running: Arc<dyn Running>,
@@ -104,7 +104,7 @@ impl Pool {
 
     /// Takes a machine of this shape and makes it the caller's own; `None` when one has to be
     /// started. Whatever is wrong with a pooled machine costs the caller one more try.
-    pub async fn claim(&self, asked: &Shape, personal: &Personal) -> Option<Claimed> {
+    pub async fn claim(&self, asked: &Shape, personal: &Personal) -> Option<ClaimedMachine> {
         for _ in 0..POOL_CLAIM_TRIES_MAX {
             let (number, ready) = self.0.take(asked)?;
             let directories = super::directories::directories(&self.0.paths, &ready.id);
@@ -112,7 +112,7 @@ impl Pool {
                 Ok(warnings) => {
                     self.0.shelves[number].claimed();
                     let Ready { id, running, .. } = ready;
-                    return Some(Claimed { id, directories, running, warnings });
+                    return Some(ClaimedMachine { id, directories, running, warnings });
                 }
                 Err(gone) => self.0.discard(number, ready, &gone),
             }
@@ -249,14 +249,14 @@ impl Inner {
         ready: &Ready,
         directories: &Directories,
         personal: &Personal,
-    ) -> Result<Vec<String>, Gone> {
-        record::mark_claimed(&directories.state).map_err(Gone::Record)?;
-        let guest = ready.running.guest().ok_or(Gone::Silent)?;
+    ) -> Result<Vec<String>, RetireReason> {
+        record::mark_claimed(&directories.state).map_err(RetireReason::Record)?;
+        let guest = ready.running.guest().ok_or(RetireReason::Silent)?;
         let contexts = &self.shelves[number].entry.contexts;
         let adopted = personal::personalise(&guest, personal, contexts);
         match timeout(POOL_CLAIM_DEADLINE, adopted).await {
-            Ok(adopted) => adopted.map_err(Gone::Refused),
-            Err(_) => Err(Gone::Silent),
+            Ok(adopted) => adopted.map_err(RetireReason::Refused),
+            Err(_) => Err(RetireReason::Silent),
         }
     }
 
@@ -290,7 +290,7 @@ impl Inner {
     }
 
     /// Ends a machine that was taken off its shelf and cannot be used.
-    fn discard(self: &Arc<Self>, number: usize, ready: Ready, gone: &Gone) {
+    fn discard(self: &Arc<Self>, number: usize, ready: Ready, gone: &RetireReason) {
         let lived = Duration::from_millis(now_ms().saturating_sub(ready.since_ms));
         let mut stock = self.shelves[number].stock();
         stock.counts.replaced += 1;

@@ -18,13 +18,13 @@ use host::instant::now_ms;
 /// What is shared between a sandbox's owner, its recorder and the registry.
 #[derive(Debug)]
 pub(super) struct Presence {
-    seen: Mutex<Seen>,
+    seen: Mutex<PresenceState>,
     /// Notified when something at work has ended.
     ended: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct PresenceState {
     guest: Option<Guest>,
     /// Whether somebody may begin something.
     open: bool,
@@ -52,7 +52,7 @@ impl Drop for Activity {
     }
 }
 
-impl Seen {
+impl PresenceState {
     fn touch(&mut self) {
         self.idle_since = Instant::now();
         self.idle_since_ms = now_ms();
@@ -61,7 +61,7 @@ impl Seen {
 
 impl Presence {
     pub(super) fn new() -> Arc<Self> {
-        let seen = Mutex::new(Seen {
+        let seen = Mutex::new(PresenceState {
             guest: None,
             open: false,
             activities: 0,
@@ -77,7 +77,7 @@ impl Presence {
         Arc::clone(&self.ended)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, PresenceState> {
         // Nothing in it is ever half-changed.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -148,14 +148,14 @@ impl Record {
 
 /// The content of `box.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct StoredRecord {
     pub record: Record,
     /// How a later bridge finds the machine again.
     #[serde(default)]
     pub trace: Trace,
 }
 
-impl Kept {
+impl StoredRecord {
     /// Writes the record durably.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         write_durably(directory, RECORD_FILE, &serde_json::to_vec_pretty(self)?)
@@ -182,13 +182,13 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{ExpiryKind, Why};
+    use crate::{ExpiryKind, StopReason};
 
-    fn kept() -> Kept {
+    fn kept() -> StoredRecord {
         let mut spec = Spec::new("team/web".parse().unwrap());
         spec.env = vec![("TOKEN".to_owned(), "hunter2".to_owned())];
         let record = Record::new("0123456789ab".parse().unwrap(), &spec, 7);
-        Kept { record, trace: Trace::default() }
+        StoredRecord { record, trace: Trace::default() }
     }
 
     #[test]
@@ -200,16 +200,16 @@ mod tests {
             State::Running,
             State::Paused { since_ms: 9 },
             State::Stopping,
-            State::Stopped { why: Why::Ended { detail: "so".to_owned() }, at_ms: 9 },
-            State::Stopped { why: Why::BridgeAway, at_ms: 9 },
-            State::Stopped { why: Why::Expired { kind: ExpiryKind::Idle }, at_ms: 9 },
+            State::Stopped { why: StopReason::Ended { detail: "so".to_owned() }, at_ms: 9 },
+            State::Stopped { why: StopReason::BridgeAway, at_ms: 9 },
+            State::Stopped { why: StopReason::Expired { kind: ExpiryKind::Idle }, at_ms: 9 },
             State::Lost { reason: "silent".to_owned() },
         ];
         for state in states {
             let mut kept = kept();
             kept.record.state = state;
             kept.write(&directory).unwrap();
-            assert_eq!(Kept::read(&directory).unwrap(), kept);
+            assert_eq!(StoredRecord::read(&directory).unwrap(), kept);
         }
         assert!(!directory.join("box.json.new").exists());
         fs::remove_dir_all(directory).unwrap();
@@ -229,7 +229,7 @@ mod tests {
         let mut expected = kept();
         expected.record.scratch_bytes = 1;
         expected.record.state = State::Running;
-        assert_eq!(serde_json::from_str::<Kept>(text).unwrap(), expected);
+        assert_eq!(serde_json::from_str::<StoredRecord>(text).unwrap(), expected);
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         let text = serde_json::to_vec(&kept()).unwrap();
         for length in 0..text.len() {
             fs::write(directory.join(RECORD_FILE), &text[..length]).unwrap();
-            assert!(Kept::read(&directory).is_err(), "{length} bytes were enough");
+            assert!(StoredRecord::read(&directory).is_err(), "{length} bytes were enough");
         }
         fs::remove_dir_all(directory).unwrap();
     }

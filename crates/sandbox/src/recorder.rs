@@ -269,7 +269,12 @@ impl Recorder {
             let origin = Origin::Offset { offset };
             let (output, _) = self.guest.subscribe(session, channel, origin, role).await?;
             let output = output.manual().counted(self.guest.heard());
-            outputs.all.push(Recorded { channel, output, reached: offset, rest: Rest::Open });
+            outputs.all.push(RecordedOutput {
+                channel,
+                output,
+                reached: offset,
+                rest: OutputState::Open,
+            });
         }
         Ok(outputs)
     }
@@ -291,11 +296,11 @@ impl Recorder {
             }
             Piece::Gap { to, .. } => (to, self.log.with(|log| log.skip_to(session, channel, to))),
             Piece::End => {
-                recorded.rest = Rest::Nothing;
+                recorded.rest = OutputState::Nothing;
                 return Ok(());
             }
             Piece::Failed(error) => {
-                recorded.rest = Rest::Lost;
+                recorded.rest = OutputState::Lost;
                 return Err(error);
             }
         };
@@ -371,23 +376,23 @@ enum RecordError {
 /// The outputs of one session.
 #[derive(Default)]
 struct Outputs {
-    all: Vec<Recorded>,
+    all: Vec<RecordedOutput>,
     /// Which is asked first, in turn, so that a loud one does not silence the other.
     turn: usize,
     reported: bool,
 }
 
-struct Recorded {
+struct RecordedOutput {
     channel: Channel,
     output: Output,
     /// Up to here everything is in the log or named in it as a gap.
     reached: u64,
-    rest: Rest,
+    rest: OutputState,
 }
 
 /// What is still to come of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum OutputState {
     /// Anything.
     Open,
     /// It has ended, and all of it has come.
@@ -405,7 +410,7 @@ impl Outputs {
         poll_fn(|context| {
             for index in (0..count).map(|step| first.wrapping_add(step) % count) {
                 let recorded = &mut self.all[index];
-                if recorded.rest != Rest::Open {
+                if recorded.rest != OutputState::Open {
                     continue;
                 }
                 if let Poll::Ready(piece) = recorded.output.poll_next(context) {
@@ -421,17 +426,18 @@ impl Outputs {
     fn have_all(&self, record: &ExitRecord) -> bool {
         self.all.iter().all(|recorded| {
             let complete_at = record.complete_at(recorded.channel);
-            recorded.rest == Rest::Nothing || complete_at.is_some_and(|at| recorded.reached >= at)
+            recorded.rest == OutputState::Nothing
+                || complete_at.is_some_and(|at| recorded.reached >= at)
         })
     }
 
     fn have_ended(&self) -> bool {
-        self.all.iter().all(|recorded| recorded.rest == Rest::Nothing)
+        self.all.iter().all(|recorded| recorded.rest == OutputState::Nothing)
     }
 
     /// Whether nothing more comes over this link.
     fn have_settled(&self) -> bool {
-        self.all.iter().all(|recorded| recorded.rest != Rest::Open)
+        self.all.iter().all(|recorded| recorded.rest != OutputState::Open)
     }
 
     fn report_once(&mut self, report: impl FnOnce()) {

@@ -8,8 +8,8 @@ mod means;
 mod room;
 mod views;
 
-pub use means::Means;
-use room::Refused;
+pub use means::RegistryOptions;
+use room::RefusalCounts;
 pub use views::{Until, Visit};
 
 use std::collections::HashMap;
@@ -24,14 +24,14 @@ use tokio::task::JoinSet;
 use super::caps::Caps;
 use super::commit;
 use super::meter::Meter;
-use super::owner::{Ahead, Order, Owner, Place};
+use super::owner::{Order, Owner, OwnerSettings, PoolRequest};
 use super::pool::{self, Personal, Pool, Shape};
 use super::presence::Presence;
-use super::record::{Kept, RECORD_FILE};
+use super::record::{RECORD_FILE, StoredRecord};
 use super::secrets;
 use super::snapshot::{Snapshot, Snapshots};
 use super::spec::check_lifetime;
-use super::stored::{Wanted, image_users};
+use super::stored::{RequestedImage, image_users};
 use super::tallies::Tallies;
 use super::{Event, EventSink, Name, Record, SandboxError, SandboxRef, Spec, State, mounted};
 use crate::limits::{ORDERS_WAITING_MAX, SANDBOXES_MAX};
@@ -66,26 +66,26 @@ struct Inner {
     image_policy: Policy,
     puller: Option<Puller>,
     caps: Caps,
-    refused: Refused,
+    refused: RefusalCounts,
     meter: Meter,
     seats: Mutex<Seats>,
 }
 
 #[derive(Default)]
 struct Seats {
-    taken: HashMap<SandboxRef, Seat>,
+    taken: HashMap<SandboxRef, NameEntry>,
     /// No new sandboxes: the bridge is stopping.
     closed: bool,
 }
 
 /// A taken name.
-struct Seat {
+struct NameEntry {
     orders: mpsc::Sender<Order>,
     shown: watch::Receiver<Record>,
     presence: Arc<Presence>,
 }
 
-impl Seat {
+impl NameEntry {
     fn record(&self) -> Record {
         let record = self.shown.borrow().clone();
         self.presence.show(record)
@@ -93,12 +93,12 @@ impl Seat {
 }
 
 /// Held by an owner as long as its name is taken; dropping it frees the name.
-struct Occupied {
+struct NameGuard {
     registry: Weak<Inner>,
     which: SandboxRef,
 }
 
-impl Drop for Occupied {
+impl Drop for NameGuard {
     fn drop(&mut self) {
         if let Some(inner) = self.registry.upgrade() {
             inner.seats().taken.remove(&self.which);
@@ -136,7 +136,7 @@ impl Registry {
         machines: Machines,
         events: EventSink,
     ) -> Result<Self, SandboxError> {
-        Self::open_with(paths, machines, events, Means::default()).await
+        Self::open_with(paths, machines, events, RegistryOptions::default()).await
     }
 
     /// The same with what an operator has set up for sandboxes.
@@ -144,7 +144,7 @@ impl Registry {
         paths: Paths,
         machines: Machines,
         events: EventSink,
-        means: Means,
+        means: RegistryOptions,
     ) -> Result<Self, SandboxError> {
         Self::open_inner(paths, None, machines, events, means).await
     }
@@ -157,7 +157,7 @@ impl Registry {
         machines: Machines,
         events: EventSink,
     ) -> Result<Self, SandboxError> {
-        Self::open_inner(paths, Some(outer), machines, events, Means::default()).await
+        Self::open_inner(paths, Some(outer), machines, events, RegistryOptions::default()).await
     }
 
     async fn open_inner(
@@ -165,7 +165,7 @@ impl Registry {
         hidden_of_alone: Option<Paths>,
         machines: Machines,
         events: EventSink,
-        means: Means,
+        means: RegistryOptions,
     ) -> Result<Self, SandboxError> {
         let seats = Mutex::new(Seats::default());
         let snapshots = Snapshots::open(paths.snapshots())?;
@@ -173,7 +173,7 @@ impl Registry {
         let tallies = Tallies::default();
         let events = tallies.counting(events);
         let pool = Arc::new(Pool::new(&paths, &machines, &events, means.pool)?);
-        let Means { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
+        let RegistryOptions { secrets, workspaces, images, image_policy, puller, caps, .. } = means;
         let inner = Inner {
             paths,
             hidden_of_alone,
@@ -190,7 +190,7 @@ impl Registry {
             image_policy,
             puller,
             caps,
-            refused: Refused::default(),
+            refused: RefusalCounts::default(),
             meter,
             seats,
         };
@@ -203,7 +203,7 @@ impl Registry {
         for directory in subdirectories(&inner.paths.state_boxes())? {
             let Some(id) = id_of(&directory) else { continue };
             let place = directory.display();
-            match Kept::read(&directory) {
+            match StoredRecord::read(&directory) {
                 Ok(kept) if kept.record.id == id => {
                     pool::record::forget(&directory);
                     if let Some(owner) = registry.seat_found(kept) {
@@ -254,7 +254,8 @@ impl Registry {
         let mut record = Record::new(id.clone(), &spec, now_ms());
         record.mounted = workspace.as_ref().is_some_and(|workspace| workspace.policy.mount);
         record.env_names.extend(secrets::variables(&self.0.secrets, &spec, &spec.rules()?)?);
-        let mut owner = self.seat(Kept { record, trace: machine::Trace::default() }, true)?;
+        let mut owner =
+            self.seat(StoredRecord { record, trace: machine::Trace::default() }, true)?;
         // Behind the name that is taken: a provider costs the host something.
         let given = secrets::resolve(&self.0.secrets, &spec, &self.0.events).await?;
         let secrets = given.variables;
@@ -267,7 +268,7 @@ impl Registry {
         };
         machine_spec.bind = mounted::at_boot(&spec, workspace.as_ref());
         let kept_at = self.0.hidden_of_alone.as_ref().unwrap_or(&self.0.paths);
-        let wanted = Wanted::of(&spec, kept_at, self.0.images.as_ref());
+        let wanted = RequestedImage::of(&spec, kept_at, self.0.images.as_ref());
         let wanted = wanted.map(|wanted| {
             let allowed = wanted.allowed_by(&self.0.image_policy);
             allowed.pulled_by(self.0.puller.as_ref(), spec.pull)
@@ -281,7 +282,7 @@ impl Registry {
             let hostname = machine_spec.hostname.clone();
             let (env, secrets, workdir) = (spec.env, secrets.clone(), spec.workdir);
             let personal = Personal { hostname, env, secrets, workdir };
-            Ahead { pool: Arc::clone(&self.0.pool), shape, personal }
+            PoolRequest { pool: Arc::clone(&self.0.pool), shape, personal }
         });
         machine_spec.secrets = secrets;
         let (reply, answer) = oneshot::channel();
@@ -481,7 +482,7 @@ impl Registry {
     }
 
     /// Takes a name for a sandbox; for a new one where the caps leave room for it.
-    fn seat(&self, kept: Kept, is_new: bool) -> Result<Owner, SandboxError> {
+    fn seat(&self, kept: StoredRecord, is_new: bool) -> Result<Owner, SandboxError> {
         let which = kept.record.which();
         let mut seats = self.0.seats();
         if seats.closed {
@@ -501,9 +502,9 @@ impl Registry {
         let (orders, ordered) = mpsc::channel(ORDERS_WAITING_MAX);
         let (show, shown) = watch::channel(kept.record.clone());
         let presence = Presence::new();
-        let seat = Seat { orders, shown, presence: Arc::clone(&presence) };
+        let seat = NameEntry { orders, shown, presence: Arc::clone(&presence) };
         seats.taken.insert(which.clone(), seat);
-        let place = Place {
+        let place = OwnerSettings {
             directories: self.0.directories(&kept.record.id),
             machine: Arc::clone(self.0.machines.get(kept.record.machine)),
             events: Arc::clone(&self.0.events),
@@ -512,13 +513,13 @@ impl Registry {
             meter: self.0.meter.clone(),
             presence,
             workspaces: self.0.workspaces.clone(),
-            _occupied: Box::new(Occupied { registry: Arc::downgrade(&self.0), which }),
+            _occupied: Box::new(NameGuard { registry: Arc::downgrade(&self.0), which }),
         };
         Ok(Owner::new(kept, place, show, ordered))
     }
 
     /// Takes the name of a sandbox that an earlier bridge had.
-    fn seat_found(&self, kept: Kept) -> Option<Owner> {
+    fn seat_found(&self, kept: StoredRecord) -> Option<Owner> {
         let which = kept.record.which();
         let seated = self.seat(kept, false);
         if let Err(error) = &seated {

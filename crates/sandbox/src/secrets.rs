@@ -7,7 +7,7 @@ use host::secret::{Resolved, Secret, SecretError, Secrets, Variable};
 
 /// What a sandbox gets of its secrets.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct ResolvedSecrets {
     /// Variables of its environment: values, and placeholders of those that stay on this side.
     pub variables: Vec<Variable>,
     pub injections: Injections,
@@ -44,7 +44,7 @@ pub(super) async fn resolve(
     secrets: &Secrets,
     spec: &Spec,
     events: &EventSink,
-) -> Result<Given, SandboxError> {
+) -> Result<ResolvedSecrets, SandboxError> {
     let resolved = secrets.resolve(spec.namespace.as_str(), &spec.secrets).await;
     if let Err(SecretError::Provider { name, source, .. }) = &resolved {
         let what = format!("the secret {name:?} could not be read: {source}");
@@ -68,7 +68,7 @@ pub(super) async fn resolve(
         let unset = BUNDLE_VARIABLES.iter().filter(|name| !is_set(name));
         variables.extend(unset.map(|name| ((*name).to_owned(), plain(BUNDLE.to_owned()))));
     }
-    Ok(Given { variables, injections: Injections::new(injected) })
+    Ok(ResolvedSecrets { variables, injections: Injections::new(injected) })
 }
 
 /// What is put into requests of a sandbox that an earlier bridge had. A secret that cannot be had any

@@ -19,7 +19,7 @@ pub enum State {
     /// A stop was asked for, and the grace of its processes runs.
     Stopping,
     /// Its machine is gone; record and logs are left to read, and the name to be given up.
-    Stopped { why: Why, at_ms: u64 },
+    Stopped { why: StopReason, at_ms: u64 },
     /// Its machine lives, but the agent no longer answers. It can be killed, nothing else.
     Lost { reason: String },
 }
@@ -27,7 +27,7 @@ pub enum State {
 /// Why a sandbox has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum StopReason {
     /// Somebody asked for it.
     Asked,
     /// Somebody killed it, or it was killed for not stopping when asked.
@@ -137,7 +137,7 @@ impl fmt::Display for State {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asked => f.write_str("as asked"),

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::record::Kept;
+use super::record::StoredRecord;
 use super::{MachineKind, SandboxError, Spec};
 use host::paths::Paths;
 use image::reference::Reference;
@@ -18,7 +18,7 @@ use machine::vmm::Kit;
 const DIGEST_PREFIX: &str = "sha256:";
 
 /// An image that is to be the root.
-pub(super) struct Wanted {
+pub(super) struct RequestedImage {
     paths: Paths,
     /// Opened when it is needed, where nobody has before.
     images: Option<Images>,
@@ -29,7 +29,7 @@ pub(super) struct Wanted {
     puller: Option<Puller>,
 }
 
-impl Wanted {
+impl RequestedImage {
     /// The image that a sandbox asks for, unless that is a directory, a file or one of the kit.
     pub fn of(spec: &Spec, paths: &Paths, images: Option<&Images>) -> Option<Self> {
         let name = spec.image.as_deref().filter(|name| !name.starts_with('/'))?;
@@ -85,7 +85,7 @@ impl Wanted {
 
     /// Makes the machine one of this image. `None` where the store has none of the name and the
     /// machine knows better what to say of it.
-    pub async fn furnish(self, spec: &mut MachineSpec) -> Result<Option<Held>, SandboxError> {
+    pub async fn furnish(self, spec: &mut MachineSpec) -> Result<Option<HeldImage>, SandboxError> {
         let machine = self.machine;
         let making = tokio::task::spawn_blocking(move || self.hold());
         let held = match making.await.unwrap_or(Err(ImageError::Busy)) {
@@ -104,7 +104,7 @@ impl Wanted {
         let is_own = |name: &str| own.iter().any(|(known, _)| known == name);
         let usual = lease.image.process.env.iter().filter(|(name, _)| !is_own(name));
         spec.env = usual.cloned().chain(own.iter().cloned()).collect();
-        Ok(Some(Held { lease }))
+        Ok(Some(HeldImage { lease }))
     }
 
     fn hold(self) -> Result<(Lease, Option<String>), ImageError> {
@@ -123,13 +123,13 @@ impl Wanted {
 
 /// The image that a machine has as its root.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldImage {
     pub lease: Lease,
 }
 
-impl Held {
+impl HeldImage {
     /// Puts down what follows from the image: where programs begin, and what does not hold.
-    pub(super) fn describe(&self, kept: &mut Kept) {
+    pub(super) fn describe(&self, kept: &mut StoredRecord) {
         let record = &mut kept.record;
         let process = &self.lease.image.process;
         record.image_digest = Some(self.lease.image.digest);
@@ -158,7 +158,7 @@ impl Held {
 pub fn image_users(paths: &Paths) -> Vec<User> {
     let mut users = Vec::new();
     for directory in subdirectories(&paths.state_boxes()) {
-        let Ok(Kept { record, .. }) = Kept::read(&directory) else { continue };
+        let Ok(StoredRecord { record, .. }) = StoredRecord::read(&directory) else { continue };
         if let (Some(digest), false) = (record.image_digest, record.state.is_over()) {
             users.push(User { digest, name: record.which().to_string() });
         }

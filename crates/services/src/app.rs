@@ -36,12 +36,12 @@ use tokio::sync::{oneshot, watch};
 pub use error::AppError;
 pub use kind::Kind;
 pub use name::{AppName, InvalidAppName};
-pub use ready::Silence;
+pub use ready::NotReadyReason;
 pub use spec::{AppSpec, Program};
 pub use tail::Shown;
 
 use keeper::Keeper;
-use seat::{Sat, Table};
+use seat::{SlotResult, Table};
 
 use crate::forwards::Forwards;
 use sandbox::{Registry, SandboxError, SandboxRef};
@@ -127,8 +127,10 @@ impl Apps {
         let guest = registry.guest(&spec.which)?;
         let seat = loop {
             match self.0.table.sit(&record, spec.name.as_ref(), spec.kind())? {
-                Sat::Seat(seat) => break seat,
-                Sat::Over(name) => self.stop(registry, &spec.which, &name).await.or_else(gone)?,
+                SlotResult::Seat(seat) => break seat,
+                SlotResult::Over(name) => {
+                    self.stop(registry, &spec.which, &name).await.or_else(gone)?
+                }
             }
         };
         let keeper = Keeper::new(self.clone(), registry.clone(), record, guest, *seat)?;

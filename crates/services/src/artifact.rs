@@ -41,9 +41,9 @@ pub use left_out::{LeftOut, Reason};
 pub use limits::Limits;
 pub use offers::Offers;
 
-use crate::store::artifacts::{ArtifactRow, Kept, Quota, Usage, Which};
+use crate::store::artifacts::{ArtifactFilter, ArtifactInsert, ArtifactRow, Quota, Usage};
 use crate::store::{Store, StoreError};
-use blob::{Blobs, Whole};
+use blob::{Blobs, WrittenBlob};
 use host::instant::now_ms;
 use host::paths::Paths;
 use limits::{READ_BYTES_MAX, SWEEP_AT_ONCE_MAX};
@@ -70,14 +70,14 @@ pub enum ArtifactError {
 
 /// What a cleaning up has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanupResult {
     pub count: u64,
     pub bytes: u64,
 }
 
 /// What artifacts come to, and what has come since this bridge began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct ArtifactFigures {
     pub count: u64,
     /// On the disk: equal contents once.
     pub bytes: u64,
@@ -130,10 +130,15 @@ impl Artifacts {
         &self.0.limits
     }
 
-    pub async fn figures(&self) -> Result<Figures, ArtifactError> {
+    pub async fn figures(&self) -> Result<ArtifactFigures, ArtifactError> {
         let (count, bytes) = self.0.store.artifact_totals().await?;
         let captured = self.0.captured.load(Ordering::Relaxed);
-        Ok(Figures { count, bytes, captured, left_out: self.0.left_out.load(Ordering::Relaxed) })
+        Ok(ArtifactFigures {
+            count,
+            bytes,
+            captured,
+            left_out: self.0.left_out.load(Ordering::Relaxed),
+        })
     }
 
     /// Counts what has come of a run.
@@ -143,13 +148,17 @@ impl Artifacts {
     }
 
     /// Artifacts, the newest first.
-    pub async fn list(&self, which: Which, limit: u64) -> Result<Vec<ArtifactRow>, ArtifactError> {
+    pub async fn list(
+        &self,
+        which: ArtifactFilter,
+        limit: u64,
+    ) -> Result<Vec<ArtifactRow>, ArtifactError> {
         Ok(self.0.store.artifacts(which, limit).await?)
     }
 
     /// One artifact, of whatever namespace; whether its caller may have it, the caller says.
     pub async fn get(&self, id: &ArtifactId) -> Result<ArtifactRow, ArtifactError> {
-        let which = Which { id: Some(id.to_string()), ..Which::default() };
+        let which = ArtifactFilter { id: Some(id.to_string()), ..ArtifactFilter::default() };
         let found = self.0.store.artifacts(which, 1).await?.pop();
         found.ok_or_else(|| ArtifactError::NotFound { id: id.clone() })
     }
@@ -191,8 +200,8 @@ impl Artifacts {
     }
 
     /// Removes those that are meant, and their bytes where no other artifact has the same.
-    pub async fn remove(&self, which: Which) -> Result<Cleaned, ArtifactError> {
-        let mut cleaned = Cleaned::default();
+    pub async fn remove(&self, which: ArtifactFilter) -> Result<CleanupResult, ArtifactError> {
+        let mut cleaned = CleanupResult::default();
         loop {
             let _gate = self.0.gate.lock().await;
             let removed = self.0.store.remove_artifacts(which.clone()).await?;
@@ -206,13 +215,13 @@ impl Artifacts {
     }
 
     /// Puts a content in its place and writes its row, or neither. Once begun it is not cancelled.
-    async fn commit(&self, whole: Whole, row: ArtifactRow) -> Result<ArtifactRow, Reason> {
+    async fn commit(&self, whole: WrittenBlob, row: ArtifactRow) -> Result<ArtifactRow, Reason> {
         let artifacts = self.clone();
         let committing = tokio::spawn(async move { artifacts.put(whole, row).await });
         committing.await.map_err(|error| Reason::host(&error))?
     }
 
-    async fn put(&self, whole: Whole, mut row: ArtifactRow) -> Result<ArtifactRow, Reason> {
+    async fn put(&self, whole: WrittenBlob, mut row: ArtifactRow) -> Result<ArtifactRow, Reason> {
         let Limits { namespace_artifacts_max: count_max, namespace_bytes_max: bytes_max, .. } =
             self.0.limits;
         let _gate = self.0.gate.lock().await;
@@ -222,11 +231,11 @@ impl Artifacts {
         let whole = whole.map_err(|error| Reason::host(&error))?;
         let quota = Quota { count_max, bytes_max };
         let reason = match self.0.store.add_artifact(row.clone(), quota).await {
-            Ok(Kept::Made(number)) => {
+            Ok(ArtifactInsert::Made(number)) => {
                 row.number = number;
                 return Ok(row);
             }
-            Ok(Kept::Full(Usage { count, bytes })) => {
+            Ok(ArtifactInsert::Full(Usage { count, bytes })) => {
                 let namespace = row.namespace;
                 Reason::NamespaceFull { namespace, count, bytes, count_max, bytes_max }
             }

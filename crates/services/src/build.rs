@@ -30,7 +30,7 @@ const IGNORE: &str = ".dockerignore";
 
 /// What is to be built.
 #[derive(Clone, Debug, Default)]
-pub struct Order {
+pub struct BuildRequest {
     pub context: PathBuf,
     /// The recipe, where it is not `Dockerfile` in the context.
     pub file: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub struct Order {
 
 /// What is told while it is built.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum BuildEvent {
     Step {
         number: usize,
         of: usize,
@@ -61,14 +61,14 @@ pub enum Told {
 }
 
 /// What a build works with.
-pub struct Means {
+pub struct BuildOptions {
     pub paths: Paths,
     pub images: Images,
     pub egress: Settings,
-    pub tell: Sender<Told>,
+    pub tell: Sender<BuildEvent>,
 }
 
 /// Builds the image of a plan. What a failed build has made is kept for the next, without a name.
-pub async fn build(plan: &Plan, means: &Means) -> Result<Image, BuildError> {
+pub async fn build(plan: &Plan, means: &BuildOptions) -> Result<Image, BuildError> {
     stage::all(plan, means).await
 }

@@ -79,13 +79,13 @@ pub enum ForwardError {
 
 /// Why a connection into a sandbox does not come about.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum ConnectError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error("the sandbox of this forward is gone")]
     Another,
     #[error(transparent)]
-    Carry(#[from] carry::Broken),
+    Carry(#[from] carry::CarryError),
     #[error(transparent)]
     Guest(#[from] GuestError),
 }
@@ -221,15 +221,15 @@ impl Inside {
     }
 
     /// The way in at this moment, if it is still the same sandbox.
-    fn enter(&self) -> Result<(Guest, Option<Activity>), Refused> {
+    fn enter(&self) -> Result<(Guest, Option<Activity>), ConnectError> {
         let which = self.record.which();
         if self.registry.get(&which)?.id != self.record.id {
-            return Err(Refused::Another);
+            return Err(ConnectError::Another);
         }
         Ok((self.registry.guest(&which)?, self.registry.activity(&which)))
     }
 
-    async fn carry(&self, stream: TcpStream) -> Result<(), Refused> {
+    async fn carry(&self, stream: TcpStream) -> Result<(), ConnectError> {
         let stream = carry::Connection::new(stream);
         let (guest, _activity) = self.enter()?;
         let (writer, output) = guest.forward(None, self.port).await?;

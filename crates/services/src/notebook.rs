@@ -33,21 +33,21 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 pub use error::NotebookError;
-pub use figures::Figures;
+pub use figures::NotebookFigures;
 pub use owner::Saved;
-pub use place::Place;
+pub use place::NotebookSandbox;
 pub use turn::{Ask, Reopened, Turn};
 
 use crate::store::Store;
-use crate::store::history::{Asked, RunRow};
-use crate::store::notebooks::{Added, NotebookRow, Totals};
+use crate::store::history::{RunFilter, RunRow};
+use crate::store::notebooks::{NotebookInsert, NotebookRow, Totals};
 use agent_client::guest::contexts::open;
 use host::instant::now_ms;
 use host::paths::Paths;
 use keeper::{Keeper, Orders};
 use limits::{BUSY_LOOK, BUSY_PATIENCE, CACHE_KEY_BYTES_MAX, ID_BYTES_MAX};
 use limits::{LOCK_PATIENCE, LOCK_PAUSE, ORDERS_WAITING_MAX};
-use owner::{Order, Owner, Seat};
+use owner::{InterpreterRef, Order, Owner};
 use sandbox::{Name, Registry, SandboxRef};
 use seal::SealKey;
 use vault::Vault;
@@ -119,8 +119,8 @@ impl Notebooks {
         namespace: &Name,
         id: &Name,
         language: Option<&str>,
-        place: Option<Place>,
-        usual: Place,
+        place: Option<NotebookSandbox>,
+        usual: NotebookSandbox,
     ) -> Result<Notebook, NotebookError> {
         if id.as_str().len() > ID_BYTES_MAX {
             return Err(NotebookError::Name { id: id.to_string() });
@@ -143,11 +143,11 @@ impl Notebooks {
             totals: Totals::default(),
         };
         match self.0.store.add_notebook(row.clone()).await? {
-            Added::Made => view(row),
-            Added::Full { max } => {
+            NotebookInsert::Made => view(row),
+            NotebookInsert::Full { max } => {
                 Err(NotebookError::Full { namespace: namespace.to_string(), max })
             }
-            Added::Found(found) => {
+            NotebookInsert::Found(found) => {
                 if language.is_some() && found.language != keeper.language() {
                     let language = found.language.clone();
                     return Err(NotebookError::OtherLanguage { id: id.to_string(), language });
@@ -164,7 +164,7 @@ impl Notebooks {
     }
 
     /// What they have come to since this bridge began, and what they keep.
-    pub async fn figures(&self) -> Result<Figures, NotebookError> {
+    pub async fn figures(&self) -> Result<NotebookFigures, NotebookError> {
         let kept_bytes = self.0.store.sum_of_saved(owner::SAVED_BYTES).await?;
         let tasks = self.0.tasks();
         let open = tasks.iter().flat_map(HashMap::values).filter(|orders| !orders.is_closed());
@@ -172,7 +172,7 @@ impl Notebooks {
     }
 
     /// What ran, the newest first.
-    pub async fn history(&self, asked: Asked) -> Result<Vec<RunRow>, NotebookError> {
+    pub async fn history(&self, asked: RunFilter) -> Result<Vec<RunRow>, NotebookError> {
         Ok(self.0.store.history(asked).await?)
     }
 
@@ -405,14 +405,14 @@ async fn locked(vault: Vault, id: &str) -> Result<Vault, NotebookError> {
     }
 }
 
-fn seat(row: &NotebookRow) -> Result<Option<Seat>, NotebookError> {
+fn seat(row: &NotebookRow) -> Result<Option<InterpreterRef>, NotebookError> {
     read("seat", row.seat.as_deref())
 }
 
 fn view(row: NotebookRow) -> Result<Notebook, NotebookError> {
     let saved = read("saved", row.saved.as_deref())?;
-    let place: Option<Place> = read("place", Some(&row.place))?;
-    let is_own = matches!(place, Some(Place::Own(_)));
+    let place: Option<NotebookSandbox> = read("place", Some(&row.place))?;
+    let is_own = matches!(place, Some(NotebookSandbox::Own(_)));
     let unknown =
         || NotebookError::Unknown { namespace: row.namespace.clone(), id: row.id.clone() };
     let sandbox = place.ok_or_else(unknown)?.which();

@@ -14,7 +14,7 @@ use agent_client::program::collect;
 use control::Client;
 use daemon::Server;
 use protocol::Cause;
-use sandbox::{ExpiryKind, Registry, SandboxError, Spec, State, Until, Why, one_shot};
+use sandbox::{ExpiryKind, Registry, SandboxError, Spec, State, StopReason, Until, one_shot};
 
 use super::place::{Place, groups_named, script, which};
 
@@ -45,7 +45,7 @@ async fn run(guest: &Guest, text: &str) -> (String, Cause) {
     (String::from_utf8_lossy(&said).into_owned(), finished.record.cause)
 }
 
-async fn end_of(registry: &Registry, name: &str) -> Why {
+async fn end_of(registry: &Registry, name: &str) -> StopReason {
     let name = which(name);
     let waiting = registry.wait(&name, Until::Stopped);
     let record = tokio::time::timeout(DEADLINE, waiting).await.unwrap().unwrap();
@@ -53,7 +53,7 @@ async fn end_of(registry: &Registry, name: &str) -> Why {
     why
 }
 
-const IDLED: Why = Why::Expired { kind: ExpiryKind::Idle };
+const IDLED: StopReason = StopReason::Expired { kind: ExpiryKind::Idle };
 
 #[tokio::test]
 async fn a_session_of_a_stranger_keeps_a_sandbox_until_its_end() {
@@ -140,7 +140,7 @@ async fn an_absolute_time_to_live_ends_a_session_too_and_the_record_goes_when_it
     registry.create(spec).await.unwrap();
     let guest = registry.guest(&which("web")).unwrap();
     guest.start(&script("s", "sleep 1000")).await.unwrap();
-    assert_eq!(end_of(&registry, "web").await, Why::Expired { kind: ExpiryKind::Age });
+    assert_eq!(end_of(&registry, "web").await, StopReason::Expired { kind: ExpiryKind::Age });
     let web = which("web");
     let removed = registry.wait(&web, Until::Removed);
     tokio::time::timeout(DEADLINE, removed).await.unwrap().unwrap();

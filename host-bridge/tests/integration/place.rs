@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::Text;
 use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio};
-use sandbox::record::Kept;
+use sandbox::record::StoredRecord;
 use sandbox::{Registry, SandboxRef, event};
 
 /// Skips a test, with the reason, where there is no agent binary.
@@ -49,7 +49,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         // A test that failed has left its sandboxes running.
         for entry in fs::read_dir(self.0.state_boxes()).into_iter().flatten().flatten() {
-            let kept = Kept::read(&entry.path());
+            let kept = StoredRecord::read(&entry.path());
             if let Some(pid) = kept.ok().and_then(|kept| kept.record.pid).filter(|_| panicking()) {
                 let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
             }

@@ -27,7 +27,7 @@ use protocol::requests::{GroupLimits, Program, SpoolSpec, Start, Stdio as Sessio
 use protocol::{Cause, ContextName, Text};
 use sandbox::pool::{Entry, Options, PoolEvent, ShelfStatus};
 use sandbox::record::RECORD_FILE;
-use sandbox::{Event, EventSink, Means, Record, Registry, Spec, State};
+use sandbox::{Event, EventSink, Record, Registry, RegistryOptions, Spec, State};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -79,7 +79,7 @@ impl Place {
             self.paths(),
             machines,
             sink,
-            Means { pool: options, ..Means::default() },
+            RegistryOptions { pool: options, ..RegistryOptions::default() },
         )
         .await
         .unwrap()

@@ -23,9 +23,10 @@ use protocol::message::Channel;
 use protocol::requests::Start;
 use protocol::{Cause, SessionId};
 use sandbox::log::{Entry, Event, From, Reader};
-use sandbox::record::Kept;
+use sandbox::record::StoredRecord;
 use sandbox::{
-    EventSink, RECORDED_HOLDER, Registry, SandboxError, Spec, State, Why, event, find_log, one_shot,
+    EventSink, RECORDED_HOLDER, Registry, SandboxError, Spec, State, StopReason, event, find_log,
+    one_shot,
 };
 use settings::Settings;
 
@@ -191,7 +192,11 @@ async fn a_sandbox_is_started_recorded_stopped_and_removed() {
     assert!(matches!(running, SandboxError::StillRunning { .. }), "{running}");
     drop(guest);
     let stopped = registry.stop(&which("web"), Duration::from_secs(5)).await.unwrap();
-    assert!(matches!(stopped.state, State::Stopped { why: Why::Asked, .. }), "{}", stopped.state);
+    assert!(
+        matches!(stopped.state, State::Stopped { why: StopReason::Asked, .. }),
+        "{}",
+        stopped.state
+    );
     assert!(!is_alive(pid));
     assert!(read_log(&place.0, "web", "s1").2, "the log is not closed");
     assert!(!place.0.runtime_boxes().join(record.id.as_str()).exists());
@@ -236,7 +241,7 @@ async fn a_killed_supervisor_is_noticed_and_nothing_stays() {
         state.is_over().then_some(state)
     })
     .await;
-    assert!(matches!(state, State::Stopped { why: Why::Ended { .. }, .. }), "{state}");
+    assert!(matches!(state, State::Stopped { why: StopReason::Ended { .. }, .. }), "{state}");
     assert!(children_named(&place.0.runtime_boxes()).is_empty());
     let groups = groups_named(&format!("burrow-{}", record.id));
     assert!(groups.is_empty(), "{groups:?} are left");
@@ -318,7 +323,7 @@ async fn a_bridge_killed_in_a_flood_finds_its_sandboxes_again_and_the_output_is_
 
     let registry = place.registry().await;
     let state = registry.get(&which("dies")).unwrap().state;
-    assert!(matches!(state, State::Stopped { why: Why::BridgeAway, .. }), "{state}");
+    assert!(matches!(state, State::Stopped { why: StopReason::BridgeAway, .. }), "{state}");
     let kept = registry.get(&which("kept")).unwrap();
     assert_eq!(kept.state, State::Running);
     let mut reader =
@@ -364,7 +369,7 @@ async fn a_one_shot_is_gone_soon_after_its_bridge_was_killed() {
 
 fn state_of(paths: &Paths, name: &str) -> sandbox::Record {
     let directory = find_log(paths, &which(name)).unwrap();
-    let kept = Kept::read(directory.parent().unwrap()).unwrap();
+    let kept = StoredRecord::read(directory.parent().unwrap()).unwrap();
     kept.record
 }
 

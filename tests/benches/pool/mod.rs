@@ -6,7 +6,7 @@ use agent_client::guest::Guest;
 use host::paths::Paths;
 use machine::Machines;
 use sandbox::pool::{Entry, Options};
-use sandbox::{Means, Record, Registry, Spec, event};
+use sandbox::{Record, Registry, RegistryOptions, Spec, event};
 use tempfile::TempDir;
 use tests::PATIENCE;
 use tests::sandbox::start;
@@ -29,7 +29,7 @@ pub async fn figures(report: &mut Report) {
     let paths = Paths { runtime: scratch.path().join("run"), state: scratch.path().join("state") };
     paths.prepare().expect("directories");
     let options = Options { entries: vec![Entry::new("host", READY)], ..Options::none() };
-    let means = Means { pool: options, ..Means::default() };
+    let means = RegistryOptions { pool: options, ..RegistryOptions::default() };
     let registry = Registry::open_with(paths, Machines::default(), event::nobody(), means);
     let registry = registry.await.expect("a registry");
     let (mut warm, mut cold) = (Vec::new(), Vec::new());

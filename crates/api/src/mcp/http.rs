@@ -13,7 +13,7 @@ use hyper::{Method, Request};
 use serde::Deserialize;
 
 use super::limits::SESSION_NAME_BYTES_MAX;
-use super::server::Sent;
+use super::server::HttpCaller;
 
 use crate::body::{Hold, Outgoing, Response};
 use crate::call::Call;
@@ -40,9 +40,9 @@ pub fn operations() -> Vec<Operation> {
 }
 
 /// An answer of the SDK's.
-struct Carried(Response);
+struct SdkResponse(Response);
 
-impl Output for Carried {
+impl Output for SdkResponse {
     fn describe(_: &mut Document<'_>) {}
 
     fn into_response(self) -> Response {
@@ -50,25 +50,25 @@ impl Output for Carried {
     }
 }
 
-async fn post(call: Call, _: Nothing, _: Nothing) -> Result<Carried, Problem> {
+async fn post(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Problem> {
     carry(call, Method::POST).await
 }
 
-async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Carried, Problem> {
+async fn get(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Problem> {
     carry(call, Method::GET).await
 }
 
-async fn delete(call: Call, _: Nothing, _: Nothing) -> Result<Carried, Problem> {
+async fn delete(call: Call, _: Nothing, _: Nothing) -> Result<SdkResponse, Problem> {
     carry(call, Method::DELETE).await
 }
 
 /// What is looked at of a message before the SDK reads it.
 #[derive(Deserialize)]
-struct Glance {
+struct MessageHead {
     method: Option<String>,
 }
 
-async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
+async fn carry(mut call: Call, method: Method) -> Result<SdkResponse, Problem> {
     let body = call.read_body().await?;
     let (api, label) = (call.api.clone(), call.caller.label());
     let sessions = api.mcp();
@@ -92,7 +92,7 @@ async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
         headers.clone_from(&call.headers);
         headers.remove(AUTHORIZATION);
     }
-    let sent = Sent::new(call.caller.clone(), session, busy.clone(), call.trail.clone());
+    let sent = HttpCaller::new(call.caller.clone(), session, busy.clone(), call.trail.clone());
     let request: Request<Full<Bytes>> = builder
         .extension(sent)
         .body(Full::new(body))
@@ -113,12 +113,12 @@ async fn carry(mut call: Call, method: Method) -> Result<Carried, Problem> {
         };
         sessions.begun(begun, place);
     }
-    Ok(Carried(outgoing(response, busy).await))
+    Ok(SdkResponse(outgoing(response, busy).await))
 }
 
 /// Whether a message begins a session.
 fn begins(body: &[u8]) -> bool {
-    let glance = serde_json::from_slice::<Glance>(body);
+    let glance = serde_json::from_slice::<MessageHead>(body);
     glance.is_ok_and(|glance| glance.method.as_deref() == Some(INITIALIZE))
 }
 

@@ -20,7 +20,7 @@ pub async fn begin(api: &Api, inside: &Inside, scene: Scene) -> Option<Capture> 
 
 /// What a call has left.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct CapturedResult {
     pub captured: Captured,
     /// Pictures among the files; those that were shown are in the answer already.
     pub pictures: Vec<ContentBlock>,
@@ -29,17 +29,17 @@ pub struct Kept {
 }
 
 /// Ends what [`begin`] has begun.
-pub async fn end(api: &Api, capture: Option<Capture>, run: Option<u64>) -> Kept {
-    let Some(capture) = capture else { return Kept::default() };
+pub async fn end(api: &Api, capture: Option<Capture>, run: Option<u64>) -> CapturedResult {
+    let Some(capture) = capture else { return CapturedResult::default() };
     told(api, capture.end(run).await).await
 }
 
 /// What is said of what was kept.
-pub async fn told(api: &Api, captured: artifact::Captured) -> Kept {
+pub async fn told(api: &Api, captured: artifact::Captured) -> CapturedResult {
     let pictures = pictures(api, &captured).await;
     let captured = Captured::from(captured);
     let words = words(&captured);
-    Kept { captured, pictures, words }
+    CapturedResult { captured, pictures, words }
 }
 
 async fn pictures(api: &Api, captured: &artifact::Captured) -> Vec<ContentBlock> {

@@ -46,7 +46,7 @@ pub trait Source: Send + Sync {
     }
 
     /// The one whose URI goes on with `rest` behind the prefix.
-    fn read<'a>(&'a self, work: &'a Work, rest: &'a str) -> Answering<'a, Found>;
+    fn read<'a>(&'a self, work: &'a Work, rest: &'a str) -> Answering<'a, ResourceContent>;
 }
 
 /// Some of what a source lists.
@@ -59,7 +59,7 @@ pub struct Page {
 
 /// What was read.
 #[derive(Debug)]
-pub struct Found {
+pub struct ResourceContent {
     pub mime_type: String,
     pub bytes: Vec<u8>,
     /// Whether the bytes are sent as text.
@@ -99,7 +99,7 @@ pub fn templates() -> ListResourceTemplatesResult {
 
 pub async fn read(work: &Work, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let found = find(work, uri).await.map_err(|problem| refused(&problem, Some(uri)))?;
-    let Found { mime_type, bytes, is_text } = found;
+    let ResourceContent { mime_type, bytes, is_text } = found;
     let contents = match String::from_utf8(bytes) {
         Ok(text) if is_text => ResourceContents::text(text, uri),
         Ok(text) => ResourceContents::blob(STANDARD.encode(text), uri),
@@ -108,7 +108,7 @@ pub async fn read(work: &Work, uri: &str) -> Result<ReadResourceResult, ErrorDat
     Ok(ReadResourceResult::new(vec![contents.with_mime_type(mime_type)]))
 }
 
-async fn find(work: &Work, uri: &str) -> Result<Found, Problem> {
+async fn find(work: &Work, uri: &str) -> Result<ResourceContent, Problem> {
     may_read(work)?;
     let unknown = || {
         let shown: String = uri.chars().take(URI_CHARS_SHOWN).collect();

@@ -37,7 +37,7 @@ pub struct Server {
 
 /// Who has sent a request over HTTP, which goes with it through the SDK.
 #[derive(Clone)]
-pub struct Sent {
+pub struct HttpCaller {
     caller: Caller,
     /// The caller's own session, where the protocol has none.
     session: Option<Arc<Session>>,
@@ -47,7 +47,7 @@ pub struct Sent {
     _busy: Option<Hold>,
 }
 
-impl Sent {
+impl HttpCaller {
     pub fn new(
         caller: Caller,
         session: Option<Arc<Session>>,
@@ -75,8 +75,8 @@ impl Server {
                 (Caller::Local, Arc::clone(&self.session), trail)
             }
             Some(parts) => {
-                let sent = parts.extensions.get::<Sent>().cloned();
-                let Some(Sent { caller, session, trail, .. }) = sent else {
+                let sent = parts.extensions.get::<HttpCaller>().cloned();
+                let Some(HttpCaller { caller, session, trail, .. }) = sent else {
                     return Err(ErrorData::internal_error("a request of nobody", None));
                 };
                 (caller, session.unwrap_or_else(|| Arc::clone(&self.session)), trail)

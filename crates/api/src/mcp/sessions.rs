@@ -41,14 +41,14 @@ pub struct Sessions {
 #[derive(Default)]
 struct Table {
     /// By their names in the protocol.
-    named: HashMap<String, Owned>,
+    named: HashMap<String, OpenSession>,
     /// Those of clients without sessions, by the label of their key.
-    nameless: HashMap<String, Nameless>,
+    nameless: HashMap<String, KeySession>,
     /// The labels of keys for which a session is being begun.
     beginning: Vec<String>,
 }
 
-struct Owned {
+struct OpenSession {
     /// The label of its key.
     owner: String,
     used_at: Instant,
@@ -58,26 +58,26 @@ struct Owned {
     is_closing: bool,
 }
 
-struct Nameless {
+struct KeySession {
     session: Arc<Session>,
     used_at: Instant,
     busy: usize,
 }
 
 /// Which session a call is in.
-enum Used {
+enum SessionKind {
     Named(String),
     Nameless(String),
 }
 
 /// A call under way in a session. Dropping it makes the session idle from then on.
-pub struct Busy {
+pub struct SessionCall {
     table: Arc<Mutex<Table>>,
-    used: Used,
+    used: SessionKind,
 }
 
 /// Room for a session that is being begun. Dropping it gives the room back.
-pub struct Place {
+pub struct SessionSlot {
     table: Arc<Mutex<Table>>,
     label: String,
 }
@@ -133,7 +133,7 @@ impl Sessions {
     }
 
     /// A session that is used by the key of that label; nothing when there is none of that name.
-    pub fn enter(&self, name: &str, label: &str) -> Result<Option<Busy>, Problem> {
+    pub fn enter(&self, name: &str, label: &str) -> Result<Option<SessionCall>, Problem> {
         let mut table = self.table();
         let Some(owned) = table.named.get_mut(name) else { return Ok(None) };
         if owned.owner != label || owned.is_closing {
@@ -141,17 +141,20 @@ impl Sessions {
                 .hint("start a new one with `initialize`"));
         }
         owned.busy += 1;
-        let busy = Busy { table: Arc::clone(&self.table), used: Used::Named(name.to_owned()) };
+        let busy = SessionCall {
+            table: Arc::clone(&self.table),
+            used: SessionKind::Named(name.to_owned()),
+        };
         Ok(Some(busy))
     }
 
     /// Finds a place for a new session of a key. One of its own gives way, if need be.
-    pub async fn make_room(&self, label: &str) -> Result<Place, Problem> {
+    pub async fn make_room(&self, label: &str) -> Result<SessionSlot, Problem> {
         let (place, leaving) = {
             let mut table = self.table();
             let leaving = if table.has_room(label) { None } else { Some(table.give_way(label)?) };
             table.beginning.push(label.to_owned());
-            let place = Place { table: Arc::clone(&self.table), label: label.to_owned() };
+            let place = SessionSlot { table: Arc::clone(&self.table), label: label.to_owned() };
             (place, leaving)
         };
         if let Some(name) = leaving {
@@ -161,9 +164,9 @@ impl Sessions {
     }
 
     /// A session that has begun, and whose it is.
-    pub fn begun(&self, name: &str, place: Place) {
+    pub fn begun(&self, name: &str, place: SessionSlot) {
         let owner = place.label.clone();
-        let owned = Owned { owner, used_at: Instant::now(), busy: 0, is_closing: false };
+        let owned = OpenSession { owner, used_at: Instant::now(), busy: 0, is_closing: false };
         self.table().named.insert(name.to_owned(), owned);
         drop(place);
     }
@@ -174,7 +177,7 @@ impl Sessions {
     }
 
     /// The one session of a key whose client knows of none.
-    pub fn nameless(&self, api: &Api, label: &str) -> Result<(Arc<Session>, Busy), Problem> {
+    pub fn nameless(&self, api: &Api, label: &str) -> Result<(Arc<Session>, SessionCall), Problem> {
         let mut table = self.table();
         let is_full = table.nameless.len() >= SESSIONS_MAX;
         if is_full && !table.nameless.contains_key(label) {
@@ -184,10 +187,13 @@ impl Sessions {
         }
         let entry = table.nameless.entry(label.to_owned()).or_insert_with(|| {
             let session = Arc::new(Session::new(api.registry().clone(), Preset::default()));
-            Nameless { session, used_at: Instant::now(), busy: 0 }
+            KeySession { session, used_at: Instant::now(), busy: 0 }
         });
         entry.busy += 1;
-        let busy = Busy { table: Arc::clone(&self.table), used: Used::Nameless(label.to_owned()) };
+        let busy = SessionCall {
+            table: Arc::clone(&self.table),
+            used: SessionKind::Nameless(label.to_owned()),
+        };
         Ok((Arc::clone(&entry.session), busy))
     }
 
@@ -254,7 +260,7 @@ impl Table {
 
     /// The session of a key that is idle longest, which nobody gets into any more.
     fn give_way(&mut self, label: &str) -> Result<String, Problem> {
-        let is_idle = |one: &Owned| one.owner == label && one.busy == 0 && !one.is_closing;
+        let is_idle = |one: &OpenSession| one.owner == label && one.busy == 0 && !one.is_closing;
         let idle = self.named.iter_mut().filter(|(_, one)| is_idle(one));
         let Some((name, one)) = idle.min_by_key(|(_, one)| one.used_at) else {
             let message =
@@ -279,15 +285,15 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Busy {
+impl Drop for SessionCall {
     fn drop(&mut self) {
         let mut table = lock(&self.table);
         let (busy, used_at) = match &self.used {
-            Used::Named(name) => match table.named.get_mut(name) {
+            SessionKind::Named(name) => match table.named.get_mut(name) {
                 Some(one) => (&mut one.busy, &mut one.used_at),
                 None => return,
             },
-            Used::Nameless(label) => match table.nameless.get_mut(label) {
+            SessionKind::Nameless(label) => match table.nameless.get_mut(label) {
                 Some(one) => (&mut one.busy, &mut one.used_at),
                 None => return,
             },
@@ -298,7 +304,7 @@ impl Drop for Busy {
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         let beginning = &mut lock(&self.table).beginning;
         if let Some(at) = beginning.iter().position(|label| *label == self.label) {

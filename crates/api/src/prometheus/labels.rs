@@ -24,7 +24,7 @@ pub struct MetricLabels {
 
 /// The labels that are shown, and the values that have come.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct ExportedLabels {
     labels: Vec<Label>,
     values_max: usize,
 }
@@ -36,7 +36,7 @@ struct Label {
     values: Mutex<BTreeSet<String>>,
 }
 
-impl Shown {
+impl ExportedLabels {
     pub fn new(asked: MetricLabels) -> Self {
         let label = |key: String| Label { name: name_of(&key), key, values: Mutex::default() };
         Self { labels: asked.keys.into_iter().map(label).collect(), values_max: asked.values_max }
@@ -81,7 +81,7 @@ mod tests {
     fn what_is_not_named_is_not_shown_and_values_have_an_end() {
         let asked =
             MetricLabels { keys: vec!["team".to_owned(), "a.b/c".to_owned()], values_max: 2 };
-        let shown = Shown::new(asked);
+        let shown = ExportedLabels::new(asked);
         let of = |pairs: &[(&str, &str)]| {
             let labels = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             shown.of(&labels.collect())

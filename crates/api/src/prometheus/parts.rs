@@ -5,8 +5,8 @@ use super::{Text, US_PER_S};
 use crate::Api;
 use sandbox::tallies::{EgressTally, Tallies, WorkspaceTally};
 use services::app::State;
-use services::artifact::Figures as ArtifactFigures;
-use services::notebook::Figures as NotebookFigures;
+use services::artifact::ArtifactFigures;
+use services::notebook::NotebookFigures;
 use workspace::TransferCounter;
 
 /// What is looked up before the text is written.

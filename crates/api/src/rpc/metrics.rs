@@ -19,12 +19,12 @@ const BYTES_PER_MIB: u64 = 1024 * 1024;
 
 #[derive(Serialize)]
 struct Answer {
-    sandboxes: Vec<Figures>,
+    sandboxes: Vec<SandboxFigures>,
 }
 
 /// Null is what is not known: of a sandbox that does not run, or in its first moments.
 #[derive(Serialize)]
-struct Figures {
+struct SandboxFigures {
     namespace: String,
     name: String,
     running: bool,
@@ -59,10 +59,10 @@ pub async fn get(call: &Call, mut params: Params) -> Result<Written, Failure> {
     Ok(Written::of(&Answer { sandboxes }))
 }
 
-async fn figures(api: &Api, record: Record) -> Figures {
+async fn figures(api: &Api, record: Record) -> SandboxFigures {
     let running = matches!(record.state, State::Running | State::Stopping);
     let sample = if running { newest(api, &record).await } else { None };
-    Figures {
+    SandboxFigures {
         namespace: record.namespace.to_string(),
         name: record.name.to_string(),
         running,

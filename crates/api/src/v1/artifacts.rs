@@ -19,9 +19,9 @@ use super::super::shape::{Created, Json, Nothing, Query, Reply};
 use super::files::{FilePath, refused};
 use super::sandboxes::NAME;
 use sandbox::Name;
-use services::artifact::{self, ArtifactError, ArtifactId, Category, Cleaned, Reason};
+use services::artifact::{self, ArtifactError, ArtifactId, Category, CleanupResult, Reason};
 use services::store::StoreError;
-use services::store::artifacts::{ArtifactRow, Which};
+use services::store::artifacts::{ArtifactFilter, ArtifactRow};
 use services::store::limits::ARTIFACTS_PAGE_MAX;
 
 /// Artifacts on a page when none are asked for.
@@ -361,7 +361,7 @@ async fn list(
 ) -> Result<Reply<ArtifactPage>, Problem> {
     super::exec::program::check_range("limit", query.limit, 1, ARTIFACTS_PAGE_MAX)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
-    let which = Which {
+    let which = ArtifactFilter {
         namespace: call.one_namespace(query.namespace)?.map(|one| one.to_string()),
         sandbox: query.sandbox.map(|name| name.to_string()),
         notebook: notebook(query.notebook)?,
@@ -369,7 +369,7 @@ async fn list(
         category: category(query.category),
         since_ms: query.since_ms,
         below: query.after,
-        ..Which::default()
+        ..ArtifactFilter::default()
     };
     let rows = call.api.artifacts()?.list(which, limit).await?;
     let is_full = rows.len() as u64 == limit;
@@ -384,7 +384,7 @@ async fn get(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, 
 
 async fn remove(call: Call, _: Nothing, _: Nothing) -> Result<Reply<KeptArtifact>, Problem> {
     let row = found(&call).await?;
-    let which = Which { id: Some(row.id.clone()), ..Which::default() };
+    let which = ArtifactFilter { id: Some(row.id.clone()), ..ArtifactFilter::default() };
     call.api.artifacts()?.remove(which).await?;
     Ok(Reply(row.into()))
 }
@@ -405,15 +405,15 @@ async fn clean(
             "give older_than_ms, category, sandbox or notebook; all=true removes all of them",
         ));
     }
-    let which = Which {
+    let which = ArtifactFilter {
         namespace: call.one_namespace(query.namespace)?.map(|one| one.to_string()),
         sandbox: sandbox.map(|name| name.to_string()),
         notebook: notebook(query.notebook)?,
         category,
         until_ms: older_than_ms.map(artifact::before_ms),
-        ..Which::default()
+        ..ArtifactFilter::default()
     };
-    let Cleaned { count, bytes } = call.api.artifacts()?.remove(which).await?;
+    let CleanupResult { count, bytes } = call.api.artifacts()?.remove(which).await?;
     Ok(Reply(Removed { removed: count, bytes }))
 }
 

@@ -14,7 +14,7 @@ use super::super::call::Call;
 use super::super::problem::{Code, Problem, ProblemBody};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query};
-use super::super::websocket::{self, Switched};
+use super::super::websocket::{self, WebSocketResponse};
 use super::exec::program::{Bounds, Described};
 use super::exec::{ChannelName, OnDisconnect};
 use super::exit::Exit;
@@ -157,7 +157,7 @@ async fn attach(
     mut call: Call,
     Query(query): Query<AttachQuery>,
     _: Nothing,
-) -> Result<Switched, Problem> {
+) -> Result<WebSocketResponse, Problem> {
     let found = find(&call.api, &call.which()?, &call.session()?).await?;
     let size = match (query.rows, query.columns) {
         (None, None) => None,
@@ -178,7 +178,7 @@ async fn shell(
     mut call: Call,
     Query(query): Query<ShellQuery>,
     _: Nothing,
-) -> Result<Switched, Problem> {
+) -> Result<WebSocketResponse, Problem> {
     if !websocket::is_wanted(&call.headers) {
         return Err(Problem::invalid("this call is a WebSocket: send Upgrade: websocket"));
     }
@@ -219,7 +219,7 @@ async fn shell(
     sit(&mut call, seat, query.plain)
 }
 
-fn sit(call: &mut Call, seat: Seat, plain: bool) -> Result<Switched, Problem> {
+fn sit(call: &mut Call, seat: Seat, plain: bool) -> Result<WebSocketResponse, Problem> {
     let attend = move |socket| seat.attend(socket, plain);
-    Ok(Switched(websocket::accept(call, attend)?))
+    Ok(WebSocketResponse(websocket::accept(call, attend)?))
 }

@@ -9,7 +9,7 @@ use super::super::problem::Problem;
 use super::super::route::{Operation, operation};
 use super::super::shape::{Nothing, Query, Reply};
 use super::sandboxes::NAME;
-use sandbox::caps::{Cap, Caps, Row, Used};
+use sandbox::caps::{Cap, CapUse, Caps, ScopeUse};
 use sandbox::{Name, SandboxError};
 
 pub fn operations() -> Vec<Operation> {
@@ -74,9 +74,10 @@ async fn get(
     Ok(Reply(CapsInfo { scopes: scopes.collect::<Result<_, SandboxError>>()? }))
 }
 
-fn rows(used: &Used, cap: &Cap) -> Vec<CapInfo> {
-    let row = |row: Row| CapInfo { cap: row.cap.to_owned(), used: row.used, allowed: row.allowed };
+fn rows(used: &ScopeUse, cap: &Cap) -> Vec<CapInfo> {
+    let row =
+        |row: CapUse| CapInfo { cap: row.cap.to_owned(), used: row.used, allowed: row.allowed };
     // What each sandbox may live is used by nobody.
-    let life = Row { cap: "ttl_ms", used: 0, allowed: cap.ttl_ms };
+    let life = CapUse { cap: "ttl_ms", used: 0, allowed: cap.ttl_ms };
     used.rows(cap).into_iter().chain([life]).map(row).collect()
 }

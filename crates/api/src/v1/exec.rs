@@ -32,7 +32,7 @@ use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
 use super::super::shape::{Json, Nothing};
 use super::super::stream::Either;
-use super::super::websocket::Switched;
+use super::super::websocket::WebSocketResponse;
 use super::artifacts::Captured;
 use super::exit::{Cause, Survivor, Usage};
 use super::value::Content;
@@ -239,7 +239,7 @@ async fn run(mut call: Call, asked: Asked) -> Result<Answer, Problem> {
     Ok(Either::Whole(result))
 }
 
-async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched, Problem> {
+async fn exec_socket(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Problem> {
     let inside = call.inside()?;
     talk::accept(&mut call, inside)
 }

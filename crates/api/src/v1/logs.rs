@@ -24,7 +24,7 @@ use sandbox::log::Mark;
 
 use entry::{LogEntry, LogStream};
 use limits::{ENTRIES_DEFAULT, ENTRIES_MAX, PAGE_BYTES_MAX, TIME_MS_MAX, TURN_BYTES, TURN_ENTRIES};
-use reading::{Ended, Reading, Selection};
+use reading::{Reading, Selection, TurnEnd};
 
 pub fn operations() -> Vec<Operation> {
     let path = "/v1/sandboxes/{namespace}/{name}/logs";
@@ -117,7 +117,7 @@ async fn read(
     }
     let turn = reading.page(usize::from(limit), PAGE_BYTES_MAX).await?;
     let last = turn.entries.last().and_then(|entry| entry.place.clone());
-    let next = last.filter(|_| turn.ended == Ended::Full);
+    let next = last.filter(|_| turn.ended == TurnEnd::Full);
     Ok(Either::Whole(LogPage { entries: turn.entries, next }))
 }
 
@@ -166,10 +166,10 @@ async fn tell(
                 || reading.time_left().is_some_and(|left| left.is_zero())
         };
         match turn.ended {
-            Ended::Full | Ended::Paused => {}
-            Ended::Closed => return Ok(()),
-            Ended::AtEnd if !follow || is_time_over() => return Ok(()),
-            Ended::AtEnd => sleep(LOG_FOLLOW_PAUSE).await,
+            TurnEnd::Full | TurnEnd::Paused => {}
+            TurnEnd::Closed => return Ok(()),
+            TurnEnd::AtEnd if !follow || is_time_over() => return Ok(()),
+            TurnEnd::AtEnd => sleep(LOG_FOLLOW_PAUSE).await,
         }
     }
 }

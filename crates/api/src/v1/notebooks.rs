@@ -16,7 +16,7 @@ use super::sandboxes::spec_of;
 use crate::Api;
 use crate::caller::Caller;
 use sandbox::{Name, SandboxRef};
-use services::notebook::{Ask, Place, own_sandbox};
+use services::notebook::{Ask, NotebookSandbox, own_sandbox};
 
 pub use history::PastRun;
 use shape::{ForgetRequest, NotebookList, NotebooksQuery, OpenNotebook};
@@ -160,7 +160,7 @@ async fn open(
             return Err(Problem::new(Code::Conflict, message));
         }
         (Some(name), None) => {
-            Some(Place::Sandbox(SandboxRef { namespace: namespace.clone(), name }))
+            Some(NotebookSandbox::Sandbox(SandboxRef { namespace: namespace.clone(), name }))
         }
         (None, Some(spec)) => {
             Some(usual_place(&call.api, &call.caller, &namespace, &asked.name, spec)?)
@@ -259,10 +259,10 @@ pub fn usual_place(
     namespace: &Name,
     id: &Name,
     asked: OwnSandbox,
-) -> Result<Place, Problem> {
+) -> Result<NotebookSandbox, Problem> {
     let name = own_sandbox(namespace, id)?.name;
     let spec = spec_of(api, caller, asked.named(namespace.clone(), name))?;
-    Ok(Place::own(spec)?)
+    Ok(NotebookSandbox::own(spec)?)
 }
 
 /// See [`Stats`].

@@ -177,11 +177,11 @@ fn beginning(call: &mut Call) -> Result<Beginning, Problem> {
     Ok(Beginning { api, inside, permit, memory, deadline: call.deadline, turn: None })
 }
 
-async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<Conversation, Problem> {
+async fn converse(mut call: Call, _: Nothing, _: Nothing) -> Result<RunSocket, Problem> {
     let context = call.context()?;
     let beginning = beginning(&mut call)?;
     let attend = move |socket| socket::attend(socket, beginning, context);
-    Ok(Conversation(websocket::accept(&mut call, attend)?))
+    Ok(RunSocket(websocket::accept(&mut call, attend)?))
 }
 
 async fn interrupt(
@@ -226,9 +226,9 @@ pub async fn watch(mut watched: guest::Events, teller: Teller<RunEvent>) {
 }
 
 /// The answer to a run on a WebSocket.
-struct Conversation(Response);
+struct RunSocket(Response);
 
-impl Output for Conversation {
+impl Output for RunSocket {
     fn describe(document: &mut Document<'_>) {
         let first = document.schemas.subschema_for::<RunRequest>();
         let order = document.schemas.subschema_for::<RunOrder>();

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::feed::Ended;
+use self::feed::SessionEnd;
 use super::super::call::Call;
 use super::super::problem::{Code, Problem};
 use super::super::route::{Operation, operation};
@@ -26,8 +26,8 @@ use super::exec::{SignalName, SignalTarget};
 use super::exit::Exit;
 use sandbox::RECORDED_HOLDER;
 
-pub use self::feed::{Feed, Heard, Start};
-pub use self::find::{Found, Session, find};
+pub use self::feed::{Feed, FeedEvent, Start};
+pub use self::find::{FoundSession, Session, find};
 pub use self::output::{OutputEvent, told};
 pub use self::start::start_recorded;
 
@@ -242,8 +242,8 @@ async fn wait(
     };
     Ok(Reply(match ended {
         None => Waited { running: true, exit: None },
-        Some(Ended::Known(record)) => Waited { running: false, exit: Some((*record).into()) },
-        Some(Ended::Unknown) => Waited { running: false, exit: None },
+        Some(SessionEnd::Known(record)) => Waited { running: false, exit: Some((*record).into()) },
+        Some(SessionEnd::Unknown) => Waited { running: false, exit: None },
     }))
 }
 

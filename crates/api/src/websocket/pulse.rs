@@ -15,10 +15,10 @@ use super::super::limits::SOCKET_SILENCE_MAX;
 
 /// What is known of a client, for both directions of its socket.
 #[derive(Clone, Debug, Default)]
-pub struct Pulse(Arc<Mutex<Signs>>);
+pub struct Pulse(Arc<Mutex<PulseState>>);
 
 #[derive(Debug, Default)]
-struct Signs {
+struct PulseState {
     /// The first ping behind which there was no sign of life.
     asked: Option<Instant>,
     /// More was sent than the client has taken.
@@ -51,25 +51,25 @@ impl Pulse {
         sent
     }
 
-    fn signs(&self) -> MutexGuard<'_, Signs> {
+    fn signs(&self) -> MutexGuard<'_, PulseState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The bytes of a socket, under a pulse.
 #[derive(Debug)]
-pub struct Felt<S> {
+pub struct PulsedStream<S> {
     stream: S,
     pulse: Pulse,
 }
 
-impl<S> Felt<S> {
+impl<S> PulsedStream<S> {
     pub fn new(stream: S, pulse: Pulse) -> Self {
         Self { stream, pulse }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Felt<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PulsedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -85,7 +85,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Felt<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Felt<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PulsedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -124,7 +124,7 @@ mod tests {
     async fn who_is_not_asked_may_be_silent_and_who_is_asked_may_not() {
         let pulse = Pulse::default();
         let (mut client, ours) = duplex(PIPE_BYTES);
-        let mut ours = Felt::new(ours, pulse.clone());
+        let mut ours = PulsedStream::new(ours, pulse.clone());
         advance(TOO_LONG).await;
         assert!(!pulse.is_lost());
         pulse.ask();
@@ -143,7 +143,7 @@ mod tests {
     async fn who_takes_slowly_what_is_sent_lives() {
         let pulse = Pulse::default();
         let (mut client, ours) = duplex(PIPE_BYTES);
-        let mut ours = Felt::new(ours, pulse.clone());
+        let mut ours = PulsedStream::new(ours, pulse.clone());
         pulse.ask();
         let writer = tokio::spawn(async move {
             ours.write_all(&[0; PIPE_BYTES * 2]).await.unwrap();

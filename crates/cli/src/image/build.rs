@@ -17,7 +17,7 @@ use image::dockerfile::limits::FILE_BYTES_MAX;
 use image::reference::Reference;
 use image::registry::Options;
 use image::{Image, ImageError, Images};
-use services::build::{self, Means, Order, Plan, Told};
+use services::build::{self, BuildEvent, BuildOptions, BuildRequest, Plan};
 use settings::{Overrides, Settings};
 
 /// The maximum number of buffered messages; a full buffer slows the build down.
@@ -135,7 +135,7 @@ impl Build {
         let value = |(name, value): &(String, Option<String>)| {
             Some((name.clone(), value.clone().or_else(|| std::env::var(name).ok())?))
         };
-        let plan = Plan::read(Order {
+        let plan = Plan::read(BuildRequest {
             context: self.context.clone(),
             file,
             text,
@@ -152,7 +152,7 @@ impl Build {
         }
         let (tell, told) = channel(TOLD_WAITING_MAX);
         let paths = context.paths.clone();
-        let means = Means { paths, images, egress: egress_settings(&settings.egress), tell };
+        let means = BuildOptions { paths, images, egress: egress_settings(&settings.egress), tell };
         let writing = tokio::spawn(write(told, self.quiet));
         let built = build::build(&plan, &means).await;
         drop(means);
@@ -190,18 +190,18 @@ impl Build {
 }
 
 /// Prints the progress of a build. A closed stderr is not an error.
-async fn write(mut told: Receiver<Told>, quiet: bool) {
+async fn write(mut told: Receiver<BuildEvent>, quiet: bool) {
     let Ok(stderr) = Sink::stderr() else { return };
     while let Some(told) = told.recv().await {
         let bytes = match told {
-            Told::Warning(text) => {
+            BuildEvent::Warning(text) => {
                 output::note(&output::printable(&text));
                 continue;
             }
             _ if quiet => continue,
-            Told::Output(bytes) => bytes,
-            Told::Known => b"  cached\n".to_vec(),
-            Told::Step { number, of, text } => {
+            BuildEvent::Output(bytes) => bytes,
+            BuildEvent::Known => b"  cached\n".to_vec(),
+            BuildEvent::Step { number, of, text } => {
                 let text = output::printable(text.lines().next().unwrap_or_default());
                 format!("[{number}/{of}] {text}\n").into_bytes()
             }

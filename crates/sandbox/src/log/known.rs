@@ -11,14 +11,14 @@ use protocol::{ExitRecord, SessionId};
 
 use super::LogError;
 use super::reader::numbers;
-use super::record::{Record, Run, Tracked, What};
+use super::record::{Record, RecordBody, Run, Tracked};
 use super::recording::{next, open};
-use super::room::Room;
+use super::room::ReadBudget;
 use super::segment::Segment;
 
 /// What the log says of a session. Of several that had the same name it is the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedSession {
     pub session: SessionId,
     pub run: Run,
     /// Empty when the record of its start has been rotated away.
@@ -39,7 +39,7 @@ pub struct Extent {
     pub end: u64,
 }
 
-impl Recorded {
+impl RecordedSession {
     fn new(session: SessionId, run: Run, command: String) -> Self {
         let (exit, outputs, is_released) = (None, BTreeMap::new(), false);
         Self { session, run, command, exit, outputs, is_released }
@@ -67,7 +67,7 @@ pub struct AllSessions {
     /// Segments to be looked through, the newest first.
     ahead: Vec<u64>,
     segment: Option<Segment>,
-    known: BTreeMap<SessionId, Recorded>,
+    known: BTreeMap<SessionId, RecordedSession>,
 }
 
 impl AllSessions {
@@ -79,7 +79,10 @@ impl AllSessions {
     }
 
     /// Looks on; `None` when there was no more room and there is more to look at.
-    pub fn step(&mut self, room: &mut Room) -> Result<Option<Vec<Recorded>>, LogError> {
+    pub fn step(
+        &mut self,
+        room: &mut ReadBudget,
+    ) -> Result<Option<Vec<RecordedSession>>, LogError> {
         loop {
             let Some(segment) = &mut self.segment else {
                 let Some(number) = self.ahead.pop() else {
@@ -107,16 +110,16 @@ impl AllSessions {
         let Some(segment) = &self.segment else { return };
         for tracked in &segment.head.sessions {
             let place = self.known.entry(tracked.session.clone());
-            let recorded = place.or_insert_with(|| Recorded::tracked(tracked));
+            let recorded = place.or_insert_with(|| RecordedSession::tracked(tracked));
             if recorded.run != tracked.run {
-                *recorded = Recorded::tracked(tracked);
+                *recorded = RecordedSession::tracked(tracked);
             }
         }
     }
 
     fn keep_newest(&mut self) {
         while self.known.len() > self.sessions_max {
-            let began = |recorded: &&Recorded| recorded.run.started_at_ms;
+            let began = |recorded: &&RecordedSession| recorded.run.started_at_ms;
             let Some(oldest) = self.known.values().min_by_key(began) else { break };
             let oldest = oldest.session.clone();
             self.known.remove(&oldest);
@@ -132,17 +135,17 @@ pub struct OneSession {
     session: SessionId,
     /// Segments to be looked through, the oldest first.
     ahead: Vec<u64>,
-    here: Option<Here>,
+    here: Option<SegmentScan>,
     /// What the segments say that were looked through.
-    found: Option<Recorded>,
+    found: Option<RecordedSession>,
 }
 
 /// The segment that is looked through.
 #[derive(Debug)]
-struct Here {
+struct SegmentScan {
     segment: Segment,
     /// Of the session alone.
-    known: BTreeMap<SessionId, Recorded>,
+    known: BTreeMap<SessionId, RecordedSession>,
     /// The run that went on when the segment began.
     from_before: Option<Run>,
 }
@@ -156,12 +159,15 @@ impl OneSession {
 
     /// Looks on; `None` when there was no more room and there is more to look at, and otherwise the
     /// session if the log has any.
-    pub fn step(&mut self, room: &mut Room) -> Result<Option<Option<Recorded>>, LogError> {
+    pub fn step(
+        &mut self,
+        room: &mut ReadBudget,
+    ) -> Result<Option<Option<RecordedSession>>, LogError> {
         loop {
             let Some(here) = &mut self.here else {
                 let Some(number) = self.ahead.pop() else { return Ok(Some(self.found.take())) };
-                self.here =
-                    open(&self.directory, number)?.map(|found| Here::new(found, &self.session));
+                self.here = open(&self.directory, number)?
+                    .map(|found| SegmentScan::new(found, &self.session));
                 continue;
             };
             if room.is_over() {
@@ -183,7 +189,7 @@ impl OneSession {
     }
 
     /// Adds what one more segment says; whether older ones cannot say more.
-    fn is_all(&mut self, known: Option<Recorded>, from_before: Option<Run>) -> bool {
+    fn is_all(&mut self, known: Option<RecordedSession>, from_before: Option<Run>) -> bool {
         let Some(here) = known else {
             // Its start was in a segment that is gone, or what came last began there.
             return self.found.is_some();
@@ -199,17 +205,17 @@ impl OneSession {
     }
 }
 
-impl Here {
+impl SegmentScan {
     fn new(segment: Segment, session: &SessionId) -> Self {
         let tracked = segment.head.sessions.iter().find(|tracked| tracked.session == *session);
-        let known = tracked.map(|tracked| (session.clone(), Recorded::tracked(tracked)));
+        let known = tracked.map(|tracked| (session.clone(), RecordedSession::tracked(tracked)));
         let from_before = tracked.map(|tracked| tracked.run);
         Self { known: known.into_iter().collect(), from_before, segment }
     }
 }
 
 /// What two segments say of one run, the earlier first.
-fn joined(mut earlier: Recorded, later: Recorded) -> Recorded {
+fn joined(mut earlier: RecordedSession, later: RecordedSession) -> RecordedSession {
     for (channel, extent) in later.outputs {
         earlier.reach(channel, extent.oldest, extent.end);
     }
@@ -219,43 +225,44 @@ fn joined(mut earlier: Recorded, later: Recorded) -> Recorded {
 }
 
 /// The session that a record is about.
-fn subject<'a>(what: &'a What<'_>) -> Option<&'a SessionId> {
+fn subject<'a>(what: &'a RecordBody<'_>) -> Option<&'a SessionId> {
     match what {
-        What::Started(started) => Some(&started.session),
-        What::Output { session, .. }
-        | What::Gap { session, .. }
-        | What::Exited { session, .. }
-        | What::Released { session } => Some(session),
-        What::Head(_) | What::Closed { .. } => None,
+        RecordBody::Started(started) => Some(&started.session),
+        RecordBody::Output { session, .. }
+        | RecordBody::Gap { session, .. }
+        | RecordBody::Exited { session, .. }
+        | RecordBody::Released { session } => Some(session),
+        RecordBody::Head(_) | RecordBody::Closed { .. } => None,
     }
 }
 
-fn note(known: &mut BTreeMap<SessionId, Recorded>, record: Record<'static>) {
+fn note(known: &mut BTreeMap<SessionId, RecordedSession>, record: Record<'static>) {
     match record.what {
-        What::Started(started) => {
-            let recorded = Recorded::new(started.session.clone(), started.run, started.command);
+        RecordBody::Started(started) => {
+            let recorded =
+                RecordedSession::new(started.session.clone(), started.run, started.command);
             known.insert(started.session, recorded);
         }
-        What::Output { session, channel, offset, bytes } => {
+        RecordBody::Output { session, channel, offset, bytes } => {
             if let Some(recorded) = known.get_mut(&session) {
                 recorded.reach(channel, offset, offset.saturating_add(bytes.0.len() as u64));
             }
         }
-        What::Gap { session, channel, from, to } => {
+        RecordBody::Gap { session, channel, from, to } => {
             if let Some(recorded) = known.get_mut(&session) {
                 recorded.reach(channel, from, to);
             }
         }
-        What::Exited { session, record } => {
+        RecordBody::Exited { session, record } => {
             if let Some(recorded) = known.get_mut(&session) {
                 recorded.exit = Some(record);
             }
         }
-        What::Released { session } => {
+        RecordBody::Released { session } => {
             if let Some(recorded) = known.get_mut(&session) {
                 recorded.is_released = true;
             }
         }
-        What::Head(_) | What::Closed { .. } => {}
+        RecordBody::Head(_) | RecordBody::Closed { .. } => {}
     }
 }

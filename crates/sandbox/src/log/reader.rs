@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use protocol::SessionId;
 use protocol::message::Channel;
 
-use super::record::{Record, What};
-use super::room::Room;
+use super::record::{Record, RecordBody};
+use super::room::ReadBudget;
 use super::segment::{Segment, segment_numbers};
 use super::{Entry, Event, LogError};
 use crate::limits::LOG_FOLLOW_PAUSE;
@@ -111,7 +111,7 @@ impl Reader {
         reason = "an iterator that yields again after it has ended would mislead"
     )]
     pub fn next(&mut self) -> Result<Option<Entry>, LogError> {
-        let mut room = Room::ENDLESS;
+        let mut room = ReadBudget::ENDLESS;
         Ok(match self.step(&mut room)? {
             Step::Entry(entry) => Some(*entry),
             Step::Paused | Step::AtEnd => None,
@@ -119,7 +119,7 @@ impl Reader {
     }
 
     /// The next entry, if it is found with no more looked at than there is room for.
-    pub fn step(&mut self, room: &mut Room) -> Result<Step, LogError> {
+    pub fn step(&mut self, room: &mut ReadBudget) -> Result<Step, LogError> {
         if !self.begun {
             match self.from {
                 From::Start => self.passed = Some(0),
@@ -137,13 +137,13 @@ impl Reader {
                 return Ok(Step::Paused);
             }
             match self.next_record()? {
-                Some(Found::Record(record)) => {
+                Some(ReadItem::Record(record)) => {
                     room.take(&record);
                     if let Some(entry) = self.select(*record) {
                         return Ok(Step::Entry(Box::new(entry)));
                     }
                 }
-                Some(Found::Missing { bytes, time_ms }) => {
+                Some(ReadItem::Missing { bytes, time_ms }) => {
                     let event = Event::Missing { bytes };
                     return Ok(Step::Entry(Box::new(Entry { time_ms, event })));
                 }
@@ -168,23 +168,24 @@ impl Reader {
     }
 
     /// The next record whatever it is about, or what is missing before it.
-    fn next_record(&mut self) -> Result<Option<Found>, LogError> {
+    fn next_record(&mut self) -> Result<Option<ReadItem>, LogError> {
         loop {
             let Some(segment) = &mut self.segment else {
                 match self.enter_after(0)? {
-                    Entered::Nothing => return Ok(None),
-                    Entered::Whole => continue,
-                    Entered::Missing(found) => return Ok(Some(found)),
+                    SegmentStart::Nothing => return Ok(None),
+                    SegmentStart::Whole => continue,
+                    SegmentStart::Missing(found) => return Ok(Some(found)),
                 }
             };
             let number = segment.number;
             let record = segment.next().map_err(|source| failed(&self.directory, source))?;
             if let Some(record) = record {
-                if let (What::Output { bytes, .. }, Some(passed)) = (&record.what, &mut self.passed)
+                if let (RecordBody::Output { bytes, .. }, Some(passed)) =
+                    (&record.what, &mut self.passed)
                 {
                     *passed += bytes.0.len() as u64;
                 }
-                return Ok(Some(Found::Record(record)));
+                return Ok(Some(ReadItem::Record(record)));
             }
             // Records may have been written between the last look and the rotation that sealed
             // the segment, so it is looked at once more.
@@ -196,15 +197,15 @@ impl Reader {
                 return Ok(None);
             }
             match self.enter_after(number)? {
-                Entered::Nothing => return Ok(None),
-                Entered::Whole => {}
-                Entered::Missing(found) => return Ok(Some(found)),
+                SegmentStart::Nothing => return Ok(None),
+                SegmentStart::Whole => {}
+                SegmentStart::Missing(found) => return Ok(Some(found)),
             }
         }
     }
 
     /// Goes on in the oldest segment behind `number`.
-    fn enter_after(&mut self, number: u64) -> Result<Entered, LogError> {
+    fn enter_after(&mut self, number: u64) -> Result<SegmentStart, LogError> {
         for next in self.numbers()?.into_iter().filter(|next| *next > number) {
             let opened = Segment::open(&self.directory, next);
             // One that was rotated away just now is not there; one without a head is not yet.
@@ -216,28 +217,30 @@ impl Reader {
             let bytes = before.saturating_sub(self.passed.unwrap_or(before));
             self.passed = Some(before);
             return Ok(match bytes {
-                0 => Entered::Whole,
-                bytes => Entered::Missing(Found::Missing { bytes, time_ms }),
+                0 => SegmentStart::Whole,
+                bytes => SegmentStart::Missing(ReadItem::Missing { bytes, time_ms }),
             });
         }
-        Ok(Entered::Nothing)
+        Ok(SegmentStart::Nothing)
     }
 
     /// What a record says to this reader.
     fn select(&mut self, record: Record<'static>) -> Option<Entry> {
         let event = match record.what {
-            What::Head(_) | What::Released { .. } => return None,
-            What::Started(started) => Event::Started {
+            RecordBody::Head(_) | RecordBody::Released { .. } => return None,
+            RecordBody::Started(started) => Event::Started {
                 session: started.session,
                 command: started.command,
                 started_at_ms: started.run.started_at_ms,
             },
-            What::Output { session, channel, offset, bytes } => {
+            RecordBody::Output { session, channel, offset, bytes } => {
                 Event::Output { session, channel, offset, bytes: bytes.0.into_owned() }
             }
-            What::Gap { session, channel, from, to } => Event::Gap { session, channel, from, to },
-            What::Exited { session, record } => Event::Exited { session, record },
-            What::Closed { why } => {
+            RecordBody::Gap { session, channel, from, to } => {
+                Event::Gap { session, channel, from, to }
+            }
+            RecordBody::Exited { session, record } => Event::Exited { session, record },
+            RecordBody::Closed { why } => {
                 self.closed = true;
                 Event::Closed { why }
             }
@@ -274,7 +277,7 @@ impl Reader {
     }
 
     /// Goes to the place from which on there are `lines` lines; false while that is not found.
-    fn find_lines(&mut self, lines: u64, room: &mut Room) -> Result<bool, LogError> {
+    fn find_lines(&mut self, lines: u64, room: &mut ReadBudget) -> Result<bool, LogError> {
         let finding = self.finding.take().map_or_else(|| Finding::new(self), |finding| *finding);
         let Finding { mut scan, mut tail } = finding;
         loop {
@@ -285,8 +288,8 @@ impl Reader {
             let before = scan.segment.as_ref().map(|segment| (segment.number, segment.position()));
             match scan.next_record()? {
                 None => break,
-                Some(Found::Missing { .. }) => {}
-                Some(Found::Record(record)) => {
+                Some(ReadItem::Missing { .. }) => {}
+                Some(ReadItem::Record(record)) => {
                     room.take(&record);
                     let Some(segment) = &scan.segment else { break };
                     // The first record of a segment follows its head, wherever we came from.
@@ -298,7 +301,11 @@ impl Reader {
                         scan.select(*record)
                     {
                         let passed = passed - bytes.len() as u64;
-                        tail.push(Place { segment: number, position, passed }, &bytes, lines);
+                        tail.push(
+                            RecordPosition { segment: number, position, passed },
+                            &bytes,
+                            lines,
+                        );
                     }
                 }
             }
@@ -342,17 +349,17 @@ pub(super) fn failed(directory: &Path, source: io::Error) -> LogError {
     LogError::Files { action: "read", path: directory.to_owned(), source }
 }
 
-enum Found {
+enum ReadItem {
     Record(Box<Record<'static>>),
     Missing { bytes: u64, time_ms: u64 },
 }
 
-enum Entered {
+enum SegmentStart {
     /// There is no such segment.
     Nothing,
     /// It follows on what was read before.
     Whole,
-    Missing(Found),
+    Missing(ReadItem),
 }
 
 /// A look for the last lines, from the oldest output to the newest.
@@ -382,7 +389,7 @@ struct Tail {
 
 /// Where a record begins.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RecordPosition {
     segment: u64,
     position: u64,
     /// Bytes of output before it.
@@ -391,19 +398,19 @@ struct Place {
 
 #[derive(Debug)]
 struct Piece {
-    place: Place,
+    place: RecordPosition,
     /// Where each newline in it ends.
     line_ends: Vec<u32>,
 }
 
 enum Start {
     Oldest,
-    At { place: Place, skip_bytes: usize },
+    At { place: RecordPosition, skip_bytes: usize },
     End,
 }
 
 impl Tail {
-    fn push(&mut self, place: Place, bytes: &[u8], lines: u64) {
+    fn push(&mut self, place: RecordPosition, bytes: &[u8], lines: u64) {
         let line_ends: Vec<u32> =
             (1..).zip(bytes).filter(|(_, byte)| **byte == b'\n').map(|(end, _)| end).collect();
         self.newlines += line_ends.len() as u64;

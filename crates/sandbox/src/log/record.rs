@@ -34,12 +34,12 @@ const CHANNELS_MAX: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record<'a> {
     pub time_ms: u64,
-    pub what: What<'a>,
+    pub what: RecordBody<'a>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum What<'a> {
+pub(super) enum RecordBody<'a> {
     /// The first of every segment.
     Head(Head),
     Started(Started),

@@ -11,7 +11,7 @@ use protocol::message::Channel;
 
 use super::LogError;
 use super::reader::{failed, numbers};
-use super::record::{Record, Run, Tracked, What};
+use super::record::{Record, RecordBody, Run, Tracked};
 use super::segment::Segment;
 
 /// A place in one output of one run. It only ever goes on, so that reading all of an output in many
@@ -131,11 +131,11 @@ impl Recording {
 
     fn select(&mut self, record: Record<'static>) -> Option<(u64, Vec<u8>)> {
         match record.what {
-            What::Started(started) if started.session == self.session => {
+            RecordBody::Started(started) if started.session == self.session => {
                 self.ours = started.run == self.run;
                 None
             }
-            What::Output { session, channel, offset, bytes } => {
+            RecordBody::Output { session, channel, offset, bytes } => {
                 let wanted = self.ours && channel == self.channel && session == self.session;
                 wanted.then(|| (offset, bytes.0.into_owned()))
             }

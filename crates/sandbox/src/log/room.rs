@@ -3,17 +3,17 @@
 //! What is wanted of a log can be little or nothing, and finding that takes reading all of it. So
 //! reading goes by steps, whose length is a matter of what is looked at.
 
-use super::record::{Record, What};
+use super::record::{Record, RecordBody};
 
 /// What may still be looked at in a step.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct ReadBudget {
     pub records: usize,
     /// Of output.
     pub bytes: usize,
 }
 
-impl Room {
+impl ReadBudget {
     /// For readers who keep nobody waiting: no log has so much.
     pub const ENDLESS: Self = Self { records: usize::MAX, bytes: usize::MAX };
 
@@ -23,7 +23,7 @@ impl Room {
 
     pub(super) fn take(&mut self, record: &Record<'_>) {
         self.records = self.records.saturating_sub(1);
-        if let What::Output { bytes, .. } = &record.what {
+        if let RecordBody::Output { bytes, .. } = &record.what {
             self.bytes = self.bytes.saturating_sub(bytes.0.len());
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::record::{Head, Parsed, Record, What, parse_record};
+use super::record::{Head, Parsed, Record, RecordBody, parse_record};
 
 /// How much of a file is read at once: several records, or the largest one.
 const READ_BYTES: usize = crate::limits::LOG_RECORD_BYTES_MAX + super::record::PREFIX_BYTES;
@@ -67,7 +67,7 @@ impl Segment {
             taken: 0,
         };
         match segment.next()?.map(|record| *record) {
-            Some(Record { time_ms, what: What::Head(head) }) => {
+            Some(Record { time_ms, what: RecordBody::Head(head) }) => {
                 segment.head = head;
                 segment.head_time_ms = time_ms;
                 segment.after_head = segment.position;

@@ -3,16 +3,16 @@ use std::path::{Path, PathBuf};
 
 use protocol::exit::{Cause, OutputTotal, Survivor, Usage};
 
-use super::record::{Parsed, Record, What, encode_record, parse_record};
+use super::record::{Parsed, Record, RecordBody, encode_record, parse_record};
 use super::segment::{segment_numbers, segment_path};
 use super::writer::Bounds;
 use super::*;
 use crate::limits::LOG_RECORD_BYTES_MAX;
 
 /// A directory that goes with the test.
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("burrow-log-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -56,11 +56,14 @@ fn drain(reader: &mut Reader) -> Vec<Event> {
 }
 
 /// Room for one record, and so for none behind it.
-fn narrow() -> Room {
-    Room { records: 1, bytes: usize::MAX }
+fn narrow() -> ReadBudget {
+    ReadBudget { records: 1, bytes: usize::MAX }
 }
 
-fn recorded_session(directory: &Path, session: &SessionId) -> Result<Option<Recorded>, LogError> {
+fn recorded_session(
+    directory: &Path,
+    session: &SessionId,
+) -> Result<Option<RecordedSession>, LogError> {
     let mut look = OneSession::new(directory, session)?;
     loop {
         if let Some(found) = look.step(&mut narrow())? {
@@ -69,7 +72,10 @@ fn recorded_session(directory: &Path, session: &SessionId) -> Result<Option<Reco
     }
 }
 
-fn recorded_sessions(directory: &Path, sessions_max: usize) -> Result<Vec<Recorded>, LogError> {
+fn recorded_sessions(
+    directory: &Path,
+    sessions_max: usize,
+) -> Result<Vec<RecordedSession>, LogError> {
     let mut look = AllSessions::new(directory, sessions_max)?;
     loop {
         if let Some(found) = look.step(&mut narrow())? {
@@ -114,7 +120,7 @@ fn text_of(events: &[Event]) -> String {
 
 #[test]
 fn what_is_written_is_read_in_order() {
-    let place = Place::new("order");
+    let place = TestDirectory::new("order");
     let mut log = place.small();
     let (one, two) = (session("one"), session("two"));
     log.started(&one, run(1), "echo").unwrap();
@@ -149,7 +155,7 @@ fn what_is_written_is_read_in_order() {
 
 #[test]
 fn bytes_that_come_again_are_left_out_and_missing_ones_are_named() {
-    let place = Place::new("again");
+    let place = TestDirectory::new("again");
     let mut log = place.small();
     let one = session("one");
     log.started(&one, run(1), "x").unwrap();
@@ -166,7 +172,7 @@ fn bytes_that_come_again_are_left_out_and_missing_ones_are_named() {
 
 #[test]
 fn a_reopened_log_goes_on_where_it_ended_and_a_new_run_begins_anew() {
-    let place = Place::new("reopen");
+    let place = TestDirectory::new("reopen");
     let one = session("one");
     {
         let mut log = place.small();
@@ -196,7 +202,7 @@ fn a_reopened_log_goes_on_where_it_ended_and_a_new_run_begins_anew() {
 
 #[test]
 fn a_tail_torn_at_any_byte_is_cut_and_what_it_held_is_asked_for_again() {
-    let place = Place::new("torn");
+    let place = TestDirectory::new("torn");
     let one = session("one");
     let (whole, before_last) = {
         let mut log = place.small();
@@ -223,7 +229,7 @@ fn a_tail_torn_at_any_byte_is_cut_and_what_it_held_is_asked_for_again() {
 
 #[test]
 fn a_segment_without_a_whole_head_is_begun_again() {
-    let place = Place::new("headless");
+    let place = TestDirectory::new("headless");
     let one = session("one");
     {
         let mut log = place.small();
@@ -248,7 +254,7 @@ fn write_lines(log: &mut Writer, session: &SessionId, lines: std::ops::Range<u64
 
 #[test]
 fn rotation_keeps_the_bound_and_tells_readers_how_much_is_missing() {
-    let place = Place::new("rotation");
+    let place = TestDirectory::new("rotation");
     let mut log = place.small();
     let one = session("one");
     log.started(&one, run(1), "x").unwrap();
@@ -268,7 +274,7 @@ fn rotation_keeps_the_bound_and_tells_readers_how_much_is_missing() {
 
 #[test]
 fn a_reader_that_is_overtaken_reads_its_segment_to_the_end_and_counts_the_rest() {
-    let place = Place::new("overtaken");
+    let place = TestDirectory::new("overtaken");
     let mut log = place.small();
     let one = session("one");
     log.started(&one, run(1), "x").unwrap();
@@ -289,7 +295,7 @@ fn a_reader_that_is_overtaken_reads_its_segment_to_the_end_and_counts_the_rest()
 
 #[test]
 fn the_last_lines_are_found_across_records_and_segments() {
-    let place = Place::new("lines");
+    let place = TestDirectory::new("lines");
     let mut log = place.small();
     let one = session("one");
     log.started(&one, run(1), "x").unwrap();
@@ -306,7 +312,7 @@ fn the_last_lines_are_found_across_records_and_segments() {
 
 #[test]
 fn lines_that_are_cut_into_pieces_are_still_lines() {
-    let place = Place::new("pieces");
+    let place = TestDirectory::new("pieces");
     let mut log = place.small();
     let one = session("one");
     log.started(&one, run(1), "x").unwrap();
@@ -324,7 +330,7 @@ fn lines_that_are_cut_into_pieces_are_still_lines() {
 
 #[test]
 fn since_leaves_out_what_is_older() {
-    let place = Place::new("since");
+    let place = TestDirectory::new("since");
     let mut log = place.small();
     let one = session("one");
     log.started(&one, run(1), "x").unwrap();
@@ -337,7 +343,7 @@ fn since_leaves_out_what_is_older() {
 
 #[tokio::test]
 async fn a_follower_sees_what_is_written_later_and_ends_with_the_sandbox() {
-    let place = Place::new("follow");
+    let place = TestDirectory::new("follow");
     let mut log = place.small();
     let one = session("one");
     let mut reader = Reader::open(&place.0, From::Lines(0)).unwrap();
@@ -359,7 +365,7 @@ async fn a_follower_sees_what_is_written_later_and_ends_with_the_sandbox() {
 
 #[test]
 fn a_guest_that_lies_cannot_make_a_record_larger_than_a_record() {
-    let place = Place::new("liar");
+    let place = TestDirectory::new("liar");
     let mut log = place.small();
     let one = session("one");
     log.started(&one, run(1), &"c".repeat(1024 * 1024)).unwrap();
@@ -380,7 +386,7 @@ fn a_guest_that_lies_cannot_make_a_record_larger_than_a_record() {
 #[test]
 fn any_bytes_are_a_record_or_not_and_never_a_panic() {
     let mut whole = Vec::new();
-    let what = What::Exited { session: session("one"), record: exit() };
+    let what = RecordBody::Exited { session: session("one"), record: exit() };
     encode_record(&Record { time_ms: 5, what }, &mut whole).unwrap();
     assert!(matches!(parse_record(&whole), Parsed::Record(_, length) if length == whole.len()));
     for at in 0..whole.len() {
@@ -397,7 +403,7 @@ fn any_bytes_are_a_record_or_not_and_never_a_panic() {
     assert!(matches!(parse_record(&long), Parsed::Damaged));
 }
 
-fn read_all(place: &Place, name: &str, run: Run, from: u64) -> (Option<u64>, String) {
+fn read_all(place: &TestDirectory, name: &str, run: Run, from: u64) -> (Option<u64>, String) {
     let mut recording = Recording::new(place.0.clone(), session(name), run, Channel::Stdout);
     let (mut first, mut text) = (None, Vec::new());
     let mut at = from;
@@ -411,7 +417,7 @@ fn read_all(place: &Place, name: &str, run: Run, from: u64) -> (Option<u64>, Str
 
 #[test]
 fn an_output_is_read_from_any_offset_over_segments_and_beside_others() {
-    let place = Place::new("recording");
+    let place = TestDirectory::new("recording");
     let mut writer = place.small();
     writer.started(&session("a"), run(1), "a").unwrap();
     writer.started(&session("b"), run(2), "b").unwrap();
@@ -437,7 +443,7 @@ fn an_output_is_read_from_any_offset_over_segments_and_beside_others() {
 
 #[test]
 fn a_recording_goes_on_where_it_was_when_more_is_written() {
-    let place = Place::new("recording-on");
+    let place = TestDirectory::new("recording-on");
     let mut writer = place.small();
     writer.started(&session("a"), run(1), "a").unwrap();
     let mut recording = Recording::new(place.0.clone(), session("a"), run(1), Channel::Stdout);
@@ -452,7 +458,7 @@ fn a_recording_goes_on_where_it_was_when_more_is_written() {
 
 #[test]
 fn sessions_of_one_name_are_told_apart_by_their_runs() {
-    let place = Place::new("recording-runs");
+    let place = TestDirectory::new("recording-runs");
     let mut writer = place.small();
     for pid in 1..=2 {
         writer.started(&session("a"), run(pid), "a").unwrap();
@@ -471,13 +477,13 @@ fn sessions_of_one_name_are_told_apart_by_their_runs() {
     assert_eq!(recorded_sessions(&place.0, 10).unwrap(), vec![recorded_of(&place)]);
 }
 
-fn recorded_of(place: &Place) -> Recorded {
+fn recorded_of(place: &TestDirectory) -> RecordedSession {
     recorded_session(&place.0, &session("a")).unwrap().unwrap()
 }
 
 #[test]
 fn what_is_known_of_a_session_is_joined_from_its_segments() {
-    let place = Place::new("recording-joined");
+    let place = TestDirectory::new("recording-joined");
     let mut writer = place.small();
     writer.started(&session("a"), run(1), "the command").unwrap();
     for offset in (0..100).step_by(4) {
@@ -495,7 +501,7 @@ fn what_is_known_of_a_session_is_joined_from_its_segments() {
 
 #[test]
 fn looking_at_what_is_not_wanted_takes_room_too() {
-    let place = Place::new("room");
+    let place = TestDirectory::new("room");
     let mut log = place.small();
     log.started(&session("a"), run(1), "seq").unwrap();
     for offset in 0..40 {
@@ -517,7 +523,7 @@ fn looking_at_what_is_not_wanted_takes_room_too() {
         assert!(!found.iter().any(|event| matches!(event, Event::Output { .. })), "{found:?}");
         assert!(steps >= all.len() - 1, "{steps} steps for {} entries", all.len());
     }
-    let mut room = Room { records: usize::MAX, bytes: 4 };
+    let mut room = ReadBudget { records: usize::MAX, bytes: 4 };
     let mut reader = open(From::Start).only(session("nobody"));
     while let Step::Entry(_) = reader.step(&mut room).unwrap() {}
     assert!(room.bytes == 0 && room.records > usize::MAX - 8, "{room:?}");

@@ -16,7 +16,9 @@ use protocol::message::Channel;
 use protocol::{ExitRecord, SessionId};
 
 use super::LogError;
-use super::record::{Blob, Head, Record, Run, Started, Tracked, What, bounded, encode_record};
+use super::record::{
+    Blob, Head, Record, RecordBody, Run, Started, Tracked, bounded, encode_record,
+};
 use super::segment::{Segment, segment_numbers, segment_path};
 use crate::limits::{LOG_SEGMENT_BYTES, LOG_SEGMENTS_MAX};
 use host::instant::now_ms;
@@ -131,7 +133,7 @@ impl Writer {
             return Err(LogError::TooManySessions { sessions: self.sessions.len() });
         }
         let command = clip(command.to_owned());
-        self.append(What::Started(Started { session: session.clone(), command, run }))
+        self.append(RecordBody::Started(Started { session: session.clone(), command, run }))
     }
 
     /// The offset at which the recording of an output goes on.
@@ -157,7 +159,7 @@ impl Writer {
         for chunk in bytes[known as usize..].chunks(CHUNK_BYTES_MAX) {
             self.skip_to(session, channel, offset)?;
             let (session, bytes) = (session.clone(), Blob(Cow::Borrowed(chunk)));
-            self.append(What::Output { session, channel, offset, bytes })?;
+            self.append(RecordBody::Output { session, channel, offset, bytes })?;
             // The offset is the guest's word, and may be as large as it likes.
             offset = offset.saturating_add(chunk.len() as u64);
         }
@@ -175,7 +177,7 @@ impl Writer {
         if to <= from {
             return Ok(());
         }
-        self.append(What::Gap { session: session.clone(), channel, from, to })
+        self.append(RecordBody::Gap { session: session.clone(), channel, from, to })
     }
 
     /// Records how a session ended, once.
@@ -184,7 +186,7 @@ impl Writer {
             return Ok(());
         }
         let (session, record) = (session.clone(), bounded(record.clone()));
-        self.append(What::Exited { session, record })
+        self.append(RecordBody::Exited { session, record })
     }
 
     /// Whether the end of the session has been recorded.
@@ -197,7 +199,7 @@ impl Writer {
         if !self.sessions.contains_key(session) {
             return Ok(());
         }
-        self.append(What::Released { session: session.clone() })
+        self.append(RecordBody::Released { session: session.clone() })
     }
 
     /// Stops recording all sessions but those that the agent still has.
@@ -208,10 +210,10 @@ impl Writer {
 
     /// Says that nothing will follow.
     pub fn close(&mut self, why: &str) -> Result<(), LogError> {
-        self.append(What::Closed { why: clip(why.to_owned()) })
+        self.append(RecordBody::Closed { why: clip(why.to_owned()) })
     }
 
-    fn append(&mut self, what: What<'_>) -> Result<(), LogError> {
+    fn append(&mut self, what: RecordBody<'_>) -> Result<(), LogError> {
         let record = Record { time_ms: now_ms(), what };
         let mut bytes = Vec::new();
         encode_record(&record, &mut bytes)?;
@@ -262,25 +264,25 @@ impl Writer {
 
     /// What a record on disk means for the writer; the same when it is written and when it is read
     /// again.
-    fn apply(&mut self, what: &What<'_>) {
+    fn apply(&mut self, what: &RecordBody<'_>) {
         match what {
-            What::Head(_) | What::Closed { .. } => {}
-            What::Started(started) => {
+            RecordBody::Head(_) | RecordBody::Closed { .. } => {}
+            RecordBody::Started(started) => {
                 let session = Session { run: started.run, exited: false, next: BTreeMap::new() };
                 self.sessions.insert(started.session.clone(), session);
             }
-            What::Output { session, channel, offset, bytes } => {
+            RecordBody::Output { session, channel, offset, bytes } => {
                 let count = bytes.0.len() as u64;
                 self.recorded += count;
                 self.advance(session, *channel, offset.saturating_add(count));
             }
-            What::Gap { session, channel, to, .. } => self.advance(session, *channel, *to),
-            What::Exited { session, .. } => {
+            RecordBody::Gap { session, channel, to, .. } => self.advance(session, *channel, *to),
+            RecordBody::Exited { session, .. } => {
                 if let Some(session) = self.sessions.get_mut(session) {
                     session.exited = true;
                 }
             }
-            What::Released { session } => {
+            RecordBody::Released { session } => {
                 self.sessions.remove(session);
             }
         }
@@ -296,7 +298,7 @@ impl Writer {
 /// Begins a segment: its file, and how long it is.
 fn create_segment(directory: &Path, number: u64, head: Head) -> io::Result<(File, u64)> {
     let mut bytes = Vec::new();
-    encode_record(&Record { time_ms: now_ms(), what: What::Head(head) }, &mut bytes)
+    encode_record(&Record { time_ms: now_ms(), what: RecordBody::Head(head) }, &mut bytes)
         .expect("the limits assert that a head fits a record");
     let path = segment_path(directory, number);
     let mut options = OpenOptions::new();

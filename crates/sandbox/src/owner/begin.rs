@@ -4,14 +4,14 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::{Ahead, Life, Order, Owner, Reply};
+use super::{LiveMachine, Order, Owner, PoolRequest, Reply};
 use crate::limits::STOP_GRACE_DEFAULT;
 use crate::log::{Writer, log_directory};
-use crate::pool::{self, Claimed};
+use crate::pool::{self, ClaimedMachine};
 use crate::recorder::{Recorder, SharedLog};
 use crate::secrets::again;
-use crate::stored::{Held, Wanted};
-use crate::{Event, SandboxError, State, Why};
+use crate::stored::{HeldImage, RequestedImage};
+use crate::{Event, SandboxError, State, StopReason};
 use egress::{EgressGuard, EgressPolicy, EgressSink, Rules, copy_names};
 use host::instant::now_ms;
 use host::paths::make_private_directory;
@@ -23,12 +23,12 @@ impl Owner {
     pub(crate) async fn create(
         mut self,
         spec: MachineSpec,
-        wanted: Option<Wanted>,
-        ahead: Option<Ahead>,
+        wanted: Option<RequestedImage>,
+        ahead: Option<PoolRequest>,
         reply: Reply,
     ) {
         let claimed = match ahead {
-            Some(Ahead { pool, shape, personal }) => pool.claim(&shape, &personal).await,
+            Some(PoolRequest { pool, shape, personal }) => pool.claim(&shape, &personal).await,
             None => None,
         };
         let made = match claimed {
@@ -47,7 +47,7 @@ impl Owner {
                 let mut record = self.kept.record.clone();
                 drop(self);
                 let _ = reply.send(Err(error));
-                record.state = State::Stopped { why: Why::Killed, at_ms: now_ms() };
+                record.state = State::Stopped { why: StopReason::Killed, at_ms: now_ms() };
                 for reply in ended {
                     let _ = reply.send(Ok(record.clone()));
                 }
@@ -58,8 +58,8 @@ impl Owner {
     /// Makes a machine of the pool this sandbox's own. The record that says so is written as what
     /// it is to be, once and durably: a bridge that is cut off before it ends the machine, and one
     /// that is cut off after it has the sandbox.
-    async fn take_over(&mut self, claimed: Claimed) -> Result<(), SandboxError> {
-        let Claimed { id, directories, running, warnings } = claimed;
+    async fn take_over(&mut self, claimed: ClaimedMachine) -> Result<(), SandboxError> {
+        let ClaimedMachine { id, directories, running, warnings } = claimed;
         let state = directories.state.clone();
         self.kept.record.id = id;
         self.place.directories = directories;
@@ -87,7 +87,7 @@ impl Owner {
     async fn try_create(
         &mut self,
         mut spec: MachineSpec,
-        wanted: Option<Wanted>,
+        wanted: Option<RequestedImage>,
     ) -> Result<(), SandboxError> {
         let Directories { runtime, state } = self.place.directories.clone();
         for path in [runtime, state.clone()] {
@@ -140,7 +140,7 @@ impl Owner {
     /// nobody removes it, whatever becomes of this bridge.
     async fn furnish(
         &mut self,
-        wanted: Wanted,
+        wanted: RequestedImage,
         spec: &mut MachineSpec,
     ) -> Result<(), SandboxError> {
         self.unless_ended(wanted.fetch(), "image was being pulled").await??;
@@ -216,7 +216,7 @@ impl Owner {
                     }
                     Adoption::Dead => {
                         self.sweep_workspace().await;
-                        self.bury(Why::BridgeAway).await;
+                        self.bury(StopReason::BridgeAway).await;
                     }
                 }
             }
@@ -235,7 +235,7 @@ impl Owner {
         if !answers {
             self.enter(State::Lost { reason: "its agent does not answer".to_owned() }).await;
         } else if *before == State::Stopping {
-            self.begin_stop(STOP_GRACE_DEFAULT, Why::Asked).await;
+            self.begin_stop(STOP_GRACE_DEFAULT, StopReason::Asked).await;
         } else {
             self.enter(State::Running).await;
         }
@@ -244,7 +244,7 @@ impl Owner {
     /// Puts down what a machine that was started here is.
     fn know(&mut self, running: &Arc<dyn Running>) {
         self.kept.record.warnings = running.warnings();
-        self.kept.record.warnings.extend(self.image.iter().flat_map(Held::warnings));
+        self.kept.record.warnings.extend(self.image.iter().flat_map(HeldImage::warnings));
         self.trace(running);
     }
 
@@ -321,7 +321,7 @@ impl Owner {
         });
         let exited = running.exited();
         let lost = guest.map(|guest| Box::pin(guest.lost()) as Pin<Box<_>>);
-        self.life = Some(Life {
+        self.life = Some(LiveMachine {
             running,
             exited,
             lost,

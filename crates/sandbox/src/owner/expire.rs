@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use protocol::repl::ContextInfo;
 
-use super::{Next, Owner};
-use crate::expiry::Due;
+use super::{NextStep, Owner};
+use crate::expiry::ExpiryAction;
 use crate::limits::{IDLE_LOOK_DEADLINE, STOP_GRACE_DEFAULT};
-use crate::{ExpiryKind, Record, SandboxError, State, Why};
+use crate::{ExpiryKind, Record, SandboxError, State, StopReason};
 use host::instant::now_ms;
 
 impl Owner {
-    pub(super) async fn act_on(&mut self, due: Due) -> Next {
+    pub(super) async fn act_on(&mut self, due: ExpiryAction) -> NextStep {
         match due {
-            Due::Removal => return Next::Remove,
-            Due::Age => {
-                let why = Why::Expired { kind: ExpiryKind::Age };
+            ExpiryAction::Removal => return NextStep::Remove,
+            ExpiryAction::Age => {
+                let why = StopReason::Expired { kind: ExpiryKind::Age };
                 self.begin_stop(STOP_GRACE_DEFAULT, why).await;
             }
-            Due::Look => self.look().await,
+            ExpiryAction::Look => self.look().await,
         }
-        Next::GoOn
+        NextStep::GoOn
     }
 
     /// Ends a sandbox that may not run any more today. One that has said too much is given no time to
@@ -35,7 +35,7 @@ impl Owner {
             ExpiryKind::Output => Duration::ZERO,
             ExpiryKind::Idle | ExpiryKind::Age | ExpiryKind::RunTime => STOP_GRACE_DEFAULT,
         };
-        self.begin_stop(grace, Why::Expired { kind }).await;
+        self.begin_stop(grace, StopReason::Expired { kind }).await;
     }
 
     /// Asks the agent whether something is at work that we do not know of.
@@ -73,7 +73,7 @@ impl Owner {
         match contexts {
             Some(contexts) if self.expiry.has_worked(&contexts) => presence.touch(),
             Some(_) if presence.close_if_idle(idle_ttl) => {
-                let why = Why::Expired { kind: ExpiryKind::Idle };
+                let why = StopReason::Expired { kind: ExpiryKind::Idle };
                 return self.begin_stop(STOP_GRACE_DEFAULT, why).await;
             }
             Some(_) => {}

@@ -17,7 +17,7 @@ pub(crate) type SnapshotReply = oneshot::Sender<Result<Snapshot, SandboxError>>;
 pub(crate) type CommitReply = oneshot::Sender<Result<Image, SandboxError>>;
 
 /// How an errand has ended, and who wants to know.
-pub(super) enum Errand {
+pub(super) enum SuspendOutcome {
     Paused(Result<(), MachineError>, Reply),
     Resumed(Result<Resumed, MachineError>, Reply),
     Written(Result<Snapshot, SandboxError>, SnapshotReply),
@@ -35,7 +35,7 @@ impl Owner {
                         Some(suspend) => suspend.pause().await,
                         None => Err(MachineError::lacks(kind, Capability::Pause, "be paused")),
                     };
-                    Errand::Paused(paused, reply)
+                    SuspendOutcome::Paused(paused, reply)
                 })
             }),
             _ => self.refuse(reply),
@@ -54,7 +54,7 @@ impl Owner {
                         Some(suspend) => suspend.resume().await,
                         None => Err(MachineError::lacks(kind, Capability::Pause, "be resumed")),
                     };
-                    Errand::Resumed(resumed, reply)
+                    SuspendOutcome::Resumed(resumed, reply)
                 })
             }),
             _ => self.refuse(reply),
@@ -81,7 +81,7 @@ impl Owner {
                         }
                         Err(error) => Err(error.into()),
                     };
-                    Errand::Written(finished, reply)
+                    SuspendOutcome::Written(finished, reply)
                 })
             }),
             _ => self.refuse(reply),
@@ -97,7 +97,7 @@ impl Owner {
     ) {
         match self.kept.record.state {
             State::Running => self.send(reply, |_, reply| {
-                Box::pin(async move { Errand::Committed(work.await, reply) })
+                Box::pin(async move { SuspendOutcome::Committed(work.await, reply) })
             }),
             _ => self.refuse(reply),
         }
@@ -110,7 +110,7 @@ impl Owner {
         errand: impl FnOnce(
             Arc<dyn Running>,
             oneshot::Sender<Result<T, SandboxError>>,
-        ) -> BoxFuture<'static, Errand>,
+        ) -> BoxFuture<'static, SuspendOutcome>,
     ) {
         let which = self.kept.record.which();
         match &mut self.life {
@@ -130,12 +130,12 @@ impl Owner {
         }));
     }
 
-    pub(super) async fn return_from(&mut self, errand: Errand) {
+    pub(super) async fn return_from(&mut self, errand: SuspendOutcome) {
         if let Some(life) = &mut self.life {
             life.errand = None;
         }
         match errand {
-            Errand::Paused(done, reply) => {
+            SuspendOutcome::Paused(done, reply) => {
                 // A machine that was lost meanwhile is not.
                 if done.is_ok() && self.kept.record.state == State::Running {
                     self.expiry.pauses();
@@ -143,15 +143,15 @@ impl Owner {
                 }
                 let _ = reply.send(self.told(done));
             }
-            Errand::Resumed(done, reply) => {
+            SuspendOutcome::Resumed(done, reply) => {
                 let goes_on = self.life.as_ref().is_some_and(|life| !life.running.trace().paused);
                 if goes_on && matches!(self.kept.record.state, State::Paused { .. }) {
                     self.go_on().await;
                 }
                 let _ = reply.send(self.told(done.map(drop)));
             }
-            Errand::Written(written, reply) => drop(reply.send(written)),
-            Errand::Committed(committed, reply) => drop(reply.send(committed)),
+            SuspendOutcome::Written(written, reply) => drop(reply.send(written)),
+            SuspendOutcome::Committed(committed, reply) => drop(reply.send(committed)),
         }
     }
 

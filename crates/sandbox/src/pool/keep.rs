@@ -16,7 +16,7 @@ use machine::{MachineExit, Running, SandboxId};
 
 /// Why a machine that was ready cannot be given to anybody.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Gone {
+pub(super) enum RetireReason {
     #[error("{0}")]
     Ended(MachineExit),
     #[error("its agent is lost: {0}")]
@@ -35,7 +35,7 @@ pub(super) enum Gone {
     Outdated,
 }
 
-impl Gone {
+impl RetireReason {
     /// Whether the next one may fare no better.
     pub fn is_its_own_fault(&self) -> bool {
         !matches!(self, Self::Old | Self::Outdated)
@@ -71,7 +71,7 @@ async fn until_gone(
     number: usize,
     watched: &Watched,
     running: &Arc<dyn Running>,
-) -> Option<Gone> {
+) -> Option<RetireReason> {
     let options = pool.upgrade()?.options.clone();
     let lived = Duration::from_millis(watched.age_ms);
     let old_at = options.age_max.map(|age_max| Instant::now() + age_max.saturating_sub(lived));
@@ -85,9 +85,9 @@ async fn until_gone(
         };
         tokio::select! {
             biased;
-            exit = &mut exited => return Some(Gone::Ended(exit)),
-            error = &mut lost => return Some(Gone::Lost(error)),
-            () = reached(old_at) => return Some(Gone::Old),
+            exit = &mut exited => return Some(RetireReason::Ended(exit)),
+            error = &mut lost => return Some(RetireReason::Lost(error)),
+            () = reached(old_at) => return Some(RetireReason::Old),
             checked = checked => if let Err(gone) = checked {
                 return Some(gone);
             },
@@ -95,22 +95,22 @@ async fn until_gone(
         let pool = pool.upgrade()?;
         let shelf = &pool.shelves[number];
         if shelf.entry.shape(&pool.paths).as_ref() != Some(&watched.shape) {
-            return Some(Gone::Outdated);
+            return Some(RetireReason::Outdated);
         }
         shelf.stock().has_proved_good();
     }
 }
 
 /// Asks a machine whether it is as it was when it became ready.
-pub(super) async fn check(running: &Arc<dyn Running>, entry: &Entry) -> Result<(), Gone> {
-    let guest = running.guest().ok_or(Gone::Silent)?;
+pub(super) async fn check(running: &Arc<dyn Running>, entry: &Entry) -> Result<(), RetireReason> {
+    let guest = running.guest().ok_or(RetireReason::Silent)?;
     let asked = timeout(POOL_CHECK_DEADLINE, guest.contexts()).await;
-    let contexts = asked.map_err(|_| Gone::Silent)?.map_err(Gone::Refused)?;
+    let contexts = asked.map_err(|_| RetireReason::Silent)?.map_err(RetireReason::Refused)?;
     let is_warm = |language: &protocol::ContextName| {
         contexts.iter().any(|it| it.context == *language && it.state == ContextState::Idle)
     };
     match entry.contexts.iter().find(|language| !is_warm(language)) {
-        Some(language) => Err(Gone::Interpreter { language: language.to_string() }),
+        Some(language) => Err(RetireReason::Interpreter { language: language.to_string() }),
         None => Ok(()),
     }
 }

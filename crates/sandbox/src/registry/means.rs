@@ -7,7 +7,7 @@ use image::{Images, Policy, Puller};
 use workspace::Workspaces;
 
 /// What a registry has for its sandboxes besides machines.
-pub struct Means {
+pub struct RegistryOptions {
     /// Machines that are kept ready for those who will ask.
     pub pool: pool::Options,
     /// What holds for whatever sandboxes may reach.
@@ -28,7 +28,7 @@ pub struct Means {
     pub caps: Caps,
 }
 
-impl Default for Means {
+impl Default for RegistryOptions {
     fn default() -> Self {
         Self {
             pool: pool::Options::none(),

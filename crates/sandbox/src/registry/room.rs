@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Registry, Seats};
 use crate::caps::Spent;
-use crate::caps::{Cap, Caps, Held, Scope, Tally, Used};
+use crate::caps::{Cap, Caps, Scope, ScopeUse, SnapshotUse, Tally};
 use crate::limits::{METER_MARK_PAUSE, METER_PAUSE};
 use crate::owner::Order;
 use crate::snapshot::{Draft, Snapshots};
@@ -20,9 +20,9 @@ use crate::{Name, Record, SandboxError, Snapshot, Spec};
 
 /// How often something was refused, by the cap that it would have exceeded.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<BTreeMap<&'static str, u64>>);
+pub(super) struct RefusalCounts(Mutex<BTreeMap<&'static str, u64>>);
 
-impl Refused {
+impl RefusalCounts {
     fn count<T>(&self, outcome: Result<T, SandboxError>) -> Result<T, SandboxError> {
         if let Err(SandboxError::CapExceeded { cap, .. } | SandboxError::DaySpent { cap, .. }) =
             &outcome
@@ -35,12 +35,12 @@ impl Refused {
 
 impl Registry {
     /// What a scope has and what it may have.
-    pub fn caps(&self, scope: &Scope) -> Result<(Used, Cap), SandboxError> {
+    pub fn caps(&self, scope: &Scope) -> Result<(ScopeUse, Cap), SandboxError> {
         Ok((self.used(&self.0.seats(), scope, &self.0.snapshots.all())?, self.0.caps.of(scope)))
     }
 
     /// The scopes that have a cap and anything at all, in order, and no more than so many.
-    pub fn capped(&self, scopes_max: usize) -> Vec<(Scope, Used, Cap)> {
+    pub fn capped(&self, scopes_max: usize) -> Vec<(Scope, ScopeUse, Cap)> {
         let seats = self.0.seats();
         let mut scopes = BTreeSet::new();
         for seat in seats.taken.values() {
@@ -115,7 +115,7 @@ impl Registry {
         seats: &Seats,
         scope: &Scope,
         snapshots: &[Snapshot],
-    ) -> Result<Used, SandboxError> {
+    ) -> Result<ScopeUse, SandboxError> {
         let spent = match self.0.meter.spent(scope) {
             Some(spent) => spent,
             None if self.0.caps.of(scope).is_of_days() => return Err(SandboxError::TooManyMetered),
@@ -126,7 +126,7 @@ impl Registry {
             tally.add(&seat.shown.borrow());
         }
         for snapshot in snapshots {
-            tally.add_snapshot(&Held::of(snapshot));
+            tally.add_snapshot(&SnapshotUse::of(snapshot));
         }
         Ok(tally.used())
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::{ExpiryKind, Filter, Name, Phase, State, Why};
+use crate::{ExpiryKind, Filter, Name, Phase, State, StopReason};
 use agent_client::guest::Guest;
 use agent_client::link::Address;
 use machine::{
@@ -122,12 +122,12 @@ impl Running for FakeRunning {
     }
 }
 
-struct Place {
+struct TestRegistry {
     paths: Paths,
     machine: Arc<Fake>,
 }
 
-impl Place {
+impl TestRegistry {
     fn new(name: &str) -> Self {
         let base = format!("burrow-registry-{}-{name}", std::process::id());
         let base = std::env::temp_dir().join(base);
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestRegistry {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(self.paths.runtime.parent().unwrap());
     }
@@ -176,7 +176,7 @@ async fn until_over(registry: &Registry, name: &str) -> State {
 
 #[tokio::test]
 async fn a_name_has_one_owner_from_creation_to_removal() {
-    let place = Place::new("one-owner");
+    let place = TestRegistry::new("one-owner");
     let gate = Arc::new(Notify::new());
     *place.machine.gate.lock().unwrap() = Some(Arc::clone(&gate));
     let registry = place.open().await;
@@ -206,7 +206,7 @@ async fn a_name_has_one_owner_from_creation_to_removal() {
 
 #[tokio::test]
 async fn namespaces_keep_names_apart() {
-    let place = Place::new("namespaces");
+    let place = TestRegistry::new("namespaces");
     let registry = place.open().await;
     for name in ["web", "team/web", "team/db"] {
         registry.create(spec(name)).await.unwrap();
@@ -223,7 +223,7 @@ async fn namespaces_keep_names_apart() {
 
 #[tokio::test]
 async fn a_failed_start_leaves_nothing_and_frees_the_name() {
-    let place = Place::new("failed");
+    let place = TestRegistry::new("failed");
     let registry = place.open().await;
     place.machine.fails.store(true, Ordering::Relaxed);
     let error = registry.create(spec("web")).await.unwrap_err();
@@ -235,7 +235,7 @@ async fn a_failed_start_leaves_nothing_and_frees_the_name() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_does_not_undo_the_creation() {
-    let place = Place::new("gone-caller");
+    let place = TestRegistry::new("gone-caller");
     let gate = Arc::new(Notify::new());
     *place.machine.gate.lock().unwrap() = Some(Arc::clone(&gate));
     let registry = place.open().await;
@@ -248,7 +248,7 @@ async fn a_caller_that_goes_away_does_not_undo_the_creation() {
 
 #[tokio::test]
 async fn the_end_of_a_machine_is_told_as_it_was() {
-    let place = Place::new("ends");
+    let place = TestRegistry::new("ends");
     let registry = place.open().await;
     for (name, order) in [("a", "stop"), ("b", "kill"), ("c", "exit")] {
         registry.create(spec(name)).await.unwrap();
@@ -259,9 +259,11 @@ async fn the_end_of_a_machine_is_told_as_it_was() {
         }
         let State::Stopped { why, .. } = until_over(&registry, name).await else { panic!() };
         match order {
-            "stop" => assert_eq!(why, Why::Asked),
-            "kill" => assert_eq!(why, Why::Killed),
-            _ => assert_eq!(why, Why::Ended { detail: "its agent exited with 7".to_owned() }),
+            "stop" => assert_eq!(why, StopReason::Asked),
+            "kill" => assert_eq!(why, StopReason::Killed),
+            _ => {
+                assert_eq!(why, StopReason::Ended { detail: "its agent exited with 7".to_owned() })
+            }
         }
         // Again is fine, and changes nothing.
         registry.kill(&which(name)).await.unwrap();
@@ -271,7 +273,7 @@ async fn the_end_of_a_machine_is_told_as_it_was() {
 
 #[tokio::test]
 async fn a_running_sandbox_is_removed_only_by_force() {
-    let place = Place::new("force");
+    let place = TestRegistry::new("force");
     let registry = place.open().await;
     registry.create(spec("web")).await.unwrap();
     let refused = registry.remove(&which("web"), false).await.unwrap_err();
@@ -285,7 +287,7 @@ async fn a_running_sandbox_is_removed_only_by_force() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_does_not_die_is_told_and_stays_lost() {
-    let place = Place::new("immortal");
+    let place = TestRegistry::new("immortal");
     place.machine.immortal.store(true, Ordering::Relaxed);
     let registry = place.open().await;
     registry.create(spec("web")).await.unwrap();
@@ -298,7 +300,7 @@ async fn a_machine_that_does_not_die_is_told_and_stays_lost() {
 
 #[tokio::test]
 async fn the_next_registry_takes_up_those_that_live_and_buries_the_dead() {
-    let place = Place::new("adopt");
+    let place = TestRegistry::new("adopt");
     {
         let registry = place.open().await;
         for name in ["lives", "stopped"] {
@@ -312,7 +314,7 @@ async fn the_next_registry_takes_up_those_that_live_and_buries_the_dead() {
     {
         let registry = place.open().await;
         let stopped = registry.get(&which("stopped")).unwrap().state;
-        assert!(matches!(stopped, State::Stopped { why: Why::Asked, .. }), "{stopped}");
+        assert!(matches!(stopped, State::Stopped { why: StopReason::Asked, .. }), "{stopped}");
         // The machine lives, but there is no agent to answer.
         assert_eq!(registry.get(&which("lives")).unwrap().state.name(), "lost");
         registry.leave().await;
@@ -320,17 +322,21 @@ async fn the_next_registry_takes_up_those_that_live_and_buries_the_dead() {
     place.machine.lives.store(false, Ordering::Relaxed);
     let registry = place.open().await;
     let dead = registry.get(&which("lives")).unwrap();
-    assert!(matches!(dead.state, State::Stopped { why: Why::BridgeAway, .. }), "{}", dead.state);
+    assert!(
+        matches!(dead.state, State::Stopped { why: StopReason::BridgeAway, .. }),
+        "{}",
+        dead.state
+    );
     assert_eq!((dead.pid, dead.address), (None, None));
     assert_eq!(subdirectories(&place.paths.runtime_boxes()).unwrap().len(), 0);
 }
 
 #[tokio::test]
 async fn what_was_left_half_made_is_removed_and_what_is_not_understood_is_kept() {
-    let place = Place::new("half-made");
+    let place = TestRegistry::new("half-made");
     let boxes = place.paths.state_boxes();
     let record = Record::new("00000000000a".parse().unwrap(), &spec("half"), 0);
-    let half = Kept { record, trace: Trace::default() };
+    let half = StoredRecord { record, trace: Trace::default() };
     for name in ["00000000000a", "00000000000b", "00000000000c", "not-an-id"] {
         fs::create_dir_all(boxes.join(name)).unwrap();
     }
@@ -346,7 +352,7 @@ async fn what_was_left_half_made_is_removed_and_what_is_not_understood_is_kept()
 
 #[tokio::test]
 async fn pages_follow_one_another_and_hold_what_matches() {
-    let place = Place::new("pages");
+    let place = TestRegistry::new("pages");
     let registry = place.open().await;
     for (name, team) in [("d", "x"), ("a", "x"), ("c", "y"), ("team/b", "x"), ("b", "x")] {
         let mut spec = spec(name);
@@ -376,7 +382,7 @@ async fn pages_follow_one_another_and_hold_what_matches() {
 }
 
 /// Waits until a sandbox's creation has been followed by its end, and says why it ended.
-async fn end_of(registry: &Registry, name: &str) -> Why {
+async fn end_of(registry: &Registry, name: &str) -> StopReason {
     let record = registry.wait(&which(name), Until::Stopped).await.unwrap();
     let State::Stopped { why, .. } = record.state else { panic!("{}", record.state) };
     why
@@ -384,7 +390,7 @@ async fn end_of(registry: &Registry, name: &str) -> Why {
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_left_alone_expires_and_one_at_work_does_not() {
-    let place = Place::new("idle");
+    let place = TestRegistry::new("idle");
     let registry = place.open().await;
     let mut spec = spec("web");
     spec.idle_ttl_ms = Some(60_000);
@@ -398,7 +404,7 @@ async fn a_sandbox_left_alone_expires_and_one_at_work_does_not() {
     assert_eq!(idle.idle_expires_at_ms, idle.idle_since_ms.map(|since_ms| since_ms + 60_000));
     let since = tokio::time::Instant::now();
     let why = end_of(&registry, "web").await;
-    assert_eq!(why, Why::Expired { kind: ExpiryKind::Idle });
+    assert_eq!(why, StopReason::Expired { kind: ExpiryKind::Idle });
     let took = since.elapsed();
     assert!((60..70).contains(&took.as_secs()), "{took:?}");
     assert!(registry.activity(&which("web")).is_none());
@@ -407,7 +413,7 @@ async fn a_sandbox_left_alone_expires_and_one_at_work_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn an_absolute_time_to_live_ends_what_is_at_work_too() {
-    let place = Place::new("age");
+    let place = TestRegistry::new("age");
     let registry = place.open().await;
     let mut spec = spec("web");
     spec.ttl_ms = Some(60_000);
@@ -415,7 +421,7 @@ async fn an_absolute_time_to_live_ends_what_is_at_work_too() {
     let record = registry.create(spec).await.unwrap();
     assert_eq!(record.expires_at_ms, Some(record.created_at_ms + 60_000));
     let _at_work = registry.activity(&which("web")).unwrap();
-    assert_eq!(end_of(&registry, "web").await, Why::Expired { kind: ExpiryKind::Age });
+    assert_eq!(end_of(&registry, "web").await, StopReason::Expired { kind: ExpiryKind::Age });
     registry.wait(&which("web"), Until::Removed).await.unwrap();
     assert!(matches!(registry.get(&which("web")), Err(SandboxError::NotFound { .. })));
     assert_eq!(place.boxes(), 0);
@@ -423,7 +429,7 @@ async fn an_absolute_time_to_live_ends_what_is_at_work_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_life_is_lengthened_and_freed_of_its_end() {
-    let place = Place::new("extend");
+    let place = TestRegistry::new("extend");
     let registry = place.open().await;
     let mut spec = spec("web");
     (spec.ttl_ms, spec.idle_ttl_ms) = (Some(60_000), Some(30_000));
@@ -444,7 +450,7 @@ async fn a_life_is_lengthened_and_freed_of_its_end() {
 
 #[tokio::test]
 async fn times_to_live_outlive_the_bridge() {
-    let place = Place::new("ttl-kept");
+    let place = TestRegistry::new("ttl-kept");
     {
         let registry = place.open().await;
         let mut stopped = spec("stopped");
@@ -461,7 +467,7 @@ async fn times_to_live_outlive_the_bridge() {
     tokio::time::sleep(Duration::from_millis(60)).await;
     let registry = place.open().await;
     let why = end_of(&registry, "short").await;
-    assert_eq!(why, Why::Expired { kind: ExpiryKind::Age });
+    assert_eq!(why, StopReason::Expired { kind: ExpiryKind::Age });
     let long = registry.get(&which("long")).unwrap();
     assert_eq!(long.expires_at_ms, Some(long.created_at_ms + 3_600_000));
     registry.kill(&which("stopped")).await.unwrap();
@@ -470,7 +476,7 @@ async fn times_to_live_outlive_the_bridge() {
 
 #[tokio::test]
 async fn a_removal_ends_every_wait() {
-    let place = Place::new("waits");
+    let place = TestRegistry::new("waits");
     let registry = place.open().await;
     registry.create(spec("web")).await.unwrap();
     let wait = |until| {
@@ -490,7 +496,7 @@ async fn a_removal_ends_every_wait() {
 
 #[tokio::test]
 async fn of_callers_that_remove_at_once_one_does_it_and_the_name_is_free() {
-    let place = Place::new("racing");
+    let place = TestRegistry::new("racing");
     let registry = place.open().await;
     for _ in 0..20 {
         registry.create(spec("web")).await.unwrap();
@@ -510,7 +516,7 @@ async fn of_callers_that_remove_at_once_one_does_it_and_the_name_is_free() {
 
 #[tokio::test]
 async fn the_log_of_a_sandbox_stays_where_it_is_when_it_has_stopped() {
-    let place = Place::new("log-directory");
+    let place = TestRegistry::new("log-directory");
     let registry = place.open().await;
     registry.create(spec("web")).await.unwrap();
     let running = registry.log_directory(&which("web")).unwrap();
@@ -523,7 +529,7 @@ async fn the_log_of_a_sandbox_stays_where_it_is_when_it_has_stopped() {
 
 #[tokio::test]
 async fn a_log_is_found_by_name_without_a_daemon() {
-    let place = Place::new("find-log");
+    let place = TestRegistry::new("find-log");
     let registry = place.open().await;
     let record = registry.create(spec("team/web")).await.unwrap();
     registry.kill(&which("team/web")).await.unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio::sync::watch;
 
-use super::{Registry, Seat};
+use super::{NameEntry, Registry};
 use crate::log::log_directory;
 use crate::pool::ShelfStatus;
 use crate::{Activity, Filter, Name, Page, Record, SandboxError, SandboxRef, State};
@@ -39,7 +39,7 @@ pub struct Visit {
 impl Registry {
     /// What is known of a sandbox.
     pub fn get(&self, which: &SandboxRef) -> Result<Record, SandboxError> {
-        self.seated(which, Seat::record)
+        self.seated(which, NameEntry::record)
     }
 
     /// The sandboxes of one namespace or of all, by name.
@@ -63,7 +63,7 @@ impl Registry {
     fn matching(&self, filter: &Filter) -> Vec<Record> {
         let seats = self.0.seats();
         let matching = seats.taken.values().filter(|seat| filter.matches(&seat.shown.borrow()));
-        matching.map(Seat::record).collect()
+        matching.map(NameEntry::record).collect()
     }
 
     /// Where the agent of a running sandbox is reached.
@@ -83,7 +83,7 @@ impl Registry {
         self.seated(which, |seat| Self::guest_of(which, seat))?
     }
 
-    fn guest_of(which: &SandboxRef, seat: &Seat) -> Result<Guest, SandboxError> {
+    fn guest_of(which: &SandboxRef, seat: &NameEntry) -> Result<Guest, SandboxError> {
         let record = seat.shown.borrow();
         let which = || which.clone();
         match (&record.state, seat.presence.guest()) {
@@ -156,7 +156,7 @@ impl Registry {
     fn seated<T>(
         &self,
         which: &SandboxRef,
-        look: impl FnOnce(&Seat) -> T,
+        look: impl FnOnce(&NameEntry) -> T,
     ) -> Result<T, SandboxError> {
         let seats = self.0.seats();
         let seat = seats.taken.get(which);

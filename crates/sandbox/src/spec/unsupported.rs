@@ -9,29 +9,29 @@ use machine::kind::Lack;
 use workspace::is_path;
 
 /// Why a field cannot be had, and what to do instead.
-struct Missing {
+struct UnsupportedOption {
     what: &'static str,
     why: &'static str,
     hint: &'static str,
 }
 
-const MOUNT_IN_SNAPSHOT: Missing = Missing {
+const MOUNT_IN_SNAPSHOT: UnsupportedOption = UnsupportedOption {
     what: "mount",
     why: "a machine restored from a snapshot keeps the snapshot's devices and cannot mount a host \
     directory",
     hint: "leave it out to give the sandbox a copy, or start it from its image",
 };
-const MOUNT_OF_NAME: Missing = Missing {
+const MOUNT_OF_NAME: UnsupportedOption = UnsupportedOption {
     what: "mount",
     why: "the configuration decides with `mount` whether its workspace is mounted",
     hint: "leave it out, or give the path of a directory",
 };
-const VOLUMES: Missing = Missing {
+const VOLUMES: UnsupportedOption = UnsupportedOption {
     what: "volumes",
     why: "a sandbox can have one host directory: its workspace",
     hint: "use one directory as the workspace, copied or mounted, and copy others with `host-bridge cp`",
 };
-const PORTS: Missing = Missing {
+const PORTS: UnsupportedOption = UnsupportedOption {
     what: "ports",
     why: "ports of a sandbox are not published on the host",
     hint: "reach them with `host-bridge port-forward` or the API's ports",
@@ -66,7 +66,7 @@ pub(crate) fn check_mount(spec: &Spec) -> Result<(), SandboxError> {
     refuse(spec.snapshot.is_some(), MOUNT_IN_SNAPSHOT)
 }
 
-fn refuse(is_asked: bool, missing: Missing) -> Result<(), SandboxError> {
+fn refuse(is_asked: bool, missing: UnsupportedOption) -> Result<(), SandboxError> {
     if is_asked { Err(missing.into()) } else { Ok(()) }
 }
 
@@ -83,8 +83,8 @@ fn refuse_lack(
     }
 }
 
-impl From<Missing> for SandboxError {
-    fn from(Missing { what, why, hint }: Missing) -> Self {
+impl From<UnsupportedOption> for SandboxError {
+    fn from(UnsupportedOption { what, why, hint }: UnsupportedOption) -> Self {
         Self::Unsupported { what, why, hint }
     }
 }

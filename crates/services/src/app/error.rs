@@ -7,7 +7,7 @@ use std::time::Duration;
 use protocol::{Cause, ExitRecord};
 
 use super::AppName;
-use super::ready::Silence;
+use super::ready::NotReadyReason;
 use crate::forwards::ForwardError;
 use agent_client::guest::GuestError;
 use sandbox::{SandboxError, SandboxRef};
@@ -49,7 +49,13 @@ pub enum AppError {
     #[error("the app ended before it answered: {}", told(&record.cause))]
     Failed { record: Box<ExitRecord>, log: String },
     #[error("the app did not answer within {waited:?}: {}", heard(*silence, *port, elsewhere))]
-    NotReady { waited: Duration, port: u16, silence: Silence, elsewhere: Vec<u16>, log: String },
+    NotReady {
+        waited: Duration,
+        port: u16,
+        silence: NotReadyReason,
+        elsewhere: Vec<u16>,
+        log: String,
+    },
     #[error("the app was stopped before it answered")]
     Stopped,
     /// Nobody waits for it any more.
@@ -80,16 +86,16 @@ pub fn told(cause: &Cause) -> String {
     }
 }
 
-fn heard(silence: Silence, port: u16, elsewhere: &[u16]) -> String {
+fn heard(silence: NotReadyReason, port: u16, elsewhere: &[u16]) -> String {
     let here = match silence {
-        Silence::Refused => format!("it does not listen on port {port} at 127.0.0.1"),
-        Silence::Aside => format!("it listens on port {port}, but not at 127.0.0.1"),
-        Silence::Mute => format!("it listens on port {port}, but sends nothing"),
-        Silence::Babble => format!("it listens on port {port}, but does not speak HTTP"),
+        NotReadyReason::Refused => format!("it does not listen on port {port} at 127.0.0.1"),
+        NotReadyReason::Aside => format!("it listens on port {port}, but not at 127.0.0.1"),
+        NotReadyReason::Mute => format!("it listens on port {port}, but sends nothing"),
+        NotReadyReason::Babble => format!("it listens on port {port}, but does not speak HTTP"),
     };
     let ports: Vec<String> = elsewhere.iter().map(u16::to_string).collect();
     match (silence, ports.as_slice()) {
-        (Silence::Refused, [_, ..]) => {
+        (NotReadyReason::Refused, [_, ..]) => {
             format!("it listens on {}, not on {port}", ports.join(", "))
         }
         _ => here,
@@ -102,9 +108,12 @@ mod tests {
 
     #[test]
     fn a_listener_elsewhere_is_named() {
-        assert_eq!(heard(Silence::Refused, 5000, &[8000]), "it listens on 8000, not on 5000");
-        let nowhere = heard(Silence::Refused, 5000, &[]);
+        assert_eq!(
+            heard(NotReadyReason::Refused, 5000, &[8000]),
+            "it listens on 8000, not on 5000"
+        );
+        let nowhere = heard(NotReadyReason::Refused, 5000, &[]);
         assert_eq!(nowhere, "it does not listen on port 5000 at 127.0.0.1");
-        assert!(heard(Silence::Mute, 5000, &[8000]).contains("sends nothing"));
+        assert!(heard(NotReadyReason::Mute, 5000, &[8000]).contains("sends nothing"));
     }
 }

@@ -18,22 +18,22 @@ pub const HOLDER: &str = "app";
 
 /// See the module's description.
 #[derive(Debug)]
-pub struct Following {
-    outputs: Vec<Heard>,
+pub struct LogFollower {
+    outputs: Vec<FollowedOutput>,
     waiting: Pending<ExitRecord>,
     record: Option<ExitRecord>,
     tail: SharedTail,
 }
 
 #[derive(Debug)]
-struct Heard {
+struct FollowedOutput {
     channel: Channel,
     output: Output,
     reached: u64,
     is_open: bool,
 }
 
-impl Following {
+impl LogFollower {
     /// Takes a session up from the oldest that has not been heard.
     pub async fn begin(
         guest: &Guest,
@@ -46,7 +46,7 @@ impl Following {
             let (output, subscribed) =
                 guest.subscribe(session, channel, Origin::Oldest {}, role).await?;
             let reached = subscribed.from;
-            outputs.push(Heard { channel, output, reached, is_open: true });
+            outputs.push(FollowedOutput { channel, output, reached, is_open: true });
         }
         let waiting = guest.wait_now(session)?;
         Ok(Self { outputs, waiting, record: None, tail })
@@ -83,7 +83,7 @@ impl Following {
     }
 }
 
-impl Heard {
+impl FollowedOutput {
     fn poll(&mut self, tail: &SharedTail, left: &mut usize, cx: &mut Context<'_>) {
         while self.is_open && *left > 0 {
             let Poll::Ready(piece) = self.output.poll_next(cx) else { return };

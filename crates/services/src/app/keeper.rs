@@ -10,14 +10,14 @@ use protocol::{Cause, ExitRecord, SessionId, Text};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::following::{Following, HOLDER};
+use super::following::{HOLDER, LogFollower};
 use super::kind::LAUNCHER;
 use super::limits::{LOG_TOLD_BYTES, PORTS_TOLD_MAX, WARNINGS_MAX};
 use super::listening::Listening;
 use super::note::Note;
-use super::python::{self, Lacks};
-use super::ready::{self, Silence};
-use super::seat::Seat;
+use super::python::{self, MissingParts};
+use super::ready::{self, NotReadyReason};
+use super::seat::AppSlot;
 use super::{App, AppError, AppSpec, Apps, Program, State};
 use agent_client::guest::{FileTarget, Guest, GuestError};
 use sandbox::{RECORDED_HOLDER, Record, Registry, Until};
@@ -36,7 +36,7 @@ pub struct Keeper {
     guest: Guest,
     /// The directory of the sandbox's record, on this host.
     state: PathBuf,
-    seat: Seat,
+    seat: AppSlot,
 }
 
 /// Why nothing more is done for an app.
@@ -53,7 +53,7 @@ impl Keeper {
         registry: Registry,
         record: Record,
         guest: Guest,
-        seat: Seat,
+        seat: AppSlot,
     ) -> Result<Self, AppError> {
         let state = registry.state_directory(&record.which())?;
         Ok(Self { apps, registry, record, guest, state, seat })
@@ -97,10 +97,10 @@ impl Keeper {
     }
 
     /// What can be heard of an app that was left, with its port forwarded again.
-    async fn find(&self, note: &Note) -> Option<Following> {
+    async fn find(&self, note: &Note) -> Option<LogFollower> {
         let sessions = self.guest.sessions(0).await.ok()?.sessions;
         let info = sessions.into_iter().find(|info| info.session == note.session)?;
-        let following = Following::begin(&self.guest, &note.session, self.seat.tail.clone());
+        let following = LogFollower::begin(&self.guest, &note.session, self.seat.tail.clone());
         let following = following.await.ok()?;
         // The port that clients know, unless somebody else has taken it meanwhile.
         let host_port = match self.forward(note.port, note.host_port).await {
@@ -117,7 +117,7 @@ impl Keeper {
         Some(following)
     }
 
-    async fn bring_up(&self, spec: &AppSpec) -> Result<Following, AppError> {
+    async fn bring_up(&self, spec: &AppSpec) -> Result<LogFollower, AppError> {
         let deadline = Instant::now() + spec.ready_timeout;
         let before = Listening::read(&self.guest).await?;
         let port = self.seat.take_port(spec.port, &before)?;
@@ -134,8 +134,8 @@ impl Keeper {
             (app.pid, app.warnings) = (Some(started.pid), warnings.collect());
         });
         let (session, tail) = (&self.seat.session, self.seat.tail.clone());
-        let mut following = Following::begin(&self.guest, session, tail).await?;
-        let mut silence = Silence::Refused;
+        let mut following = LogFollower::begin(&self.guest, session, tail).await?;
+        let mut silence = NotReadyReason::Refused;
         let is_late = tokio::select! {
             // Whoever answers at the port of an app that has ended is not the app.
             biased;
@@ -180,10 +180,12 @@ impl Keeper {
         let asking = python::ask(&self.guest, self.asking(), &spec.python, &modules, cwd, env);
         let (which, python) = (self.record.which(), spec.python.clone());
         match asking.await? {
-            Lacks::Nothing => {}
-            Lacks::Modules(modules) => return Err(AppError::Missing { which, python, modules }),
-            Lacks::Itself => return Err(AppError::NoInterpreter { which, python }),
-            Lacks::Sense(said) => return Err(AppError::Interpreter { which, python, said }),
+            MissingParts::Nothing => {}
+            MissingParts::Modules(modules) => {
+                return Err(AppError::Missing { which, python, modules });
+            }
+            MissingParts::Itself => return Err(AppError::NoInterpreter { which, python }),
+            MissingParts::Sense(said) => return Err(AppError::Interpreter { which, python, said }),
         }
         let directory = self.directory();
         let file = format!("{directory}/{CODE_FILE}");
@@ -236,7 +238,7 @@ impl Keeper {
         &self,
         spec: &AppSpec,
         port: u16,
-        silence: Silence,
+        silence: NotReadyReason,
         before: &Listening,
     ) -> AppError {
         let others = self.apps.of(&self.record.which());
@@ -245,13 +247,13 @@ impl Keeper {
         let found = listening.since(before).filter(|found| !is_others(*found));
         let elsewhere = found.take(PORTS_TOLD_MAX).collect();
         let is_aside = listening.has(port) && !listening.is_reached(port);
-        let silence = if is_aside { Silence::Aside } else { silence };
+        let silence = if is_aside { NotReadyReason::Aside } else { silence };
         let waited = spec.ready_timeout;
         AppError::NotReady { waited, port, silence, elsewhere, log: self.log() }
     }
 
     /// Stays with an app that runs until nothing is left of it.
-    async fn keep(self, mut following: Following) {
+    async fn keep(self, mut following: LogFollower) {
         let ended = tokio::select! {
             // The link goes with the sandbox and with the bridge, and is not what there is to tell.
             biased;

@@ -18,7 +18,7 @@ for name in sys.argv[1:]:
 
 /// What an interpreter lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lacks {
+pub enum MissingParts {
     Nothing,
     Modules(Vec<String>),
     /// There is no such interpreter.
@@ -35,7 +35,7 @@ pub async fn ask(
     modules: &[&str],
     cwd: Option<Text>,
     env: Vec<(Text, Text)>,
-) -> Result<Lacks, GuestError> {
+) -> Result<MissingParts, GuestError> {
     let argv = [python, "-c", ASK].into_iter().chain(modules.iter().copied());
     let mut program = Program::new(session, requests::Program::argv(argv));
     program.start.cwd = cwd;
@@ -47,18 +47,18 @@ pub async fn ask(
         Err(GuestError::Fault(fault))
             if fault.spawn.as_ref().is_some_and(SpawnFailure::is_not_found) =>
         {
-            return Ok(Lacks::Itself);
+            return Ok(MissingParts::Itself);
         }
         Err(error) => return Err(error),
     };
     if !ended.is_success() {
         let said = String::from_utf8_lossy(outputs.stderr.bytes());
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
-        return Ok(Lacks::Sense(last.unwrap_or("it printed nothing").to_owned()));
+        return Ok(MissingParts::Sense(last.unwrap_or("it printed nothing").to_owned()));
     }
     let said = String::from_utf8_lossy(outputs.stdout.bytes());
     // Only what was asked for: the rest is whatever the interpreter's own start has printed.
     let missing: Vec<String> =
         said.lines().filter(|line| modules.contains(line)).map(str::to_owned).collect();
-    Ok(if missing.is_empty() { Lacks::Nothing } else { Lacks::Modules(missing) })
+    Ok(if missing.is_empty() { MissingParts::Nothing } else { MissingParts::Modules(missing) })
 }

@@ -13,7 +13,7 @@ const STATUS_LINE_BYTES: usize = b"HTTP/1.1 200".len();
 
 /// Why an app has not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum NotReadyReason {
     /// Nobody takes connections.
     Refused,
     /// Somebody does, but at another address than 127.0.0.1.
@@ -29,7 +29,7 @@ pub async fn answers(
     guest: &Guest,
     port: u16,
     path: &str,
-    silence: &mut Silence,
+    silence: &mut NotReadyReason,
 ) -> Result<(), GuestError> {
     let mut pause = TRY_PAUSE_MIN;
     loop {
@@ -37,7 +37,7 @@ pub async fn answers(
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(why))) => *silence = why,
             Ok(Err(error)) => return Err(error),
-            Err(_) => *silence = Silence::Mute,
+            Err(_) => *silence = NotReadyReason::Mute,
         }
         sleep(pause).await;
         pause = (pause * 2).min(TRY_PAUSE_MAX);
@@ -45,16 +45,16 @@ pub async fn answers(
 }
 
 /// One question, and why there was no answer to it.
-async fn ask(guest: &Guest, port: u16, path: &str) -> Result<Option<Silence>, GuestError> {
+async fn ask(guest: &Guest, port: u16, path: &str) -> Result<Option<NotReadyReason>, GuestError> {
     let (mut writer, mut output) = match guest.forward(None, port).await {
         Ok(connected) => connected,
-        Err(GuestError::Fault(_)) => return Ok(Some(Silence::Refused)),
+        Err(GuestError::Fault(_)) => return Ok(Some(NotReadyReason::Refused)),
         Err(error) => return Err(error),
     };
     let question =
         format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
     if writer.write(question.as_bytes()).await.is_err() {
-        return Ok(Some(Silence::Mute));
+        return Ok(Some(NotReadyReason::Mute));
     }
     let mut heard = Vec::new();
     while heard.len() < STATUS_LINE_BYTES {
@@ -66,13 +66,13 @@ async fn ask(guest: &Guest, port: u16, path: &str) -> Result<Option<Silence>, Gu
     Ok(judge(&heard))
 }
 
-fn judge(heard: &[u8]) -> Option<Silence> {
+fn judge(heard: &[u8]) -> Option<NotReadyReason> {
     if heard.is_empty() {
-        Some(Silence::Mute)
+        Some(NotReadyReason::Mute)
     } else if heard.len() >= STATUS_LINE_BYTES && heard.starts_with(ANSWER) {
         None
     } else {
-        Some(Silence::Babble)
+        Some(NotReadyReason::Babble)
     }
 }
 
@@ -84,8 +84,8 @@ mod tests {
     fn any_status_is_an_answer_and_nothing_else_is() {
         assert_eq!(judge(b"HTTP/1.1 200 OK"), None);
         assert_eq!(judge(b"HTTP/1.0 500"), None);
-        assert_eq!(judge(b""), Some(Silence::Mute));
-        assert_eq!(judge(b"HTTP/1.1"), Some(Silence::Babble));
-        assert_eq!(judge(b"220 mail.example ESMTP"), Some(Silence::Babble));
+        assert_eq!(judge(b""), Some(NotReadyReason::Mute));
+        assert_eq!(judge(b"HTTP/1.1"), Some(NotReadyReason::Babble));
+        assert_eq!(judge(b"220 mail.example ESMTP"), Some(NotReadyReason::Babble));
     }
 }

@@ -38,22 +38,22 @@ struct Entry {
 }
 
 /// An app that was looked for.
-pub struct Found {
+pub struct FoundApp {
     pub shown: watch::Receiver<App>,
     pub stop: Arc<Notify>,
     pub tail: SharedTail,
 }
 
 /// What came of looking for a seat.
-pub enum Sat {
-    Seat(Box<Seat>),
+pub enum SlotResult {
+    Seat(Box<AppSlot>),
     /// There is an app of that name, which has ended.
     Over(AppName),
 }
 
 /// A place in the table. Dropping it gives it up.
 #[derive(Debug)]
-pub struct Seat {
+pub struct AppSlot {
     table: Table,
     key: (SandboxRef, AppName),
     pub session: SessionId,
@@ -69,7 +69,7 @@ impl Table {
         record: &Record,
         name: Option<&AppName>,
         kind: Kind,
-    ) -> Result<Sat, AppError> {
+    ) -> Result<SlotResult, AppError> {
         let drawn = RandomId::draw().map_err(AppError::Draw)?;
         let which = record.which();
         let mut entries = self.entries();
@@ -80,7 +80,9 @@ impl Table {
         let key = (which.clone(), name);
         match entries.get(&key) {
             Some(entry) if entry.sandbox != record.id => {}
-            Some(entry) if entry.shown.borrow().state.is_over() => return Ok(Sat::Over(key.1)),
+            Some(entry) if entry.shown.borrow().state.is_over() => {
+                return Ok(SlotResult::Over(key.1));
+            }
             Some(_) => return Err(AppError::NameTaken { which, name: key.1 }),
             None => {}
         }
@@ -106,11 +108,11 @@ impl Table {
             exit: None,
             warnings: Vec::new(),
         };
-        Ok(Sat::Seat(Box::new(self.enter(&mut entries, record, app))))
+        Ok(SlotResult::Seat(Box::new(self.enter(&mut entries, record, app))))
     }
 
     /// Takes the seat of an app that an earlier bridge had; none when somebody else has its name.
-    pub fn sit_again(&self, record: &Record, note: &Note) -> Option<Seat> {
+    pub fn sit_again(&self, record: &Record, note: &Note) -> Option<AppSlot> {
         let mut entries = self.entries();
         let key = (record.which(), note.name.clone());
         if entries.contains_key(&key) || entries.len() >= APPS_MAX {
@@ -132,7 +134,7 @@ impl Table {
         Some(self.enter(&mut entries, record, app))
     }
 
-    fn enter(&self, entries: &mut Entries, record: &Record, app: App) -> Seat {
+    fn enter(&self, entries: &mut Entries, record: &Record, app: App) -> AppSlot {
         let key = (app.which.clone(), app.name.clone());
         let (session, port) = (app.session.clone(), app.port);
         let (sender, shown) = watch::channel(app);
@@ -147,12 +149,12 @@ impl Table {
             port,
         };
         entries.insert(key.clone(), entry);
-        Seat { table: self.clone(), key, session, shown: sender, stop, tail }
+        AppSlot { table: self.clone(), key, session, shown: sender, stop, tail }
     }
 
-    pub fn get(&self, which: &SandboxRef, name: &AppName) -> Option<Found> {
+    pub fn get(&self, which: &SandboxRef, name: &AppName) -> Option<FoundApp> {
         let entries = self.entries();
-        entries.get(&(which.clone(), name.clone())).map(|entry| Found {
+        entries.get(&(which.clone(), name.clone())).map(|entry| FoundApp {
             shown: entry.shown.clone(),
             stop: Arc::clone(&entry.stop),
             tail: entry.tail.clone(),
@@ -171,7 +173,7 @@ impl Table {
     }
 }
 
-impl Seat {
+impl AppSlot {
     /// Takes a port in the sandbox: the one that is asked for, or the next free one from the usual.
     pub fn take_port(&self, asked: Option<u16>, listening: &Listening) -> Result<u16, AppError> {
         let which = &self.key.0;
@@ -211,7 +213,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for AppSlot {
     fn drop(&mut self) {
         let mut entries = self.table.entries();
         // A sandbox that was made anew under the same name may have taken its place.

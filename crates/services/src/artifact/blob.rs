@@ -57,7 +57,7 @@ pub struct Blobs {
 }
 
 /// A content that is being written. Dropped before it is put in its place, nothing of it stays.
-pub struct Begun {
+pub struct BlobWriter {
     file: File,
     path: PathBuf,
     context: Context,
@@ -67,7 +67,7 @@ pub struct Begun {
 
 /// A content that is whole and on disk, and has no name yet. The same holds for it.
 #[derive(Debug)]
-pub struct Whole {
+pub struct WrittenBlob {
     path: PathBuf,
     pub digest: Digest,
     pub bytes: u64,
@@ -94,15 +94,15 @@ impl Blobs {
         Self { root: root.to_owned() }
     }
 
-    pub fn begin(&self) -> io::Result<Begun> {
+    pub fn begin(&self) -> io::Result<BlobWriter> {
         let path = self.root.join(BEGUN).join(ArtifactId::draw()?.as_str());
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(PRIVATE_FILE).open(&path)?;
-        Ok(Begun { file, path, context: Context::new(&SHA256), bytes: 0, head: Vec::new() })
+        Ok(BlobWriter { file, path, context: Context::new(&SHA256), bytes: 0, head: Vec::new() })
     }
 
     /// Gives a content its name. One that is there already stays, and this one goes.
-    pub fn put(&self, whole: &Whole) -> io::Result<()> {
+    pub fn put(&self, whole: &WrittenBlob) -> io::Result<()> {
         let place = self.path(&whole.digest);
         if place.exists() {
             return Ok(());
@@ -142,7 +142,7 @@ impl Blobs {
     }
 }
 
-impl Begun {
+impl BlobWriter {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         self.context.update(bytes);
@@ -153,23 +153,23 @@ impl Begun {
     }
 
     /// Waits until all of it is on disk.
-    pub fn finish(mut self) -> io::Result<Whole> {
+    pub fn finish(mut self) -> io::Result<WrittenBlob> {
         self.file.sync_all()?;
         let digest = self.context.clone().finish();
         let digits = hex::digits(digest.as_ref());
         let path = std::mem::take(&mut self.path);
         let head = std::mem::take(&mut self.head);
-        Ok(Whole { path, digest: Digest(digits), bytes: self.bytes, head })
+        Ok(WrittenBlob { path, digest: Digest(digits), bytes: self.bytes, head })
     }
 }
 
-impl Drop for Begun {
+impl Drop for BlobWriter {
     fn drop(&mut self) {
         remove_begun(&self.path);
     }
 }
 
-impl Drop for Whole {
+impl Drop for WrittenBlob {
     fn drop(&mut self) {
         remove_begun(&self.path);
     }

@@ -7,11 +7,11 @@ use protocol::Text;
 use protocol::requests::MakeDirectory;
 use tokio::time::{Instant, timeout_at};
 
-use super::blob::Whole;
+use super::blob::WrittenBlob;
 use super::category::Category;
 use super::left_out::{LeftOut, LeftOuts, Reason, clip};
 use super::limits::{CAPTURE_TIME_MAX, CLOCK_SLACK, NAME_BYTES_MAX, PATH_BYTES_MAX};
-use super::listing::{Found, Listing};
+use super::listing::{Listing, PathContent};
 use super::offers::{Figure, Offers};
 use super::{Artifacts, copy, glob};
 use crate::store::artifacts::ArtifactRow;
@@ -86,7 +86,7 @@ enum Source {
 }
 
 /// What a run may still leave.
-struct Room {
+struct RemainingLimits {
     bytes: u64,
     count: usize,
 }
@@ -176,7 +176,8 @@ impl Artifacts {
         let changed = changed(&before, &mut left_out).await;
         candidates.extend(meant(&before, changed, &mut left_out).into_iter().map(file));
         let limits = &self.0.limits;
-        let mut room = Room { bytes: limits.run_bytes_max, count: limits.run_artifacts_max };
+        let mut room =
+            RemainingLimits { bytes: limits.run_bytes_max, count: limits.run_artifacts_max };
         let mut artifacts: Vec<ArtifactRow> = Vec::new();
         let mut known = BTreeSet::new();
         for candidate in candidates {
@@ -205,7 +206,7 @@ impl Artifacts {
         origin: &Origin,
     ) -> Result<ArtifactRow, Reason> {
         let limits = &self.0.limits;
-        let mut room = Room { bytes: limits.run_bytes_max, count: 1 };
+        let mut room = RemainingLimits { bytes: limits.run_bytes_max, count: 1 };
         let path = normal(&path).ok_or(Reason::Name)?;
         let taking = self.take(guest, file(path), origin, &mut room);
         let deadline = Instant::now() + CAPTURE_TIME_MAX;
@@ -217,7 +218,7 @@ impl Artifacts {
         guest: &Guest,
         candidate: Candidate,
         origin: &Origin,
-        room: &mut Room,
+        room: &mut RemainingLimits,
     ) -> Result<ArtifactRow, Reason> {
         let limits = &self.0.limits;
         if room.count == 0 {
@@ -271,13 +272,13 @@ async fn changed(before: &Before, left_out: &mut LeftOuts) -> Vec<Text> {
         let is_new = match (found, then) {
             (found, Some(then)) if found == then => false,
             // What was emptied is no result.
-            (Found::File { bytes: 0, .. }, Some(Found::File { .. })) => false,
-            (Found::File { .. }, Some(_)) => true,
+            (PathContent::File { bytes: 0, .. }, Some(PathContent::File { .. })) => false,
+            (PathContent::File { .. }, Some(_)) => true,
             // What a cut listing does not have may have been there all the same.
-            (Found::File { modified_ms, .. }, None) => {
+            (PathContent::File { modified_ms, .. }, None) => {
                 !before.listing.is_cut() || modified_ms >= since_ms
             }
-            (Found::Other(kind), then) => {
+            (PathContent::Other(kind), then) => {
                 if then.is_some() || !before.listing.is_cut() {
                     left_out.add(&path, &Reason::of_kind(kind));
                 }
@@ -314,7 +315,7 @@ fn is_below(path: &Text, root: &Text) -> bool {
 }
 
 fn row(
-    whole: &Whole,
+    whole: &WrittenBlob,
     name: &str,
     path: Option<Text>,
     claimed: Option<String>,

@@ -11,7 +11,7 @@ use protocol::Text;
 use protocol::message::FileKind;
 use tokio::sync::mpsc;
 
-use super::blob::{Blobs, Whole};
+use super::blob::{Blobs, WrittenBlob};
 use super::left_out::Reason;
 use super::limits::PIECES_WAITING_MAX;
 use agent_client::guest::{Guest, Output, Piece};
@@ -22,7 +22,7 @@ pub async fn copy(
     path: &Text,
     blobs: &Blobs,
     bytes_max: impl FnOnce(u64) -> Result<(), Reason>,
-) -> Result<Whole, Reason> {
+) -> Result<WrittenBlob, Reason> {
     let mut reader = Reader {
         output: guest.tar_get(path.clone(), false).await?,
         decoder: Decoder::new(),
@@ -48,7 +48,7 @@ pub async fn copy(
 }
 
 /// Keeps bytes that are here already.
-pub async fn store(bytes: Vec<u8>, blobs: &Blobs) -> Result<Whole, Reason> {
+pub async fn store(bytes: Vec<u8>, blobs: &Blobs) -> Result<WrittenBlob, Reason> {
     let blobs = blobs.clone();
     let written = tokio::task::spawn_blocking(move || {
         let mut begun = blobs.begin()?;
@@ -73,7 +73,7 @@ fn modified_ms(entry: &Entry) -> i64 {
 }
 
 /// Takes the content to a thread that may wait for the disk.
-async fn carry(reader: &mut Reader, blobs: &Blobs) -> Result<Whole, Reason> {
+async fn carry(reader: &mut Reader, blobs: &Blobs) -> Result<WrittenBlob, Reason> {
     let (pieces, mut waiting) = mpsc::channel::<Vec<u8>>(PIECES_WAITING_MAX);
     let blobs = blobs.clone();
     let writing = tokio::task::spawn_blocking(move || {
@@ -116,7 +116,7 @@ struct Reader {
     at: usize,
 }
 
-enum Next {
+enum CopyEvent {
     Entry(Entry),
     Content(Vec<u8>),
     End,
@@ -125,29 +125,31 @@ enum Next {
 impl Reader {
     async fn entry(&mut self) -> Result<Entry, Reason> {
         match self.next().await? {
-            Next::Entry(entry) => Ok(entry),
-            Next::Content(_) | Next::End => Err(Reason::Malformed { what: "no file".to_owned() }),
+            CopyEvent::Entry(entry) => Ok(entry),
+            CopyEvent::Content(_) | CopyEvent::End => {
+                Err(Reason::Malformed { what: "no file".to_owned() })
+            }
         }
     }
 
     /// The next bytes of the content; none at its end.
     async fn content(&mut self) -> Result<Vec<u8>, Reason> {
         match self.next().await? {
-            Next::Content(bytes) => Ok(bytes),
-            Next::End => Ok(Vec::new()),
-            Next::Entry(_) => Err(Reason::Malformed { what: "two files".to_owned() }),
+            CopyEvent::Content(bytes) => Ok(bytes),
+            CopyEvent::End => Ok(Vec::new()),
+            CopyEvent::Entry(_) => Err(Reason::Malformed { what: "two files".to_owned() }),
         }
     }
 
-    async fn next(&mut self) -> Result<Next, Reason> {
+    async fn next(&mut self) -> Result<CopyEvent, Reason> {
         loop {
             let mut input = &self.piece[self.at..];
             let event = self.decoder.next_event(&mut input);
             let event = event.map_err(|error| Reason::Malformed { what: error.to_string() })?;
             let next = match event {
-                Some(Event::Entry(entry)) => Some(Next::Entry(entry)),
-                Some(Event::Content(bytes)) => Some(Next::Content(bytes.to_vec())),
-                Some(Event::EndOfEntry | Event::EndOfArchive) => Some(Next::End),
+                Some(Event::Entry(entry)) => Some(CopyEvent::Entry(entry)),
+                Some(Event::Content(bytes)) => Some(CopyEvent::Content(bytes.to_vec())),
+                Some(Event::EndOfEntry | Event::EndOfArchive) => Some(CopyEvent::End),
                 None => None,
             };
             self.at = self.piece.len() - input.len();

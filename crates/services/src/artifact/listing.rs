@@ -14,7 +14,7 @@ use agent_client::guest::{Guest, GuestError};
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum PathContent {
     File {
         bytes: u64,
         modified_ms: i64,
@@ -27,7 +27,7 @@ pub enum Found {
 #[derive(Debug, Default)]
 pub struct Listing {
     /// In the order of the roots, and in each of the paths.
-    found: BTreeMap<Text, Found>,
+    found: BTreeMap<Text, PathContent>,
     directories: BTreeSet<Text>,
     /// Where it was cut, and why.
     pub cuts: Vec<(Text, Reason)>,
@@ -72,11 +72,11 @@ impl Listing {
         !self.cuts.is_empty()
     }
 
-    pub fn get(&self, path: &Text) -> Option<Found> {
+    pub fn get(&self, path: &Text) -> Option<PathContent> {
         self.found.get(path).copied()
     }
 
-    pub fn into_found(self) -> BTreeMap<Text, Found> {
+    pub fn into_found(self) -> BTreeMap<Text, PathContent> {
         self.found
     }
 
@@ -137,8 +137,10 @@ impl Listing {
                 self.descend(path, directory, roots, before, waiting);
                 return;
             }
-            FileKind::File => Found::File { bytes: info.bytes, modified_ms: info.modified_ms },
-            other => Found::Other(other),
+            FileKind::File => {
+                PathContent::File { bytes: info.bytes, modified_ms: info.modified_ms }
+            }
+            other => PathContent::Other(other),
         };
         self.found.insert(path, found);
     }

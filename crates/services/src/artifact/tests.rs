@@ -7,9 +7,9 @@ use std::path::Path;
 use super::*;
 use crate::store::artifacts::ArtifactRow;
 
-struct Place(Paths);
+struct TestDirectory(Paths);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let state = std::env::temp_dir().join(format!("burrow-kept-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&state);
@@ -43,13 +43,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0.state);
     }
 }
 
-fn row(name: &str, whole: &Whole) -> ArtifactRow {
+fn row(name: &str, whole: &WrittenBlob) -> ArtifactRow {
     ArtifactRow {
         id: ArtifactId::draw().unwrap().to_string(),
         namespace: "team".to_owned(),
@@ -70,13 +70,13 @@ async fn keep(artifacts: &Artifacts, name: &str, bytes: &str) -> Result<Artifact
     artifacts.commit(whole, row).await
 }
 
-fn all() -> Which {
-    Which::default()
+fn all() -> ArtifactFilter {
+    ArtifactFilter::default()
 }
 
 #[tokio::test]
 async fn equal_bytes_are_there_once_until_the_last_who_means_them_is_gone() {
-    let place = Place::new("once");
+    let place = TestDirectory::new("once");
     let artifacts = place.open().await;
     let first = keep(&artifacts, "a", "same").await.unwrap();
     let second = keep(&artifacts, "b", "same").await.unwrap();
@@ -84,11 +84,11 @@ async fn equal_bytes_are_there_once_until_the_last_who_means_them_is_gone() {
     assert_eq!(first.digest, second.digest);
     assert_eq!(place.files().len(), 2);
 
-    let one = Which { id: Some(first.id), ..all() };
-    assert_eq!(artifacts.remove(one).await.unwrap(), Cleaned { count: 1, bytes: 4 });
+    let one = ArtifactFilter { id: Some(first.id), ..all() };
+    assert_eq!(artifacts.remove(one).await.unwrap(), CleanupResult { count: 1, bytes: 4 });
     assert_eq!(artifacts.read_range(&second, 1, 2).await.unwrap(), b"am");
     assert_eq!(artifacts.read_range(&second, 9, 2).await.unwrap(), b"");
-    assert_eq!(artifacts.remove(all()).await.unwrap(), Cleaned { count: 2, bytes: 9 });
+    assert_eq!(artifacts.remove(all()).await.unwrap(), CleanupResult { count: 2, bytes: 9 });
     assert!(place.files().is_empty(), "{:?}", place.files());
     let gone = artifacts.open_content(&second).await.unwrap_err();
     assert!(matches!(gone, ArtifactError::Content { .. }), "{gone}");
@@ -96,7 +96,7 @@ async fn equal_bytes_are_there_once_until_the_last_who_means_them_is_gone() {
 
 #[tokio::test]
 async fn a_content_that_no_row_means_goes_when_a_bridge_opens() {
-    let place = Place::new("orphan");
+    let place = TestDirectory::new("orphan");
     let artifacts = place.open().await;
     let kept = keep(&artifacts, "a", "meant").await.unwrap();
     // A bridge that dies between the content and its row, and one that dies while it copies.
@@ -115,7 +115,7 @@ async fn a_content_that_no_row_means_goes_when_a_bridge_opens() {
 
 #[tokio::test]
 async fn what_is_given_up_leaves_nothing() {
-    let place = Place::new("given-up");
+    let place = TestDirectory::new("given-up");
     let artifacts = place.open().await;
     let mut begun = artifacts.0.blobs.begin().unwrap();
     begun.write(b"part").unwrap();
@@ -126,7 +126,7 @@ async fn what_is_given_up_leaves_nothing() {
 
 #[tokio::test]
 async fn a_full_namespace_keeps_no_more_and_another_does() {
-    let place = Place::new("full");
+    let place = TestDirectory::new("full");
     let limits =
         Limits { namespace_artifacts_max: 2, namespace_bytes_max: 10, ..Limits::default() };
     let artifacts = place.open_with(limits).await;
@@ -151,7 +151,7 @@ async fn a_full_namespace_keeps_no_more_and_another_does() {
 
 #[tokio::test]
 async fn a_list_is_the_newest_first_and_a_page_goes_on_behind_the_last() {
-    let place = Place::new("pages");
+    let place = TestDirectory::new("pages");
     let artifacts = place.open().await;
     for name in ["a", "b", "c"] {
         keep(&artifacts, name, name).await.unwrap();
@@ -159,15 +159,15 @@ async fn a_list_is_the_newest_first_and_a_page_goes_on_behind_the_last() {
     let page = artifacts.list(all(), 2).await.unwrap();
     let names = |rows: &[ArtifactRow]| rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&page), ["c", "b"]);
-    let rest = Which { below: Some(page[1].number), ..all() };
+    let rest = ArtifactFilter { below: Some(page[1].number), ..all() };
     assert_eq!(names(&artifacts.list(rest, 2).await.unwrap()), ["a"]);
     for which in [
-        Which { sandbox: Some("x".to_owned()), ..all() },
-        Which { namespace: Some("x".to_owned()), ..all() },
-        Which { category: Some("image".to_owned()), ..all() },
-        Which { until_ms: Some(1), ..all() },
-        Which { since_ms: Some(now_ms() + 9999), ..all() },
-        Which { run: Some(1), ..all() },
+        ArtifactFilter { sandbox: Some("x".to_owned()), ..all() },
+        ArtifactFilter { namespace: Some("x".to_owned()), ..all() },
+        ArtifactFilter { category: Some("image".to_owned()), ..all() },
+        ArtifactFilter { until_ms: Some(1), ..all() },
+        ArtifactFilter { since_ms: Some(now_ms() + 9999), ..all() },
+        ArtifactFilter { run: Some(1), ..all() },
     ] {
         assert!(artifacts.list(which, 9).await.unwrap().is_empty());
     }
@@ -175,7 +175,7 @@ async fn a_list_is_the_newest_first_and_a_page_goes_on_behind_the_last() {
 
 #[tokio::test]
 async fn a_content_that_was_changed_under_us_is_not_given_out() {
-    let place = Place::new("changed");
+    let place = TestDirectory::new("changed");
     let artifacts = place.open().await;
     let kept = keep(&artifacts, "a", "as it was").await.unwrap();
     let path = place.0.artifacts().join(&kept.digest[..2]).join(&kept.digest);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{BuildError, IGNORE, Order, StepError};
+use super::{BuildError, BuildRequest, IGNORE, StepError};
 use image::dockerfile::limits::FILE_BYTES_MAX;
 use image::dockerfile::pattern::Ignore;
 use image::dockerfile::{Copy, Dockerfile, Instruction, Stage, words};
@@ -34,7 +34,7 @@ pub enum From {
 /// A build that can be begun.
 #[derive(Debug)]
 pub struct Plan {
-    pub order: Order,
+    pub order: BuildRequest,
     pub(super) file: String,
     pub(super) recipe: Dockerfile,
     pub(super) ignore: Arc<Ignore>,
@@ -47,7 +47,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn read(order: Order) -> Result<Self, BuildError> {
+    pub fn read(order: BuildRequest) -> Result<Self, BuildError> {
         // A file that a person names is where it is; what is looked for in the context is in it.
         let (path, within) = match order.file.clone() {
             Some(file) => (file, None),
@@ -212,7 +212,11 @@ fn platform_arguments() -> BTreeMap<String, String> {
     known
 }
 
-fn ignored(order: &Order, recipe: &Path, within: Option<&Path>) -> Result<Ignore, BuildError> {
+fn ignored(
+    order: &BuildRequest,
+    recipe: &Path,
+    within: Option<&Path>,
+) -> Result<Ignore, BuildError> {
     // A recipe may have one of its own.
     let mut own = recipe.as_os_str().to_owned();
     own.push(IGNORE);

@@ -6,12 +6,12 @@ use protocol::requests::{self, Release};
 use serde_json::Value;
 
 use super::blocking::block;
-use super::{Means, StepError, Told};
+use super::{BuildEvent, BuildOptions, StepError};
 use agent_client::guest::{Guest, GuestError};
 use agent_client::program::{Event, OnDrop, Program, draw_session};
 use image::digest::Digest;
 use image::store::Lease;
-use sandbox::{Known, Name, OneShot, SandboxRef, Spec, one_shot_with};
+use sandbox::{Name, OneShot, OneShotOptions, SandboxRef, Spec, one_shot_with};
 
 /// What the sandbox is called, for what asks for its host's name.
 const NAME: &str = "build";
@@ -29,7 +29,7 @@ pub(super) struct Command {
 
 /// Runs a command on an image, and takes up what has become of that.
 pub(super) async fn run(
-    means: &Means,
+    means: &BuildOptions,
     base: Arc<Lease>,
     program: Command,
     document: Value,
@@ -41,10 +41,10 @@ pub(super) async fn run(
     spec.image = Some(base.image.digest.to_string());
     spec.env.clone_from(&program.env);
     spec.egress = Some(program.egress.clone());
-    let known = Known { egress: means.egress.clone(), ..Known::default() };
+    let known = OneShotOptions { egress: means.egress.clone(), ..OneShotOptions::default() };
     let sandbox = one_shot_with(&means.paths, &spec, &known).await?;
     for warning in sandbox.warnings() {
-        let _ = means.tell.send(Told::Warning(warning)).await;
+        let _ = means.tell.send(BuildEvent::Warning(warning)).await;
     }
     let done = match execute(sandbox.guest(), means, &program).await {
         Ok(()) => take_up(&sandbox, means, base, document, text, key).await,
@@ -54,7 +54,7 @@ pub(super) async fn run(
     done
 }
 
-async fn execute(guest: &Guest, means: &Means, program: &Command) -> Result<(), StepError> {
+async fn execute(guest: &Guest, means: &BuildOptions, program: &Command) -> Result<(), StepError> {
     let mut asked = Program::new(
         draw_session()?,
         requests::Program::argv(program.argv.iter().map(String::as_str)),
@@ -76,10 +76,10 @@ async fn execute(guest: &Guest, means: &Means, program: &Command) -> Result<(), 
         match event {
             Event::Started(started) => {
                 for warning in started.warnings {
-                    let _ = means.tell.send(Told::Warning(warning)).await;
+                    let _ = means.tell.send(BuildEvent::Warning(warning)).await;
                 }
             }
-            Event::Output { bytes, .. } => drop(means.tell.send(Told::Output(bytes)).await),
+            Event::Output { bytes, .. } => drop(means.tell.send(BuildEvent::Output(bytes)).await),
             Event::Gap { .. } => {
                 return Err(GuestError::Malformed { what: "a gap in the output of a build" }.into());
             }
@@ -100,7 +100,7 @@ async fn execute(guest: &Guest, means: &Means, program: &Command) -> Result<(), 
 
 async fn take_up(
     sandbox: &OneShot,
-    means: &Means,
+    means: &BuildOptions,
     base: Arc<Lease>,
     document: Value,
     text: String,

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::blocking::block;
 use super::plan::From;
-use super::words::Words;
-use super::{BuildError, Means, Plan, StepError, Told, run};
+use super::words::ImageConfig;
+use super::{BuildError, BuildEvent, BuildOptions, Plan, StepError, run};
 use image::copy::{self, CopyError, Root, Task};
 use image::digest::Digest;
 use image::dockerfile::{Command, Copy, Fault, Instruction, Step, Text, words};
@@ -28,31 +28,31 @@ const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone)]
 struct State {
     base: Option<Arc<Lease>>,
-    words: Words,
+    words: ImageConfig,
     args: BTreeMap<String, String>,
     /// Whether this recipe has said the command, and not the image that it began from.
     is_cmd_own: bool,
 }
 
-pub(super) async fn all(plan: &Plan, means: &Means) -> Result<Image, BuildError> {
+pub(super) async fn all(plan: &Plan, means: &BuildOptions) -> Result<Image, BuildError> {
     let stages = &plan.recipe.stages;
     let of = plan.stages.iter().map(|at| stages[*at].steps.len() + 1).sum();
     let mut done: BTreeMap<usize, State> = BTreeMap::new();
     let mut number = 0;
     for name in plan.unused() {
         let text = format!("--build-arg {name}: the recipe has no such ARG");
-        let _ = means.tell.send(Told::Warning(text)).await;
+        let _ = means.tell.send(BuildEvent::Warning(text)).await;
     }
     let mut last = None;
     for &at in &plan.stages {
         let stage = &stages[at];
         number += 1;
-        let _ = means.tell.send(Told::Step { number, of, text: stage.text.clone() }).await;
+        let _ = means.tell.send(BuildEvent::Step { number, of, text: stage.text.clone() }).await;
         let begun = begin(plan, means, at, &done).await;
         let mut state = begun.map_err(|source| plan.wrong(stage.line, source))?;
         for step in &stage.steps {
             number += 1;
-            let _ = means.tell.send(Told::Step { number, of, text: step.text.clone() }).await;
+            let _ = means.tell.send(BuildEvent::Step { number, of, text: step.text.clone() }).await;
             let work = Work { plan, means, at, done: &done, step };
             let stepped = work.go(&mut state).await;
             stepped.map_err(|source| plan.wrong(step.line, source))?;
@@ -67,7 +67,7 @@ pub(super) async fn all(plan: &Plan, means: &Means) -> Result<Image, BuildError>
 
 async fn begin(
     plan: &Plan,
-    means: &Means,
+    means: &BuildOptions,
     at: usize,
     done: &BTreeMap<usize, State>,
 ) -> Result<State, StepError> {
@@ -77,7 +77,7 @@ async fn begin(
         From::Stage(at) => State { is_cmd_own: false, ..done[at].clone() },
         From::Scratch => {
             let Platform { architecture, os } = Platform::host();
-            let words = Words::empty(&architecture, &os);
+            let words = ImageConfig::empty(&architecture, &os);
             State { base: None, words, args, is_cmd_own: false }
         }
         From::Image(name) => {
@@ -86,7 +86,7 @@ async fn begin(
                 let text = format!(
                     "{name} has the trigger `{trigger}` for builds on it, which is not run"
                 );
-                let _ = means.tell.send(Told::Warning(text)).await;
+                let _ = means.tell.send(BuildEvent::Warning(text)).await;
             }
             State { base: Some(Arc::new(lease)), words, args, is_cmd_own: false }
         }
@@ -94,7 +94,7 @@ async fn begin(
 }
 
 /// An image of the store, held.
-async fn find(images: &Images, name: &str) -> Result<(Lease, Words), StepError> {
+async fn find(images: &Images, name: &str) -> Result<(Lease, ImageConfig), StepError> {
     let (images, name) = (images.clone(), name.to_owned());
     block(move || {
         let image = images.find(&name).map_err(|error| match error {
@@ -102,13 +102,13 @@ async fn find(images: &Images, name: &str) -> Result<(Lease, Words), StepError> 
             error => error.into(),
         })?;
         let lease = images.lease(&image)?;
-        let words = Words::of(images.document(&image)?, image.layers.len());
+        let words = ImageConfig::of(images.document(&image)?, image.layers.len());
         Ok((lease, words))
     })
     .await
 }
 
-async fn finish(plan: &Plan, means: &Means, mut state: State) -> Result<Image, StepError> {
+async fn finish(plan: &Plan, means: &BuildOptions, mut state: State) -> Result<Image, StepError> {
     for (name, value) in &plan.order.labels {
         state.words.insert("Labels", name, json!(value));
     }
@@ -125,7 +125,7 @@ async fn finish(plan: &Plan, means: &Means, mut state: State) -> Result<Image, S
 
 struct Work<'a> {
     plan: &'a Plan,
-    means: &'a Means,
+    means: &'a BuildOptions,
     /// The stage.
     at: usize,
     done: &'a BTreeMap<usize, State>,
@@ -340,7 +340,7 @@ impl Work<'_> {
     async fn go_on_with(&self, state: &mut State, lease: Lease) -> Result<(), StepError> {
         let images = self.means.images.clone();
         let read = block(move || {
-            let words = Words::of(images.document(&lease.image)?, lease.image.layers.len());
+            let words = ImageConfig::of(images.document(&lease.image)?, lease.image.layers.len());
             Ok((lease, words))
         });
         let (lease, words) = read.await?;
@@ -354,7 +354,7 @@ impl Work<'_> {
         let found = block(move || Ok(images.step_done(&key)?));
         let Some(lease) = found.await? else { return Ok(false) };
         self.go_on_with(state, lease).await?;
-        let _ = self.means.tell.send(Told::Known).await;
+        let _ = self.means.tell.send(BuildEvent::Known).await;
         Ok(true)
     }
 

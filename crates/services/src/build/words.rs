@@ -16,9 +16,9 @@ const HISTORY_CHARS_MAX: usize = 4096;
 
 /// The configuration of an image that is being made.
 #[derive(Clone, Debug)]
-pub struct Words(pub Value);
+pub struct ImageConfig(pub Value);
 
-impl Words {
+impl ImageConfig {
     pub fn empty(architecture: &str, os: &str) -> Self {
         let mut words = Self(json!({
             "architecture": architecture, "os": os, "config": {},

@@ -17,7 +17,7 @@ const READ_BYTES: usize = protocol::limits::CHUNK_BYTES_MAX;
 
 /// Why a connection ended before both sides had said all.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum CarryError {
     #[error(transparent)]
     Connection(#[from] io::Error),
     #[error(transparent)]
@@ -38,7 +38,7 @@ impl Connection {
         Self { stream, is_over: false }
     }
 
-    pub async fn carry(mut self, writer: Writer, output: Output) -> Result<(), Broken> {
+    pub async fn carry(mut self, writer: Writer, output: Output) -> Result<(), CarryError> {
         // What is sent in one piece must not wait for the acknowledgement of the last.
         self.stream.set_nodelay(true)?;
         let (reader, sink) = self.stream.split();
@@ -57,7 +57,7 @@ impl Drop for Connection {
     }
 }
 
-async fn upwards(mut reader: ReadHalf<'_>, mut writer: Writer) -> Result<(), Broken> {
+async fn upwards(mut reader: ReadHalf<'_>, mut writer: Writer) -> Result<(), CarryError> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         match reader.read(&mut buffer).await? {
@@ -69,11 +69,11 @@ async fn upwards(mut reader: ReadHalf<'_>, mut writer: Writer) -> Result<(), Bro
     Ok(())
 }
 
-async fn downwards(mut output: Output, mut sink: WriteHalf<'_>) -> Result<(), Broken> {
+async fn downwards(mut output: Output, mut sink: WriteHalf<'_>) -> Result<(), CarryError> {
     loop {
         match output.next().await {
             Piece::Bytes { bytes, .. } => sink.write_all(&bytes).await?,
-            Piece::Gap { from, to } => return Err(Broken::Gap { from, to }),
+            Piece::Gap { from, to } => return Err(CarryError::Gap { from, to }),
             Piece::End => break,
             Piece::Failed(error) => return Err(error.into()),
         }

@@ -16,7 +16,7 @@ pub(super) struct Counts {
 
 /// The sums at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct NotebookFigures {
     /// Those that somebody works in, or has a while ago.
     pub open: u64,
     /// What of variables is on disk, of all that there are.
@@ -48,9 +48,9 @@ impl Counts {
         add(&self.lost_runs, lost_runs);
     }
 
-    pub fn read(&self, open: usize, kept_bytes: u64) -> Figures {
+    pub fn read(&self, open: usize, kept_bytes: u64) -> NotebookFigures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Figures {
+        NotebookFigures {
             open: open as u64,
             kept_bytes,
             saves: read(&self.saves),

@@ -35,13 +35,13 @@ pub enum Keeper {
 
 /// What a keeper says to the order of a save.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Begun {
-    pub state: BegunState,
+pub struct SaveReply {
+    pub state: SaveState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum BegunState {
+pub enum SaveState {
     /// A child does it.
     Started,
     /// It is done.
@@ -72,7 +72,7 @@ pub struct Restored {
 }
 
 #[derive(Deserialize)]
-struct Ours {
+struct TokenReply {
     ours: bool,
 }
 
@@ -127,7 +127,7 @@ impl Orders<'_> {
                 )
             }
         };
-        let answer: Ours = self.ask(code, ORDER_DEADLINE).await?;
+        let answer: TokenReply = self.ask(code, ORDER_DEADLINE).await?;
         Ok(answer.ours)
     }
 
@@ -151,7 +151,7 @@ impl Orders<'_> {
     }
 
     /// `mark` tells this save's manifest from others'.
-    pub async fn save(&self, directory: &str, mark: &str) -> Result<BegunState, NotebookError> {
+    pub async fn save(&self, directory: &str, mark: &str) -> Result<SaveState, NotebookError> {
         let (directory, token, mark) = (quoted(directory), quoted(self.token), quoted(mark));
         let (bytes, value) = (STATE_BYTES_MAX, VALUE_BYTES_MAX);
         let code = match self.keeper {
@@ -174,7 +174,7 @@ impl Orders<'_> {
             }
         };
         // Where no child can be had, the order is all of the save.
-        let begun: Begun = self.ask(code, ORDER_DEADLINE + SAVE_TIME).await?;
+        let begun: SaveReply = self.ask(code, ORDER_DEADLINE + SAVE_TIME).await?;
         Ok(begun.state)
     }
 

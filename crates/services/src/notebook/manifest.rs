@@ -71,7 +71,7 @@ struct Module {
 
 /// What is kept of a notebook's variables, and what is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SavedVariables {
     pub kept: Vec<KeptName>,
     /// Not there after a restore, and why.
     pub lost: Vec<LostName>,
@@ -153,8 +153,8 @@ impl Manifest {
     }
 
     /// What of it people are told. `damaged` are digests of files that are no more what they were.
-    pub fn tell(&self, damaged: &[String]) -> Kept {
-        let mut told = Kept::default();
+    pub fn tell(&self, damaged: &[String]) -> SavedVariables {
+        let mut told = SavedVariables::default();
         for variable in &self.variables {
             let name = clip(&variable.name);
             let damage = damaged.contains(&variable.digest).then(|| DAMAGE.to_owned());

@@ -27,11 +27,11 @@ use super::Inner;
 use super::error::NotebookError;
 use super::keeper::{Keeper, Orders};
 use super::limits::{LAST_SAVE_MAX, NAMES_MAX, SAVE_PAUSE_MAX, TASK_IDLE_MAX};
-use super::manifest::{DAMAGE, Kept, Manifest, Unavailable};
-use super::place::Place;
+use super::manifest::{DAMAGE, Manifest, SavedVariables, Unavailable};
+use super::place::NotebookSandbox;
 use super::seal::SealError;
-use super::transfer::{self, Fetched};
-use super::turn::{Ask, Heard, Reopened, Turn};
+use super::transfer::{self, FetchedSave};
+use super::turn::{Ask, Reopened, RunTranscript, Turn};
 use super::vault::{Stamp, Vault};
 use crate::store::notebooks::NotebookRow;
 use agent_client::guest::Guest;
@@ -55,7 +55,7 @@ pub enum Order {
     Reset(Answer<()>),
     Forget(Vec<String>, Answer<()>),
     /// Goes on in another place, with its variables.
-    Move(Box<Place>, Answer<()>),
+    Move(Box<NotebookSandbox>, Answer<()>),
     /// The task ends, once what is unsaved is saved, if that goes quickly.
     End(oneshot::Sender<()>),
     /// The same, for a notebook that is being removed: nothing is saved.
@@ -64,13 +64,13 @@ pub enum Order {
 
 /// The interpreter that has the variables, as the store remembers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seat {
+pub struct InterpreterRef {
     pub sandbox: SandboxRef,
     pub id: SandboxId,
     pub token: String,
 }
 
-impl Seat {
+impl InterpreterRef {
     fn directory(&self) -> String {
         format!("/var/tmp/.burrow-{}", self.token)
     }
@@ -91,7 +91,7 @@ pub struct Saved {
     #[serde(default)]
     pub is_none: bool,
     #[serde(flatten)]
-    pub kept: Kept,
+    pub kept: SavedVariables,
 }
 
 /// See the module's description.
@@ -100,8 +100,8 @@ pub struct Owner {
     pub row: NotebookRow,
     pub keeper: Keeper,
     pub vault: Vault,
-    pub place: Place,
-    pub seat: Option<Seat>,
+    pub place: NotebookSandbox,
+    pub seat: Option<InterpreterRef>,
     pub saved: Option<Saved>,
     /// Since when the interpreter has variables that are not on disk.
     dirty: Option<Instant>,
@@ -111,9 +111,9 @@ pub struct Owner {
 }
 
 /// What the task goes on with.
-enum Next {
+enum OwnerEvent {
     Order(Option<Order>),
-    Saved(Result<Fetched, NotebookError>),
+    Saved(Result<FetchedSave, NotebookError>),
     Save,
     Idle,
 }
@@ -152,7 +152,7 @@ impl Owner {
         let mut idle_until = Instant::now() + TASK_IDLE_MAX;
         loop {
             match self.next(&mut orders, idle_until).await {
-                Next::Order(Some(order)) => {
+                OwnerEvent::Order(Some(order)) => {
                     idle_until = Instant::now() + TASK_IDLE_MAX;
                     if self.is_overdue() {
                         let _ = self.begin_save().await;
@@ -161,18 +161,18 @@ impl Owner {
                         return;
                     }
                 }
-                Next::Saved(fetched) => {
+                OwnerEvent::Saved(fetched) => {
                     let _ = self.end_save(fetched).await;
                 }
-                Next::Save => {
+                OwnerEvent::Save => {
                     let _ = self.begin_save().await;
                 }
-                Next::Idle => {
+                OwnerEvent::Idle => {
                     // Whoever comes from now on makes another task; what is asked already is obeyed.
                     orders.close();
                     idle_until = Instant::now() + TASK_IDLE_MAX;
                 }
-                Next::Order(None) => {
+                OwnerEvent::Order(None) => {
                     let _ = timeout(LAST_SAVE_MAX, self.save()).await;
                     return;
                 }
@@ -180,14 +180,18 @@ impl Owner {
         }
     }
 
-    async fn next(&mut self, orders: &mut mpsc::Receiver<Order>, idle_until: Instant) -> Next {
+    async fn next(
+        &mut self,
+        orders: &mut mpsc::Receiver<Order>,
+        idle_until: Instant,
+    ) -> OwnerEvent {
         let wants_save = self.dirty.is_some() && self.saving.is_none();
         tokio::select! {
             biased;
-            order = orders.recv() => Next::Order(order),
-            fetched = joined(&mut self.saving) => Next::Saved(fetched),
-            () = std::future::ready(()), if wants_save => Next::Save,
-            () = sleep_until(idle_until), if self.saving.is_none() => Next::Idle,
+            order = orders.recv() => OwnerEvent::Order(order),
+            fetched = joined(&mut self.saving) => OwnerEvent::Saved(fetched),
+            () = std::future::ready(()), if wants_save => OwnerEvent::Save,
+            () = sleep_until(idle_until), if self.saving.is_none() => OwnerEvent::Idle,
         }
     }
 
@@ -250,7 +254,7 @@ impl Owner {
             context,
             number: self.row.totals.runs + 1,
             reopened: self.untold.clone(),
-            heard: Heard::new(ask, now_ms()),
+            heard: RunTranscript::new(ask, now_ms()),
             over: None,
         })
     }
@@ -271,7 +275,7 @@ impl Owner {
     }
 
     /// Writes a run into the history, and has its variables saved.
-    async fn note(&mut self, heard: Heard) {
+    async fn note(&mut self, heard: RunTranscript) {
         if !heard.has_begun() {
             return;
         }
@@ -330,7 +334,7 @@ impl Owner {
         let token = RandomId::draw().map_err(SandboxError::Draw)?;
         let second = RandomId::draw().map_err(SandboxError::Draw)?;
         let token = format!("{token}{second}");
-        let seat = Seat { sandbox: which.clone(), id, token };
+        let seat = InterpreterRef { sandbox: which.clone(), id, token };
         let reopened = match self.kept().await? {
             None => {
                 // Behind a reset, if there was one: what was before it was let go of.
@@ -476,7 +480,7 @@ impl Owner {
         Ok(())
     }
 
-    async fn move_to(&mut self, place: Place) -> Result<(), NotebookError> {
+    async fn move_to(&mut self, place: NotebookSandbox) -> Result<(), NotebookError> {
         if place == self.place {
             return Ok(());
         }

@@ -10,14 +10,14 @@ use sandbox::{Registry, SandboxError, SandboxRef, Spec};
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum NotebookSandbox {
     /// It must run: whoever made it decides on its life.
     Sandbox(SandboxRef),
     /// Made when it is needed, and again when it is gone; removed with the notebook.
     Own(Box<Spec>),
 }
 
-impl Place {
+impl NotebookSandbox {
     /// Of its own: what a specification may have that is written down in the clear.
     pub fn own(spec: Spec) -> Result<Self, NotebookError> {
         // Values of the environment may be secrets, and those are kept nowhere.

@@ -223,9 +223,9 @@ mod tests {
 
     use super::*;
 
-    struct Place(PathBuf);
+    struct TestDirectory(PathBuf);
 
-    impl Place {
+    impl TestDirectory {
         fn new(name: &str) -> Self {
             let path =
                 std::env::temp_dir().join(format!("burrow-seal-{name}-{}", std::process::id()));
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestDirectory {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_was_sealed_is_opened_at_every_length_around_a_chunk() {
-        let place = Place::new("lengths");
+        let place = TestDirectory::new("lengths");
         let chunk = SEALED_CHUNK_BYTES;
         for bytes in [0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk, 2 * chunk + 5] {
             let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn whatever_is_changed_does_not_open() {
-        let place = Place::new("changed");
+        let place = TestDirectory::new("changed");
         let content = vec![7; 2 * SEALED_CHUNK_BYTES + 10];
         let path = place.seal("blob", "a/b", &content);
         let sealed = fs::read(&path).unwrap();
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_file_opens_in_its_own_place_with_its_own_key_alone() {
-        let (place, other) = (Place::new("place"), Place::new("other"));
+        let (place, other) = (TestDirectory::new("place"), TestDirectory::new("other"));
         let path = place.seal("blob", "team/a/1", b"secret");
         assert!(matches!(place.open(&path, "team/b/1"), Err(SealError::Broken)));
         assert!(matches!(other.open(&path, "team/a/1"), Err(SealError::Broken)));

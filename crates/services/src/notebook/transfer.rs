@@ -9,7 +9,7 @@ use super::error::NotebookError;
 use super::limits::{
     BEGIN_DEADLINE, LOOK_PAUSE_MAX, LOOK_PAUSE_MIN, MANIFEST_BYTES_MAX, SAVE_DEADLINE,
 };
-use super::manifest::{Kept, Manifest};
+use super::manifest::{Manifest, SavedVariables};
 use super::seal::SealError;
 use super::vault::{Stamp, Vault};
 use agent_client::guest::{FileTarget, Guest, GuestError, Piece};
@@ -22,9 +22,9 @@ const READABLE_BY_OWNER: u32 = 0o600;
 
 /// What was brought into safety.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct FetchedSave {
     pub bytes: u64,
-    pub kept: Kept,
+    pub kept: SavedVariables,
 }
 
 /// Waits for the state that the save of this mark writes, and brings it into the vault.
@@ -34,7 +34,7 @@ pub async fn fetch(
     mark: &str,
     vault: &Vault,
     stamp: Stamp,
-) -> Result<Fetched, NotebookError> {
+) -> Result<FetchedSave, NotebookError> {
     let (bytes, manifest) = written(guest, directory, mark).await?;
     let mut digests = HashSet::new();
     for group in &manifest.groups {
@@ -61,7 +61,7 @@ pub async fn fetch(
     let (bytes_kept, kept) = (manifest.bytes(), manifest.tell(&[]));
     let vault = vault.clone();
     blocking(move || vault.commit(stamp, &bytes, &digests)).await?;
-    Ok(Fetched { bytes: bytes_kept, kept })
+    Ok(FetchedSave { bytes: bytes_kept, kept })
 }
 
 /// Puts a state into a directory of the guest. Files that do not open are left out, and returned.

@@ -31,8 +31,8 @@ pub struct Turn {
     pub reopened: Option<Reopened>,
     /// Keeps its sandbox from being idle.
     pub(super) _activity: Option<Activity>,
-    pub(super) heard: Heard,
-    pub(super) over: Option<oneshot::Sender<Over>>,
+    pub(super) heard: RunTranscript,
+    pub(super) over: Option<oneshot::Sender<TurnEnd>>,
 }
 
 /// What a notebook has in an interpreter that is new to it.
@@ -51,11 +51,11 @@ pub struct Reopened {
 }
 
 /// The end of a turn, and who waits until it is written down.
-pub(super) type Over = (Heard, Option<oneshot::Sender<()>>);
+pub(super) type TurnEnd = (RunTranscript, Option<oneshot::Sender<()>>);
 
 /// What was heard of a run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct RunTranscript {
     ask: Ask,
     has_begun: bool,
     started_ms: u64,
@@ -102,7 +102,7 @@ impl Drop for Turn {
     }
 }
 
-impl Heard {
+impl RunTranscript {
     pub fn new(ask: Ask, started_ms: u64) -> Self {
         Self { ask, started_ms, ..Self::default() }
     }

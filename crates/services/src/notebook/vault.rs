@@ -180,9 +180,9 @@ mod tests {
     const ONE: &str = "1111111111111111111111111111111111111111";
     const TWO: &str = "2222222222222222222222222222222222222222";
 
-    struct Place(PathBuf);
+    struct TestDirectory(PathBuf);
 
-    impl Place {
+    impl TestDirectory {
         fn new(name: &str) -> Self {
             let path =
                 std::env::temp_dir().join(format!("burrow-vault-{name}-{}", std::process::id()));
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestDirectory {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_new_state_takes_the_place_of_the_old_and_of_its_files() {
-        let place = Place::new("states");
+        let place = TestDirectory::new("states");
         let vault = place.vault("a");
         assert!(vault.state().unwrap().is_none());
         keep(&vault, ONE, b"one");
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_file_of_another_notebook_or_another_name_does_not_open() {
-        let place = Place::new("swapped");
+        let place = TestDirectory::new("swapped");
         let (a, b) = (place.vault("a"), place.vault("b"));
         keep(&a, ONE, b"one");
         keep(&b, TWO, b"two");

@@ -30,7 +30,7 @@ pub struct ArtifactRow {
 
 /// Which artifacts are meant. What is not said holds for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct ArtifactFilter {
     pub namespace: Option<String>,
     pub id: Option<String>,
     pub sandbox: Option<String>,
@@ -61,7 +61,7 @@ pub struct Usage {
 
 /// What became of a new row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum ArtifactInsert {
     /// It has this number.
     Made(u64),
     /// With it, its namespace would have more than it may. It is not there.
@@ -87,14 +87,18 @@ const MATCHES: &str = "(?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR id = ?2
 
 impl Store {
     /// Writes an artifact down, if its namespace has room for it.
-    pub async fn add_artifact(&self, row: ArtifactRow, quota: Quota) -> Result<Kept, StoreError> {
+    pub async fn add_artifact(
+        &self,
+        row: ArtifactRow,
+        quota: Quota,
+    ) -> Result<ArtifactInsert, StoreError> {
         self.call(move |connection| add(connection, &row, quota)).await
     }
 
     /// Artifacts, the newest first.
     pub async fn artifacts(
         &self,
-        which: Which,
+        which: ArtifactFilter,
         limit: u64,
     ) -> Result<Vec<ArtifactRow>, StoreError> {
         self.call(move |connection| artifacts(connection, &which, limit)).await
@@ -132,7 +136,7 @@ impl Store {
     }
 
     /// Removes the oldest of those that are meant, so many at once that nobody waits for long.
-    pub async fn remove_artifacts(&self, which: Which) -> Result<Removed, StoreError> {
+    pub async fn remove_artifacts(&self, which: ArtifactFilter) -> Result<Removed, StoreError> {
         self.call(move |connection| remove(connection, &which)).await
     }
 
@@ -151,10 +155,14 @@ impl Store {
     }
 }
 
-fn add(connection: &Connection, row: &ArtifactRow, quota: Quota) -> Result<Kept, StoreError> {
+fn add(
+    connection: &Connection,
+    row: &ArtifactRow,
+    quota: Quota,
+) -> Result<ArtifactInsert, StoreError> {
     let there = usage(connection, &row.namespace)?;
     if there.count >= quota.count_max || there.bytes.saturating_add(row.size) > quota.bytes_max {
-        return Ok(Kept::Full(there));
+        return Ok(ArtifactInsert::Full(there));
     }
     connection
         .prepare_cached(
@@ -176,7 +184,7 @@ fn add(connection: &Connection, row: &ArtifactRow, quota: Quota) -> Result<Kept,
             row.digest,
             number(row.created_ms),
         ])?;
-    Ok(Kept::Made(u64::try_from(connection.last_insert_rowid()).unwrap_or_default()))
+    Ok(ArtifactInsert::Made(u64::try_from(connection.last_insert_rowid()).unwrap_or_default()))
 }
 
 fn usage(connection: &Connection, namespace: &str) -> Result<Usage, StoreError> {
@@ -192,7 +200,7 @@ fn usage(connection: &Connection, namespace: &str) -> Result<Usage, StoreError> 
 /// The same for who has the file open by [`read`](super::read).
 pub fn artifacts(
     connection: &Connection,
-    which: &Which,
+    which: &ArtifactFilter,
     limit: u64,
 ) -> Result<Vec<ArtifactRow>, StoreError> {
     let mut asked = connection.prepare_cached(&format!(
@@ -203,7 +211,7 @@ pub fn artifacts(
     found.map(|row| row.map_err(StoreError::from)).collect()
 }
 
-fn remove(connection: &Connection, which: &Which) -> Result<Removed, StoreError> {
+fn remove(connection: &Connection, which: &ArtifactFilter) -> Result<Removed, StoreError> {
     let mut asked = connection.prepare_cached(&format!(
         "DELETE FROM artifacts WHERE number IN \
          (SELECT number FROM artifacts WHERE {MATCHES} ORDER BY number LIMIT ?10) \
@@ -225,7 +233,7 @@ fn remove(connection: &Connection, which: &Which) -> Result<Removed, StoreError>
 }
 
 /// What stands for the marks of [`MATCHES`], and for a limit behind them.
-fn terms(which: &Which, limit: u64) -> impl Params + '_ {
+fn terms(which: &ArtifactFilter, limit: u64) -> impl Params + '_ {
     (
         &which.namespace,
         &which.id,

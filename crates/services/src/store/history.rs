@@ -42,7 +42,7 @@ pub struct RunRow {
 
 /// Which runs are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RunFilter {
     pub namespace: Option<String>,
     pub notebook: Option<String>,
     /// Only those that did not end well.
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Runs, the newest first.
-    pub async fn history(&self, asked: Asked) -> Result<Vec<RunRow>, StoreError> {
+    pub async fn history(&self, asked: RunFilter) -> Result<Vec<RunRow>, StoreError> {
         self.call(move |connection| history(connection, &asked)).await
     }
 }
@@ -124,7 +124,7 @@ fn add(connection: &Connection, run: &RunRow) -> Result<Option<u64>, StoreError>
 }
 
 /// The same for who has the file open by [`read`](super::read).
-pub fn history(connection: &Connection, asked: &Asked) -> Result<Vec<RunRow>, StoreError> {
+pub fn history(connection: &Connection, asked: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
     // Each question has an index of its own: others wait for the same thread.
     let mut rows = connection.prepare_cached(match (&asked.namespace, &asked.notebook) {
         (Some(_), Some(_)) => {

@@ -35,7 +35,7 @@ pub struct Totals {
 
 /// What became of a request for a new notebook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum NotebookInsert {
     Made,
     /// There is one of that name already.
     Found(Box<NotebookRow>),
@@ -51,15 +51,15 @@ const SELECT: &str = "SELECT *, (SELECT count(*) FROM runs WHERE runs.namespace 
      AND runs.notebook = n.id AND number > n.saved_run AND status <> 'cancelled') AS unsaved_runs";
 
 impl Store {
-    pub async fn add_notebook(&self, row: NotebookRow) -> Result<Added, StoreError> {
+    pub async fn add_notebook(&self, row: NotebookRow) -> Result<NotebookInsert, StoreError> {
         self.call(move |connection| {
             if let Some(found) = find(connection, &row.namespace, &row.id)? {
-                return Ok(Added::Found(Box::new(found)));
+                return Ok(NotebookInsert::Found(Box::new(found)));
             }
             let count = "SELECT count(*) FROM notebooks WHERE namespace = ?1";
             let there: i64 = connection.query_row(count, [&row.namespace], |row| row.get(0))?;
             if there >= number(NOTEBOOKS_MAX) {
-                return Ok(Added::Full { max: NOTEBOOKS_MAX });
+                return Ok(NotebookInsert::Full { max: NOTEBOOKS_MAX });
             }
             connection.execute(
                 "INSERT INTO notebooks (namespace, id, language, created_ms, used_ms, place) \
@@ -73,7 +73,7 @@ impl Store {
                     row.place
                 ],
             )?;
-            Ok(Added::Made)
+            Ok(NotebookInsert::Made)
         })
         .await
     }

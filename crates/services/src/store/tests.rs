@@ -3,13 +3,13 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use super::history::{Asked, RunRow};
-use super::notebooks::{Added, NotebookRow, Totals};
+use super::history::{RunFilter, RunRow};
+use super::notebooks::{NotebookInsert, NotebookRow, Totals};
 use super::*;
 
-struct Place(Paths);
+struct TestDirectory(Paths);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let state =
             std::env::temp_dir().join(format!("burrow-store-{name}-{}", std::process::id()));
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0.state);
     }
@@ -69,9 +69,9 @@ fn run(code: &str, started_ms: u64) -> RunRow {
 
 #[tokio::test]
 async fn a_notebook_and_its_history_are_there_after_a_restart() {
-    let place = Place::new("restart");
+    let place = TestDirectory::new("restart");
     let store = place.open().await;
-    assert_eq!(store.add_notebook(notebook("a")).await.unwrap(), Added::Made);
+    assert_eq!(store.add_notebook(notebook("a")).await.unwrap(), NotebookInsert::Made);
     assert_eq!(store.add_run(run("x = 1", 7)).await.unwrap(), Some(1));
     assert_eq!(store.add_run(run("again", 8)).await.unwrap(), Some(2));
     store.set_seat("team", "a", Some("here".to_owned())).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_notebook_and_its_history_are_there_after_a_restart() {
     assert_eq!(found.seat.as_deref(), Some("here"));
     assert_eq!(found.used_ms, 8);
     assert_eq!(found.totals, Totals { runs: 2, runs_us: 20, cache_hits: 1, cache_misses: 1 });
-    let asked = Asked { limit: 10, ..Asked::default() };
+    let asked = RunFilter { limit: 10, ..RunFilter::default() };
     let history = store.history(asked.clone()).await.unwrap();
     let told: Vec<_> = history.iter().map(|run| (run.number, run.code.as_str())).collect();
     assert_eq!(told, [(2, "again"), (1, "x = 1")]);
@@ -91,7 +91,7 @@ async fn a_notebook_and_its_history_are_there_after_a_restart() {
 
 #[tokio::test]
 async fn runs_that_were_cancelled_have_changed_nothing_and_what_was_told_is_owed_no_more() {
-    let place = Place::new("unsaved");
+    let place = TestDirectory::new("unsaved");
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
     for status in ["ok", "cancelled", "died", "abandoned", "cancelled"] {
@@ -115,39 +115,42 @@ async fn runs_that_were_cancelled_have_changed_nothing_and_what_was_told_is_owed
 
 #[tokio::test]
 async fn a_taken_name_is_found_and_a_full_namespace_is_said() {
-    let place = Place::new("taken");
+    let place = TestDirectory::new("taken");
     let store = place.open().await;
-    assert_eq!(store.add_notebook(notebook("a")).await.unwrap(), Added::Made);
+    assert_eq!(store.add_notebook(notebook("a")).await.unwrap(), NotebookInsert::Made);
     let again = store.add_notebook(NotebookRow { created_ms: 9, ..notebook("a") }).await.unwrap();
-    assert_eq!(again, Added::Found(Box::new(notebook("a"))));
+    assert_eq!(again, NotebookInsert::Found(Box::new(notebook("a"))));
     for at in 1..limits::NOTEBOOKS_MAX {
-        assert_eq!(store.add_notebook(notebook(&format!("n{at}"))).await.unwrap(), Added::Made);
+        assert_eq!(
+            store.add_notebook(notebook(&format!("n{at}"))).await.unwrap(),
+            NotebookInsert::Made
+        );
     }
     let full = store.add_notebook(notebook("more")).await.unwrap();
-    assert_eq!(full, Added::Full { max: limits::NOTEBOOKS_MAX });
+    assert_eq!(full, NotebookInsert::Full { max: limits::NOTEBOOKS_MAX });
 }
 
 #[tokio::test]
 async fn a_removed_notebook_takes_its_history_along() {
-    let place = Place::new("removed");
+    let place = TestDirectory::new("removed");
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
     store.add_run(run("x", 1)).await.unwrap();
     assert!(store.remove_notebook("team", "a").await.unwrap());
     assert!(!store.remove_notebook("team", "a").await.unwrap());
     assert_eq!(store.add_run(run("x", 1)).await.unwrap(), None);
-    let asked = Asked { limit: 10, ..Asked::default() };
+    let asked = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(store.history(asked).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn what_is_long_is_kept_by_its_beginning_in_whole_characters() {
-    let place = Place::new("long");
+    let place = TestDirectory::new("long");
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
     let long = "é".repeat(HISTORY + 1);
     store.add_run(RunRow { stdout: format!("a{long}"), ..run("x", 1) }).await.unwrap();
-    let asked = Asked { limit: 10, ..Asked::default() };
+    let asked = RunFilter { limit: 10, ..RunFilter::default() };
     let stdout = store.history(asked).await.unwrap().remove(0).stdout;
     assert_eq!(stdout.len(), HISTORY - 1);
 }
@@ -156,7 +159,7 @@ const HISTORY: usize = limits::HISTORY_OUTPUT_BYTES_MAX;
 
 #[tokio::test]
 async fn a_damaged_store_and_one_of_a_newer_bridge_are_refused_in_words() {
-    let place = Place::new("damaged");
+    let place = TestDirectory::new("damaged");
     drop(place.open().await);
     place.closed().await;
     let connection = Connection::open(place.0.store()).unwrap();
@@ -173,7 +176,7 @@ async fn a_damaged_store_and_one_of_a_newer_bridge_are_refused_in_words() {
 
 #[tokio::test]
 async fn the_store_is_for_its_owner_alone() {
-    let place = Place::new("mode");
+    let place = TestDirectory::new("mode");
     let store = place.open().await;
     store.add_notebook(notebook("a")).await.unwrap();
     for entry in fs::read_dir(&place.0.state).unwrap().flatten() {

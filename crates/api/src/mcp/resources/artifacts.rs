@@ -2,14 +2,14 @@
 
 use rmcp::model::{Resource, ResourceTemplate};
 
-use super::{Answering, Found, Page, Source};
+use super::{Answering, Page, ResourceContent, Source};
 use crate::mcp::limits::RESOURCE_BYTES_MAX;
 use crate::mcp::tool::Work;
 use crate::problem::{Code, Problem};
 use host::mime;
 use sandbox::Name;
 use services::artifact::{ArtifactError, ArtifactId};
-use services::store::artifacts::{ArtifactRow, Which};
+use services::store::artifacts::{ArtifactFilter, ArtifactRow};
 
 const PREFIX: &str = "burrow://artifacts/";
 const TEMPLATE: &str = "burrow://artifacts/{namespace}/{id}";
@@ -32,7 +32,7 @@ impl Source for Artifacts {
         Box::pin(list(work, after, count_max))
     }
 
-    fn read<'a>(&'a self, work: &'a Work, rest: &'a str) -> Answering<'a, Found> {
+    fn read<'a>(&'a self, work: &'a Work, rest: &'a str) -> Answering<'a, ResourceContent> {
         Box::pin(read(work, rest))
     }
 }
@@ -50,7 +50,7 @@ async fn list(work: &Work, after: &str, count_max: usize) -> Result<Page, Proble
         ),
     };
     let namespace = Some(namespace.to_string());
-    let which = Which { namespace, below, ..Which::default() };
+    let which = ArtifactFilter { namespace, below, ..ArtifactFilter::default() };
     let mut rows = artifacts.list(which, count_max as u64 + 1).await?;
     let more = rows.len() > count_max;
     rows.truncate(count_max);
@@ -66,7 +66,7 @@ fn uri(row: &ArtifactRow) -> String {
     format!("{PREFIX}{}/{}", row.namespace, row.id)
 }
 
-async fn read(work: &Work, rest: &str) -> Result<Found, Problem> {
+async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Problem> {
     let none = || {
         Problem::not_found("there is no such artifact").hint("`list_artifacts` lists the artifacts")
     };
@@ -94,5 +94,5 @@ async fn read(work: &Work, rest: &str) -> Result<Found, Problem> {
     memory.grow(row.size as usize)?;
     let bytes = artifacts.read_range(&row, 0, row.size).await?;
     let is_text = mime::text(&bytes).is_some_and(|text| text.len() == bytes.len());
-    Ok(Found { mime_type: row.mime, bytes, is_text })
+    Ok(ResourceContent { mime_type: row.mime, bytes, is_text })
 }

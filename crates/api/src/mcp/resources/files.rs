@@ -4,7 +4,7 @@
 use rmcp::model::ResourceTemplate;
 
 use super::uri::{SANDBOXES, parse_file};
-use super::{Answering, Found, Source};
+use super::{Answering, ResourceContent, Source};
 use crate::mcp::limits::RESOURCE_BYTES_MAX;
 use crate::mcp::tool::Work;
 use crate::mcp::tools::files::{absolute, fill, unread};
@@ -29,12 +29,12 @@ impl Source for Files {
             )
     }
 
-    fn read<'a>(&'a self, work: &'a Work, rest: &'a str) -> Answering<'a, Found> {
+    fn read<'a>(&'a self, work: &'a Work, rest: &'a str) -> Answering<'a, ResourceContent> {
         Box::pin(read(work, rest))
     }
 }
 
-async fn read(work: &Work, rest: &str) -> Result<Found, Problem> {
+async fn read(work: &Work, rest: &str) -> Result<ResourceContent, Problem> {
     let Some((sandbox, path)) = parse_file(rest) else {
         return Err(Problem::not_found("this is not the URI of a file in a sandbox")
             .hint(format!("use the form {TEMPLATE}")));
@@ -54,5 +54,5 @@ async fn read(work: &Work, rest: &str) -> Result<Found, Problem> {
     }
     let is_text = mime::text(&bytes).is_some_and(|text| text.len() == bytes.len());
     let mime_type = mime::of(&path, &bytes, is_text).to_owned();
-    Ok(Found { mime_type, bytes, is_text })
+    Ok(ResourceContent { mime_type, bytes, is_text })
 }

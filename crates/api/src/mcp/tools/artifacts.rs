@@ -11,8 +11,8 @@ use crate::problem::Problem;
 use crate::v1::{CategoryName, KeptArtifact};
 use access::keys::Access;
 use sandbox::{Name, SandboxRef};
-use services::artifact::{Category, Cleaned, before_ms};
-use services::store::artifacts::Which;
+use services::artifact::{Category, CleanupResult, before_ms};
+use services::store::artifacts::ArtifactFilter;
 
 pub fn entries() -> Vec<Entry> {
     vec![
@@ -85,7 +85,7 @@ struct CleanedUp {
 }
 
 /// Those of a sandbox, or of this session's namespace.
-fn of(work: &Work, sandbox: Option<&str>) -> Result<Which, Problem> {
+fn of(work: &Work, sandbox: Option<&str>) -> Result<ArtifactFilter, Problem> {
     let own = work.session.namespace(&work.caller);
     let invalid = |error: &dyn std::fmt::Display| Problem::invalid(format!("sandbox: {error}"));
     let (namespace, sandbox) = match sandbox {
@@ -100,10 +100,10 @@ fn of(work: &Work, sandbox: Option<&str>) -> Result<Which, Problem> {
             (own, Some(name))
         }
     };
-    Ok(Which {
+    Ok(ArtifactFilter {
         namespace: Some(namespace.to_string()),
         sandbox: sandbox.map(|name| name.to_string()),
-        ..Which::default()
+        ..ArtifactFilter::default()
     })
 }
 
@@ -117,8 +117,10 @@ async fn list_artifacts(work: Work, asked: ListArtifacts) -> Result<Answer<Artif
         let message = format!("limit must be from 1 to {ARTIFACTS_LISTED_MAX}, not {limit}");
         return Err(Problem::invalid(message));
     }
-    let which =
-        Which { category: category(asked.category), ..of(&work, asked.sandbox.as_deref())? };
+    let which = ArtifactFilter {
+        category: category(asked.category),
+        ..of(&work, asked.sandbox.as_deref())?
+    };
     let mut rows = work.api.artifacts()?.list(which, limit + 1).await?;
     let more = rows.len() as u64 > limit;
     rows.truncate(limit as usize);
@@ -141,7 +143,7 @@ async fn cleanup_artifacts(
     }
     let until_ms = age.map(|age| before_ms(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)));
     let category = category(asked.category);
-    let which = Which { category, until_ms, ..of(&work, sandbox.as_deref())? };
-    let Cleaned { count, bytes } = work.api.artifacts()?.remove(which).await?;
+    let which = ArtifactFilter { category, until_ms, ..of(&work, sandbox.as_deref())? };
+    let CleanupResult { count, bytes } = work.api.artifacts()?.remove(which).await?;
     Ok(Answer::of(CleanedUp { removed: count, bytes }))
 }

@@ -16,7 +16,7 @@ use crate::call::{Inside, passed};
 use crate::capture::{Capture, directory_of};
 use crate::mcp::cut::{Rest, clip, page};
 use crate::mcp::display::Displays;
-use crate::mcp::kept::{self, Kept};
+use crate::mcp::kept::{self, CapturedResult};
 use crate::mcp::limits::{LATE_BYTES_MAX, REASON_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::mcp::progress::Progress;
 use crate::mcp::resources::of_sandbox;
@@ -423,7 +423,7 @@ struct Ended {
     /// After how long it was ended from here, if it was.
     given_up: Option<Duration>,
     /// What it has left.
-    kept: Kept,
+    kept: CapturedResult,
 }
 
 /// How a run has ended, its exit code, and what there is to say of it.

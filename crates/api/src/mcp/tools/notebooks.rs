@@ -10,8 +10,8 @@ use crate::problem::{Code, Problem};
 use crate::v1::{InNotebook, Notebook, PastRun, Reopened, Stats, stats_of, usual_place};
 use access::keys::Access;
 use sandbox::Name;
-use services::notebook::{Ask, Place, Turn};
-use services::store::history::Asked;
+use services::notebook::{Ask, NotebookSandbox, Turn};
+use services::store::history::RunFilter;
 
 /// Names that are listed in words; the structure has all.
 const NAMES_TOLD_MAX: usize = 20;
@@ -120,11 +120,11 @@ async fn history(work: Work, asked: HistoryOf) -> Result<Answer<Ran>, Problem> {
     let notebooks = work.api.notebooks()?;
     notebooks.get(&namespace, &id).await?;
     let runs = notebooks
-        .history(Asked {
+        .history(RunFilter {
             namespace: Some(namespace.to_string()),
             notebook: Some(id.to_string()),
             limit: asked.limit.unwrap_or(RUNS_SHOWN).min(RUNS_SHOWN_MAX),
-            ..Asked::default()
+            ..RunFilter::default()
         })
         .await?;
     Ok(Answer::of(Ran { runs: runs.into_iter().map(PastRun::from).collect() }))
@@ -153,7 +153,7 @@ pub async fn enter(
     }
     let notebooks = work.api.notebooks()?;
     let usual = usual_place(&work.api, &work.caller, &namespace, &id, work.session.own_sandbox())?;
-    notebooks.open(&namespace, &id, language, place.map(Place::Sandbox), usual).await?;
+    notebooks.open(&namespace, &id, language, place.map(NotebookSandbox::Sandbox), usual).await?;
     let ask = Ask { code: code.to_owned(), cache_key: None, by_whom: work.caller.label() };
     tokio::select! {
         turn = notebooks.enter(&namespace, &id, ask) => Ok(turn?),

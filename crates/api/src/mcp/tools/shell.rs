@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::output::{notes, shown_outputs};
 use crate::budget::Share;
 use crate::mcp::cut::{Rest, clip};
-use crate::mcp::kept::{self, Kept};
+use crate::mcp::kept::{self, CapturedResult};
 use crate::mcp::limits::REASON_BYTES_MAX;
 use crate::mcp::progress::Progress;
 use crate::mcp::results::Outputs;
@@ -161,7 +161,7 @@ fn conclude(
     note: Option<String>,
     record: &ExitRecord,
     outputs: Outputs,
-    kept: Kept,
+    kept: CapturedResult,
 ) -> Answer<Ran> {
     let (status, words) = end(&record.cause);
     let exit_code = record.cause.shell_code();

@@ -12,8 +12,8 @@ use crate::body::Gone;
 use crate::problem::Problem;
 use crate::v1::exec::limits::NOTICES_WAITING_MAX;
 use crate::v1::exec::{Cuts, Order, Typed, parse, typed_bytes};
-use crate::v1::sessions::{Feed, Found, Heard, OutputEvent, Session, Size, Start, told};
-use crate::websocket::{self, CLOSE_NORMAL, Reader, Said, Socket, Writer};
+use crate::v1::sessions::{Feed, FeedEvent, FoundSession, OutputEvent, Session, Size, Start, told};
+use crate::websocket::{self, CLOSE_NORMAL, ClientMessage, Reader, Socket, Writer};
 use agent_client::guest::Guest;
 use agent_client::program::Leash;
 
@@ -35,7 +35,7 @@ pub struct Seat {
 
 impl Seat {
     /// Looks at a session: from an offset on, or at its last screens.
-    pub async fn take(api: &Api, found: Found, from: Option<u64>) -> Result<Self, Problem> {
+    pub async fn take(api: &Api, found: FoundSession, from: Option<u64>) -> Result<Self, Problem> {
         let session = found.session.id().clone();
         let is_terminal = found.session.is_terminal();
         let guest = match (&found.session, &found.inside) {
@@ -85,8 +85,8 @@ impl Seat {
             keyboard,
         };
         let (notices, heard) = mpsc::channel(NOTICES_WAITING_MAX);
-        let ear = Ear { session, guest, is_terminal, typed, notices, plain };
-        let mouth = Mouth { writer, is_terminal, plain, cuts: Cuts::default() };
+        let ear = ClientReader { session, guest, is_terminal, typed, notices, plain };
+        let mouth = ClientWriter { writer, is_terminal, plain, cuts: Cuts::default() };
         tokio::select! {
             () = ear.listen(reader) => {}
             ended = mouth.speak(attached, feed, heard) => {
@@ -126,14 +126,14 @@ async fn connect(
 }
 
 /// What speaks to the client.
-struct Mouth {
+struct ClientWriter {
     writer: Writer,
     is_terminal: bool,
     plain: bool,
     cuts: Cuts,
 }
 
-impl Mouth {
+impl ClientWriter {
     /// Says all that is heard; returns whether that was to the end.
     async fn speak(
         mut self,
@@ -149,7 +149,7 @@ impl Mouth {
             let said: Result<(), Gone> = tokio::select! {
                 piece = feed.next() => {
                     // Nothing is said behind the end.
-                    let is_last = matches!(piece, None | Some(Heard::Ended(_)));
+                    let is_last = matches!(piece, None | Some(FeedEvent::Ended(_)));
                     if let Some(piece) = piece
                         && self.say(piece).await.is_err()
                     {
@@ -170,9 +170,9 @@ impl Mouth {
         }
     }
 
-    async fn say(&mut self, piece: Heard) -> Result<(), Gone> {
+    async fn say(&mut self, piece: FeedEvent) -> Result<(), Gone> {
         match piece {
-            Heard::Output { bytes, .. } if self.is_terminal || self.plain => {
+            FeedEvent::Output { bytes, .. } if self.is_terminal || self.plain => {
                 self.writer.binary(bytes.into()).await
             }
             piece => {
@@ -207,7 +207,7 @@ fn attach_event(event: OutputEvent) -> Option<AttachEvent> {
 }
 
 /// What listens to the client.
-struct Ear {
+struct ClientReader {
     session: SessionId,
     guest: Option<Guest>,
     is_terminal: bool,
@@ -217,16 +217,16 @@ struct Ear {
     plain: bool,
 }
 
-impl Ear {
+impl ClientReader {
     /// Does what the client says until it is gone.
     async fn listen(mut self, mut reader: Reader) {
         loop {
             let has_room = self.typed.as_ref().is_none_or(Typed::has_room);
             tokio::select! {
                 said = reader.next(), if has_room => match said {
-                    Some(Said::Binary(bytes)) => self.push(&bytes),
-                    Some(Said::Text(text)) if self.plain => self.push(text.as_bytes()),
-                    Some(Said::Text(text)) => {
+                    Some(ClientMessage::Binary(bytes)) => self.push(&bytes),
+                    Some(ClientMessage::Text(text)) if self.plain => self.push(text.as_bytes()),
+                    Some(ClientMessage::Text(text)) => {
                         if let Err(problem) = self.obey(&text).await {
                             self.tell(AttachEvent::Refused { problem: problem.body() });
                         }

@@ -25,7 +25,8 @@ use crate::problem::Problem;
 use crate::trail::Trail;
 use crate::v1::value::Content;
 use crate::websocket::{
-    self, CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, Reader, Said, Socket, Switched, Writer,
+    self, CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, ClientMessage, Reader, Socket,
+    WebSocketResponse, Writer,
 };
 use agent_client::guest::Guest;
 
@@ -92,7 +93,7 @@ pub fn typed_bytes(text: Option<String>, base64: Option<String>) -> Result<Vec<u
 }
 
 /// Answers a greeting; the program follows when the client has said which.
-pub fn accept(call: &mut Call, inside: Inside) -> Result<Switched, Problem> {
+pub fn accept(call: &mut Call, inside: Inside) -> Result<WebSocketResponse, Problem> {
     let (api, permit, memory) = (call.api.clone(), call.permit.take(), call.memory.clone());
     let (deadline, trail) = (call.deadline, call.trail.clone());
     let response = websocket::accept(call, move |socket| async move {
@@ -100,7 +101,7 @@ pub fn accept(call: &mut Call, inside: Inside) -> Result<Switched, Problem> {
         let beginning = Beginning { api, inside, deadline, memory, held, trail };
         attend(beginning, socket).await;
     })?;
-    Ok(Switched(response))
+    Ok(WebSocketResponse(response))
 }
 
 /// What a program is begun with, beside what the client says first.
@@ -118,8 +119,10 @@ async fn attend(beginning: Beginning, socket: Socket) {
     let Beginning { api, inside, deadline, memory, held, trail } = beginning;
     let Socket { mut reader, mut writer } = socket;
     let asked = match timeout(ORDER_WAIT_MAX, reader.next()).await {
-        Ok(Some(Said::Text(text))) => memory.grow(text.len()).and_then(|()| parse_asked(&text)),
-        Ok(Some(Said::Binary(_))) => {
+        Ok(Some(ClientMessage::Text(text))) => {
+            memory.grow(text.len()).and_then(|()| parse_asked(&text))
+        }
+        Ok(Some(ClientMessage::Binary(_))) => {
             Err(Problem::invalid("the first message must be text and say what to run"))
         }
         Ok(None) => return,
@@ -216,8 +219,8 @@ impl Ear {
             let has_room = self.typed.has_room();
             tokio::select! {
                 said = reader.next(), if has_room => match said {
-                    Some(Said::Binary(bytes)) => self.typed.push(&bytes),
-                    Some(Said::Text(text)) => {
+                    Some(ClientMessage::Binary(bytes)) => self.typed.push(&bytes),
+                    Some(ClientMessage::Text(text)) => {
                         if let Err(problem) = self.obey(&text).await {
                             // A client that does not read does not miss it.
                             let _ = self.notices.try_send(ExecEvent::Refused { problem: problem.body() });

@@ -44,9 +44,9 @@ pub struct UnpackQuery {
 }
 
 /// An archive on its way out.
-pub struct Packed(Response);
+pub struct ArchiveResponse(Response);
 
-impl Output for Packed {
+impl Output for ArchiveResponse {
     fn describe(document: &mut Document<'_>) {
         document.answers("200", "The archive.", TAR, &Schema::default());
     }
@@ -75,13 +75,13 @@ pub async fn pack(
     call: Call,
     Query(query): Query<PackQuery>,
     _: Nothing,
-) -> Result<Packed, Problem> {
+) -> Result<ArchiveResponse, Problem> {
     let path = query.at.into_text()?;
     let inside = call.inside()?;
     let output = inside.guest.tar_get(path, query.follow).await.map_err(refused)?;
     let source = Source::Guest { output, activity: inside.activity };
     let body = outflow(&call, source, None);
-    Ok(Packed(respond(StatusCode::OK, HeaderValue::from_static(TAR), body)))
+    Ok(ArchiveResponse(respond(StatusCode::OK, HeaderValue::from_static(TAR), body)))
 }
 
 pub async fn unpack(

@@ -14,7 +14,7 @@ pub enum Range {
 
 /// No byte of the file is in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outside;
+pub struct RangeOutside;
 
 impl Range {
     /// The range that a header asks for; `None` for one that is not heeded.
@@ -35,14 +35,14 @@ impl Range {
     }
 
     /// Where it begins in a file of so many bytes, and how many bytes it has there.
-    pub fn within(self, bytes: u64) -> Result<(u64, u64), Outside> {
+    pub fn within(self, bytes: u64) -> Result<(u64, u64), RangeOutside> {
         let (first, end) = match self {
             Self::From { first, last } => {
                 (first, last.map_or(bytes, |last| last.saturating_add(1).min(bytes)))
             }
             Self::Last(count) => (bytes - count.min(bytes), bytes),
         };
-        if first < end { Ok((first, end - first)) } else { Err(Outside) }
+        if first < end { Ok((first, end - first)) } else { Err(RangeOutside) }
     }
 }
 
@@ -92,12 +92,12 @@ mod tests {
         assert_eq!(of("bytes=0-0", 10), Ok((0, 1)));
         assert_eq!(of("bytes=5-100", 10), Ok((5, 5)));
         assert_eq!(of("bytes=9-", 10), Ok((9, 1)));
-        assert_eq!(of("bytes=10-", 10), Err(Outside));
+        assert_eq!(of("bytes=10-", 10), Err(RangeOutside));
         assert_eq!(of("bytes=-3", 10), Ok((7, 3)));
         assert_eq!(of("bytes=-30", 10), Ok((0, 10)));
-        assert_eq!(of("bytes=-0", 10), Err(Outside));
-        assert_eq!(of("bytes=0-", 0), Err(Outside));
-        assert_eq!(of("bytes=-1", 0), Err(Outside));
+        assert_eq!(of("bytes=-0", 10), Err(RangeOutside));
+        assert_eq!(of("bytes=0-", 0), Err(RangeOutside));
+        assert_eq!(of("bytes=-1", 0), Err(RangeOutside));
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use protocol::message::Channel;
 use super::entry::{LogEntry, LogStream};
 use super::turns::{self, broken};
 use crate::problem::Problem;
-use sandbox::log::{Entry, Event, From, LogError, Mark, Reader, Room, Step};
+use sandbox::log::{Entry, Event, From, LogError, Mark, ReadBudget, Reader, Step};
 
 /// What is wanted of a log.
 #[derive(Clone, Debug, Default)]
@@ -37,12 +37,12 @@ pub struct Turn {
     pub entries: Vec<LogEntry>,
     /// Bytes of output in them.
     pub bytes: usize,
-    pub ended: Ended,
+    pub ended: TurnEnd,
 }
 
 /// Why a turn was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TurnEnd {
     /// There may be more at once.
     Full,
     /// There may be more that was not looked at.
@@ -80,7 +80,7 @@ impl Reading {
     /// Reads on in as many turns as it takes, up to so many entries and about so many bytes.
     pub async fn page(&mut self, entries_max: usize, bytes_max: usize) -> Result<Turn, Problem> {
         let mut page = self.turn(entries_max, bytes_max).await?;
-        while page.ended == Ended::Paused {
+        while page.ended == TurnEnd::Paused {
             let entries_left = entries_max.saturating_sub(page.entries.len());
             let turn = self.turn(entries_left, bytes_max.saturating_sub(page.bytes)).await?;
             page.entries.extend(turn.entries);
@@ -121,7 +121,7 @@ fn open(directory: &Path, selection: Selection) -> Result<Reader, LogError> {
 fn turn(
     reader: &mut Reader,
     directory: &Path,
-    room: &mut Room,
+    room: &mut ReadBudget,
     entries_max: usize,
     bytes_max: usize,
     is_wanted: impl Fn(&Entry) -> bool,
@@ -129,15 +129,15 @@ fn turn(
     let (mut entries, mut bytes_found) = (Vec::new(), 0);
     let ended = loop {
         if entries.len() >= entries_max || bytes_found >= bytes_max {
-            break Ended::Full;
+            break TurnEnd::Full;
         }
         let entry = match reader.step(room)? {
             Step::Entry(entry) => *entry,
-            Step::Paused => break Ended::Paused,
+            Step::Paused => break TurnEnd::Paused,
             Step::AtEnd => {
                 // A log that was removed will not go on either.
                 let is_over = reader.is_closed() || !directory.exists();
-                break if is_over { Ended::Closed } else { Ended::AtEnd };
+                break if is_over { TurnEnd::Closed } else { TurnEnd::AtEnd };
             }
         };
         if is_wanted(&entry) {

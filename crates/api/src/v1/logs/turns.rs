@@ -7,19 +7,19 @@ use tokio::task::spawn_blocking;
 
 use super::limits::{LOOKED_BYTES_MAX, LOOKED_RECORDS_MAX, TURNS_MAX};
 use crate::problem::{Code, Problem};
-use sandbox::log::{LogError, Room};
+use sandbox::log::{LogError, ReadBudget};
 
 /// Places for turns. Who is gone while waiting for one costs no turn.
 static TURNS: Semaphore = Semaphore::const_new(TURNS_MAX);
 
 /// Does what is done in one turn, with so much room.
 pub async fn turn<T: Send + 'static>(
-    work: impl FnOnce(&mut Room) -> Result<T, LogError> + Send + 'static,
+    work: impl FnOnce(&mut ReadBudget) -> Result<T, LogError> + Send + 'static,
 ) -> Result<T, Problem> {
     let place = TURNS.acquire().await.map_err(|_| broken())?;
     let done = spawn_blocking(move || {
         let _place = place;
-        work(&mut Room { records: LOOKED_RECORDS_MAX, bytes: LOOKED_BYTES_MAX })
+        work(&mut ReadBudget { records: LOOKED_RECORDS_MAX, bytes: LOOKED_BYTES_MAX })
     });
     done.await.map_err(|_| broken())?.map_err(|error| unreadable(&error))
 }
@@ -27,7 +27,7 @@ pub async fn turn<T: Send + 'static>(
 /// Does turns of `look` until it has come to something.
 pub async fn turns<L: Send + 'static, T: Send + 'static>(
     mut look: L,
-    step: fn(&mut L, &mut Room) -> Result<Option<T>, LogError>,
+    step: fn(&mut L, &mut ReadBudget) -> Result<Option<T>, LogError>,
 ) -> Result<T, Problem> {
     loop {
         let (back, found) = turn(move |room| {

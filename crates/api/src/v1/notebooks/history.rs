@@ -10,7 +10,7 @@ use crate::route::{Operation, operation};
 use crate::shape::{Nothing, Query, Reply};
 use crate::v1::sandboxes::NAME;
 use sandbox::Name;
-use services::store::history::{Asked, RunRow};
+use services::store::history::{RunFilter, RunRow};
 
 /// Runs that are answered with when nobody says how many.
 const LIMIT_DEFAULT: u64 = 100;
@@ -130,7 +130,7 @@ async fn of_notebook(
     let notebooks = call.api.notebooks()?;
     notebooks.get(&namespace, &id).await?;
     let NotebookHistoryQuery { before, limit, since_ms, failed } = query;
-    let asked = Asked {
+    let asked = RunFilter {
         namespace: Some(namespace.to_string()),
         notebook: Some(id.to_string()),
         failed,
@@ -147,7 +147,7 @@ async fn of_all(
     _: Nothing,
 ) -> Result<Reply<History>, Problem> {
     let HistoryQuery { namespace, limit, since_ms, failed } = query;
-    let asked = Asked {
+    let asked = RunFilter {
         namespace: call.one_namespace(namespace)?.map(|namespace| namespace.to_string()),
         notebook: None,
         failed,

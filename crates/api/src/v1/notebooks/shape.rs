@@ -275,7 +275,7 @@ impl From<notebook::Notebook> for Notebook {
 
 impl From<notebook::Saved> for SavedState {
     fn from(saved: notebook::Saved) -> Self {
-        let manifest::Kept { kept, lost, depends, unavailable } = saved.kept;
+        let manifest::SavedVariables { kept, lost, depends, unavailable } = saved.kept;
         let kept = kept.into_iter().map(|one| {
             let manifest::KeptName { name, kind, bytes } = one;
             KeptName { name, kind, bytes }

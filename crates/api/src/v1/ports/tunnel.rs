@@ -13,7 +13,8 @@ use super::super::super::limits::BUSY_PAUSE;
 use super::super::super::problem::{Code, Problem};
 use super::super::super::shape::Nothing;
 use super::super::super::websocket::{
-    self, CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, Reader, Said, Socket, Switched,
+    self, CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, ClientMessage, Reader, Socket,
+    WebSocketResponse,
 };
 use super::Port;
 use agent_client::guest::{Output, Piece, Writer};
@@ -21,7 +22,7 @@ use agent_client::guest::{Output, Piece, Writer};
 /// What a client may say beside bytes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum Word {
+enum ControlMessage {
     /// It has sent all.
     End {},
 }
@@ -32,13 +33,13 @@ const CLOSE_REASON_BYTES_MAX: usize = 123;
 /// How a tunnel is closed: the code, and why.
 type Close = (u16, String);
 
-pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched, Problem> {
+pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<WebSocketResponse, Problem> {
     let Port(port) = call.parameter("port")?;
     let Inside { which, id, guest, activity, .. } = call.inside()?;
     if !websocket::is_wanted(&call.headers) {
         // Says so before anybody is connected to.
         let refused = websocket::accept(&mut call, |_| async {});
-        return refused.map(Switched);
+        return refused.map(WebSocketResponse);
     }
     let place = call.api.forwards().place(&id).ok_or_else(|| {
         let message = format!("there are too many connections into {which}");
@@ -51,7 +52,7 @@ pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched,
         attend(socket, writer, output).await;
         drop((activity, place));
     })?;
-    Ok(Switched(response))
+    Ok(WebSocketResponse(response))
 }
 
 /// Carries both directions until the program inside has said all, or either end is gone. What the
@@ -59,7 +60,7 @@ pub async fn connect(mut call: Call, _: Nothing, _: Nothing) -> Result<Switched,
 async fn attend(socket: Socket, writer: Writer, output: Output) {
     let Socket { reader, writer: mut sink } = socket;
     let close = tokio::select! {
-        close = upload(Ear { reader }, writer) => close,
+        close = upload(TunnelReader { reader }, writer) => close,
         close = download(output, &mut sink) => close,
     };
     if let Some((code, why)) = close {
@@ -92,18 +93,18 @@ async fn download(mut output: Output, sink: &mut websocket::Writer) -> Option<Cl
 
 /// Carries what the client sends. Resolves when there is a reason to close the socket; `None` when
 /// the client is gone already.
-async fn upload(mut ear: Ear, mut writer: Writer) -> Option<Close> {
+async fn upload(mut ear: TunnelReader, mut writer: Writer) -> Option<Close> {
     loop {
         match ear.hear().await? {
-            Heard::Bytes(bytes) => {
+            TunnelMessage::Bytes(bytes) => {
                 for chunk in bytes.chunks(CHUNK_BYTES_MAX) {
                     if let Err(error) = writer.write(chunk).await {
                         return Some((CLOSE_FAILED, error.to_string()));
                     }
                 }
             }
-            Heard::End => break,
-            Heard::Nonsense(why) => return Some((CLOSE_POLICY, why)),
+            TunnelMessage::End => break,
+            TunnelMessage::Nonsense(why) => return Some((CLOSE_POLICY, why)),
         }
     }
     let mut finishing = pin!(writer.finish());
@@ -115,34 +116,36 @@ async fn upload(mut ear: Ear, mut writer: Writer) -> Option<Close> {
                 Err(error) => return Some((CLOSE_FAILED, error.to_string())),
             },
             heard = ear.hear() => match heard? {
-                Heard::End => {}
-                Heard::Bytes(_) => return Some((CLOSE_POLICY, "bytes behind the end".to_owned())),
-                Heard::Nonsense(why) => return Some((CLOSE_POLICY, why)),
+                TunnelMessage::End => {}
+                TunnelMessage::Bytes(_) => return Some((CLOSE_POLICY, "bytes behind the end".to_owned())),
+                TunnelMessage::Nonsense(why) => return Some((CLOSE_POLICY, why)),
             },
         }
     }
 }
 
 /// What listens to a client.
-struct Ear {
+struct TunnelReader {
     reader: Reader,
 }
 
-enum Heard {
+enum TunnelMessage {
     Bytes(Bytes),
     End,
     /// Text that means nothing here.
     Nonsense(String),
 }
 
-impl Ear {
+impl TunnelReader {
     /// What the client says next; `None` when it is gone.
-    async fn hear(&mut self) -> Option<Heard> {
+    async fn hear(&mut self) -> Option<TunnelMessage> {
         Some(match self.reader.next().await? {
-            Said::Binary(bytes) => Heard::Bytes(bytes),
-            Said::Text(text) => match serde_json::from_str(&text) {
-                Ok(Word::End {}) => Heard::End,
-                Err(error) => Heard::Nonsense(format!("cannot read the text message: {error}")),
+            ClientMessage::Binary(bytes) => TunnelMessage::Bytes(bytes),
+            ClientMessage::Text(text) => match serde_json::from_str(&text) {
+                Ok(ControlMessage::End {}) => TunnelMessage::End,
+                Err(error) => {
+                    TunnelMessage::Nonsense(format!("cannot read the text message: {error}"))
+                }
             },
         })
     }

@@ -16,7 +16,7 @@ use crate::body::Gone;
 use crate::problem::{Code, Problem};
 use crate::shape::parse;
 use crate::websocket::{
-    CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, Reader, Said, Socket, Writer, ping_clock,
+    CLOSE_FAILED, CLOSE_NORMAL, CLOSE_POLICY, ClientMessage, Reader, Socket, Writer, ping_clock,
 };
 use agent_client::guest::Guest;
 
@@ -37,20 +37,22 @@ pub async fn attend(socket: Socket, beginning: Beginning, context: ContextName) 
         Client { guest: carried.guest().clone(), context: carried.context().clone(), run, reader };
     let ended = tokio::select! {
         told = tell(&mut carried, &mut writer) => match told {
-            Ok(None) => Ended::Whole,
-            Ok(Some(problem)) => Ended::Failed(problem),
-            Err(Gone) => Ended::Gone,
+            Ok(None) => SocketEnd::Whole,
+            Ok(Some(problem)) => SocketEnd::Failed(problem),
+            Err(Gone) => SocketEnd::Gone,
         },
         heard = client.hear() => match heard {
-            Ok(()) => Ended::Gone,
-            Err(problem) => Ended::Refused(problem),
+            Ok(()) => SocketEnd::Gone,
+            Err(problem) => SocketEnd::Refused(problem),
         },
     };
     match ended {
-        Ended::Whole => return writer.close(CLOSE_NORMAL, "").await,
-        Ended::Failed(problem) => return refuse(writer, Some(run), &problem, CLOSE_FAILED).await,
-        Ended::Refused(problem) => refuse(writer, Some(run), &problem, CLOSE_POLICY).await,
-        Ended::Gone => drop(writer),
+        SocketEnd::Whole => return writer.close(CLOSE_NORMAL, "").await,
+        SocketEnd::Failed(problem) => {
+            return refuse(writer, Some(run), &problem, CLOSE_FAILED).await;
+        }
+        SocketEnd::Refused(problem) => refuse(writer, Some(run), &problem, CLOSE_POLICY).await,
+        SocketEnd::Gone => drop(writer),
     }
     if carried.goes_on() {
         carried.drain().await;
@@ -58,7 +60,7 @@ pub async fn attend(socket: Socket, beginning: Beginning, context: ContextName) 
 }
 
 /// Why nothing more is said.
-enum Ended {
+enum SocketEnd {
     /// The run is over, and all of it has been told.
     Whole,
     /// Its events have broken off.
@@ -78,8 +80,10 @@ async fn first_word(reader: &mut Reader) -> Result<Option<RunRequest>, Problem> 
         return Err(Problem::new(Code::RequestTimeout, message));
     };
     match said {
-        Some(Said::Text(text)) => parse(text.as_bytes()).map(Some),
-        Some(Said::Binary(_)) => Err(Problem::invalid("the run must be a JSON text message")),
+        Some(ClientMessage::Text(text)) => parse(text.as_bytes()).map(Some),
+        Some(ClientMessage::Binary(_)) => {
+            Err(Problem::invalid("the run must be a JSON text message"))
+        }
         None => Ok(None),
     }
 }
@@ -123,8 +127,8 @@ impl Client {
     async fn hear(mut self) -> Result<(), Problem> {
         while let Some(said) = self.reader.next().await {
             match said {
-                Said::Text(text) => self.obey(parse(text.as_bytes())?).await?,
-                Said::Binary(_) => {
+                ClientMessage::Text(text) => self.obey(parse(text.as_bytes())?).await?,
+                ClientMessage::Binary(_) => {
                     return Err(Problem::invalid(
                         "the client's messages must be JSON text messages",
                     ));

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::find::{Found, Session, recorded};
+use super::find::{FoundSession, Session, recorded};
 use crate::Api;
 use crate::call::Inside;
 use crate::problem::{Code, Problem};
@@ -35,7 +35,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(3);
 
 /// What is heard of a session, in order of each output.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum FeedEvent {
     Output {
         channel: Channel,
         offset: u64,
@@ -48,14 +48,14 @@ pub enum Heard {
         to: u64,
     },
     /// All of it has been heard.
-    Ended(Ended),
+    Ended(SessionEnd),
     /// All that there is has been heard, and the session goes on.
     Running,
 }
 
 /// How a session ended.
 #[derive(Clone, Debug)]
-pub enum Ended {
+pub enum SessionEnd {
     Known(Box<ExitRecord>),
     /// Its sandbox ended with it.
     Unknown,
@@ -71,11 +71,11 @@ pub enum Start {
 
 /// A session that is listened to. Dropping it gives it up.
 pub struct Feed {
-    pieces: mpsc::Receiver<Heard>,
+    pieces: mpsc::Receiver<FeedEvent>,
     tracks: JoinSet<()>,
-    ending: watch::Receiver<Option<Ended>>,
+    ending: watch::Receiver<Option<SessionEnd>>,
     /// What is said at the end without waiting for anything.
-    last: Option<Heard>,
+    last: Option<FeedEvent>,
     told: bool,
     begins_at: u64,
     /// The sandbox does not count as idle meanwhile.
@@ -86,20 +86,20 @@ impl Feed {
     /// Begins to listen to these outputs. Without `follow` it ends with what there is now.
     pub async fn open(
         api: &Api,
-        found: Found,
+        found: FoundSession,
         channels: &[(Channel, Start)],
         follow: bool,
     ) -> Result<Self, Problem> {
         let (told, ending) = watch::channel(match (&found.session, found.session.exit()) {
-            (_, Some(record)) => Some(Ended::Known(Box::new(record.clone()))),
-            (Session::Recorded(_), None) => Some(Ended::Unknown),
+            (_, Some(record)) => Some(SessionEnd::Known(Box::new(record.clone()))),
+            (Session::Recorded(_), None) => Some(SessionEnd::Unknown),
             (Session::Live(_), None) => None,
         });
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
         let mut tracks = JoinSet::new();
         let mut begins_at = None;
         for &(channel, start) in channels {
-            let source = Source::open(api, &found, channel, start, follow).await?;
+            let source = OutputSource::open(api, &found, channel, start, follow).await?;
             begins_at.get_or_insert(source.at);
             let track = Track {
                 source,
@@ -112,17 +112,17 @@ impl Feed {
             };
             tracks.spawn(track.run());
         }
-        let Found { which, session, inside, log } = found;
+        let FoundSession { which, session, inside, log } = found;
         let known = told.borrow().clone();
         let last = match known {
-            Some(ended) => Some(Heard::Ended(ended)),
-            None => (!follow).then_some(Heard::Running),
+            Some(ended) => Some(FeedEvent::Ended(ended)),
+            None => (!follow).then_some(FeedEvent::Running),
         };
         if let Some(inside) = &inside
             && last.is_none()
         {
             let (guest, run) = (inside.guest.clone(), session.run());
-            let place = Place { which, log, session: session.id().clone(), run };
+            let place = SessionLocation { which, log, session: session.id().clone(), run };
             let api = api.clone();
             tracks.spawn(async move {
                 let ended = place.ended(&api, &guest).await;
@@ -139,7 +139,7 @@ impl Feed {
     }
 
     /// What is heard next; `None` behind the last. Loses nothing when it is cancelled.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<FeedEvent> {
         if let Some(heard) = self.pieces.recv().await {
             return Some(heard);
         }
@@ -149,9 +149,9 @@ impl Feed {
         let last = match self.last.take() {
             Some(last) => last,
             None => match self.ending.wait_for(Option::is_some).await {
-                Ok(ended) => Heard::Ended(ended.clone().unwrap_or(Ended::Unknown)),
+                Ok(ended) => FeedEvent::Ended(ended.clone().unwrap_or(SessionEnd::Unknown)),
                 // What waited for the end has failed.
-                Err(_) => Heard::Ended(Ended::Unknown),
+                Err(_) => FeedEvent::Ended(SessionEnd::Unknown),
             },
         };
         self.told = true;
@@ -161,38 +161,38 @@ impl Feed {
 }
 
 /// Waits for the end of a session, for ever if need be.
-pub async fn ending(api: &Api, found: Found) -> Ended {
-    let Found { which, session, inside, log } = found;
+pub async fn ending(api: &Api, found: FoundSession) -> SessionEnd {
+    let FoundSession { which, session, inside, log } = found;
     if let Some(record) = session.exit() {
-        return Ended::Known(Box::new(record.clone()));
+        return SessionEnd::Known(Box::new(record.clone()));
     }
-    let Some(inside) = inside else { return Ended::Unknown };
-    let place = Place { which, log, session: session.id().clone(), run: session.run() };
+    let Some(inside) = inside else { return SessionEnd::Unknown };
+    let place = SessionLocation { which, log, session: session.id().clone(), run: session.run() };
     place.ended(api, &inside.guest).await
 }
 
 /// Where a session is, with or without its agent.
-struct Place {
+struct SessionLocation {
     which: SandboxRef,
     log: PathBuf,
     session: SessionId,
     run: Run,
 }
 
-impl Place {
+impl SessionLocation {
     /// Waits for the end. What the agent cannot tell any more is in the log, if anywhere.
-    async fn ended(&self, api: &Api, guest: &Guest) -> Ended {
+    async fn ended(&self, api: &Api, guest: &Guest) -> SessionEnd {
         match guest.wait(&self.session).await {
-            Ok(record) => return Ended::Known(Box::new(record)),
+            Ok(record) => return SessionEnd::Known(Box::new(record)),
             Err(error) if is_forgotten(&error) => {}
             Err(_) => settle(api, &self.which).await,
         }
         let recorded = recorded(self.log.clone(), self.session.clone()).await;
         match recorded.ok().flatten().filter(|recorded| recorded.run == self.run) {
-            Some(recorded) => {
-                recorded.exit.map_or(Ended::Unknown, |record| Ended::Known(Box::new(record)))
-            }
-            None => Ended::Unknown,
+            Some(recorded) => recorded
+                .exit
+                .map_or(SessionEnd::Unknown, |record| SessionEnd::Known(Box::new(record))),
+            None => SessionEnd::Unknown,
         }
     }
 }
@@ -207,7 +207,7 @@ async fn settle(api: &Api, which: &SandboxRef) {
 }
 
 /// One output: live as far as the agent has it, and recorded.
-struct Source {
+struct OutputSource {
     live: Option<Output>,
     recording: Option<Recording>,
     /// The next offset.
@@ -216,10 +216,10 @@ struct Source {
     until: Option<u64>,
 }
 
-impl Source {
+impl OutputSource {
     async fn open(
         api: &Api,
-        found: &Found,
+        found: &FoundSession,
         channel: Channel,
         start: Start,
         follow: bool,
@@ -236,8 +236,8 @@ impl Source {
                     return Ok(Self { live: Some(live), recording, at, until });
                 }
                 // It was forgotten since it was found.
-                Err(Refused::Forgotten) => settle_forgotten(api, &found.which).await,
-                Err(Refused::Problem(problem)) => return Err(problem),
+                Err(SubscribeError::Forgotten) => settle_forgotten(api, &found.which).await,
+                Err(SubscribeError::Problem(problem)) => return Err(problem),
             }
         }
         let recorded = recorded(log, session.clone()).await?;
@@ -276,7 +276,7 @@ async fn settle_forgotten(api: &Api, which: &SandboxRef) {
     }
 }
 
-enum Refused {
+enum SubscribeError {
     Forgotten,
     Problem(Problem),
 }
@@ -286,12 +286,12 @@ async fn subscribe(
     session: &SessionId,
     channel: Channel,
     start: Start,
-) -> Result<(Output, u64, u64), Refused> {
+) -> Result<(Output, u64, u64), SubscribeError> {
     let open = async |from| guest.subscribe(session, channel, from, Role::Observer {}).await;
     let refused = |error: GuestError| match &error {
-        GuestError::Link(_) => Refused::Forgotten,
-        error if is_forgotten(error) => Refused::Forgotten,
-        _ => Refused::Problem(error.into()),
+        GuestError::Link(_) => SubscribeError::Forgotten,
+        error if is_forgotten(error) => SubscribeError::Forgotten,
+        _ => SubscribeError::Problem(error.into()),
     };
     if start == Start::Offset(0) {
         let (output, seen) = open(Origin::Offset { offset: 0 }).await.map_err(refused)?;
@@ -300,7 +300,7 @@ async fn subscribe(
     let (_, seen) = open(Origin::Tail { bytes: 0 }).await.map_err(refused)?;
     let offset = match start {
         Start::Offset(offset) if offset > seen.end => {
-            return Err(Refused::Problem(beyond(offset, seen.end)));
+            return Err(SubscribeError::Problem(beyond(offset, seen.end)));
         }
         Start::Offset(offset) => offset,
         // More of them than the agent has may be in the log.
@@ -317,18 +317,18 @@ fn beyond(offset: u64, end: u64) -> Problem {
 
 /// What brings one output to the reader.
 struct Track {
-    source: Source,
+    source: OutputSource,
     channel: Channel,
-    ending: watch::Receiver<Option<Ended>>,
+    ending: watch::Receiver<Option<SessionEnd>>,
     /// No more will be known of the end.
     is_final: bool,
-    sender: mpsc::Sender<Heard>,
+    sender: mpsc::Sender<FeedEvent>,
     api: Api,
     which: SandboxRef,
 }
 
 /// The reader is gone.
-struct Unheard;
+struct ReaderGone;
 
 impl Track {
     async fn run(mut self) {
@@ -336,7 +336,7 @@ impl Track {
         let _ = self.bring().await;
     }
 
-    async fn bring(&mut self) -> Result<(), Unheard> {
+    async fn bring(&mut self) -> Result<(), ReaderGone> {
         loop {
             if self.limit().is_some_and(|limit| self.source.at >= limit) {
                 return Ok(());
@@ -369,7 +369,7 @@ impl Track {
     /// Where the output is complete, as far as that is known.
     fn limit(&self) -> Option<u64> {
         let complete_at = match &*self.ending.borrow() {
-            Some(Ended::Known(record)) => record.complete_at(self.channel),
+            Some(SessionEnd::Known(record)) => record.complete_at(self.channel),
             _ => None,
         };
         match (self.source.until, complete_at) {
@@ -381,7 +381,7 @@ impl Track {
     }
 
     /// Everything that the log has from here on, to the end of what is known to have been.
-    async fn rest(&mut self) -> Result<(), Unheard> {
+    async fn rest(&mut self) -> Result<(), ReaderGone> {
         let limit = self.limit();
         let to = limit.unwrap_or(u64::MAX);
         while let Some((offset, bytes)) = self.source.read_log(to).await {
@@ -395,7 +395,7 @@ impl Track {
     }
 
     /// What the agent does not have any more.
-    async fn fill(&mut self, to: u64) -> Result<(), Unheard> {
+    async fn fill(&mut self, to: u64) -> Result<(), ReaderGone> {
         while self.source.at < to {
             match self.source.read_log(to).await {
                 Some((offset, bytes)) => {
@@ -408,18 +408,18 @@ impl Track {
         Ok(())
     }
 
-    async fn skip_to(&mut self, to: u64) -> Result<(), Unheard> {
+    async fn skip_to(&mut self, to: u64) -> Result<(), ReaderGone> {
         let (channel, from) = (self.channel, self.source.at);
         if from >= to {
             return Ok(());
         }
         self.source.at = to;
-        self.sender.send(Heard::Gap { channel, from, to }).await.map_err(|_| Unheard)
+        self.sender.send(FeedEvent::Gap { channel, from, to }).await.map_err(|_| ReaderGone)
     }
 
-    async fn say(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Unheard> {
+    async fn say(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), ReaderGone> {
         self.source.at = offset.saturating_add(bytes.len() as u64);
         let channel = self.channel;
-        self.sender.send(Heard::Output { channel, offset, bytes }).await.map_err(|_| Unheard)
+        self.sender.send(FeedEvent::Output { channel, offset, bytes }).await.map_err(|_| ReaderGone)
     }
 }

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::v1::logs::turns::{turn, turns};
 use agent_client::guest::GuestError;
 use sandbox::SandboxRef;
-use sandbox::log::{AllSessions, OneSession, Recorded, Run};
+use sandbox::log::{AllSessions, OneSession, RecordedSession, Run};
 
 /// Sessions that a list names from the log, the newest of them: as many as an agent may have.
 const RECORDED_LISTED_MAX: usize = SESSIONS_MAX;
@@ -24,11 +24,11 @@ pub enum Session {
     /// The agent has it.
     Live(SessionInfo),
     /// Only the log has it.
-    Recorded(Recorded),
+    Recorded(RecordedSession),
 }
 
 /// A session and the way to it.
-pub struct Found {
+pub struct FoundSession {
     pub which: SandboxRef,
     pub session: Session,
     /// There for one that the agent has.
@@ -73,18 +73,22 @@ impl Session {
 }
 
 /// Looks for a session.
-pub async fn find(api: &Api, which: &SandboxRef, session: &SessionId) -> Result<Found, Problem> {
+pub async fn find(
+    api: &Api,
+    which: &SandboxRef,
+    session: &SessionId,
+) -> Result<FoundSession, Problem> {
     let log = api.registry().log_directory(which)?;
     let which = which.clone();
     if let Some((inside, sessions)) = ask(api, &which).await?
         && let Some(info) = sessions.into_iter().find(|info| info.session == *session)
     {
         let session = Session::Live(info);
-        return Ok(Found { which, session, inside: Some(inside), log });
+        return Ok(FoundSession { which, session, inside: Some(inside), log });
     }
     match recorded(log.clone(), session.clone()).await? {
         Some(recorded) => {
-            Ok(Found { which, session: Session::Recorded(recorded), inside: None, log })
+            Ok(FoundSession { which, session: Session::Recorded(recorded), inside: None, log })
         }
         None => Err(Problem::not_found(format!("{which} has no session {session}"))
             .hint("GET …/sessions?recorded=true lists the sessions")),
@@ -128,7 +132,10 @@ async fn ask(api: &Api, which: &SandboxRef) -> Result<Option<(Inside, Vec<Sessio
 }
 
 /// What the log knows of a session.
-pub async fn recorded(log: PathBuf, session: SessionId) -> Result<Option<Recorded>, Problem> {
+pub async fn recorded(
+    log: PathBuf,
+    session: SessionId,
+) -> Result<Option<RecordedSession>, Problem> {
     let look = turn(move |_| OneSession::new(&log, &session)).await?;
     turns(look, OneSession::step).await
 }

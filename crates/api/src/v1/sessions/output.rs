@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::feed::{Ended, Feed, Heard, Start};
+use super::feed::{Feed, FeedEvent, SessionEnd, Start};
 use super::find::{Session, find};
 use crate::body::{Gone, Outgoing, Response};
 use crate::call::{Call, passed};
@@ -76,12 +76,12 @@ pub enum OutputEvent {
 }
 
 /// Events, or bytes.
-pub enum Told {
+pub enum OutputAnswer {
     Events(Events<OutputEvent>),
     Bytes(Raw),
 }
 
-impl Output for Told {
+impl Output for OutputAnswer {
     fn describe(document: &mut Document<'_>) {
         Events::<OutputEvent>::describe(document);
         Raw::describe(document);
@@ -99,7 +99,7 @@ pub async fn read(
     mut call: Call,
     Query(query): Query<OutputQuery>,
     _: Nothing,
-) -> Result<Told, Problem> {
+) -> Result<OutputAnswer, Problem> {
     let found = find(&call.api, &call.which()?, &call.session()?).await?;
     let channels = channels(&query, &found.session)?;
     let is_raw = call.prefers("application/octet-stream");
@@ -108,9 +108,9 @@ pub async fn read(
     }
     let feed = Feed::open(&call.api, found, &channels, query.follow).await?;
     if is_raw {
-        return Ok(Told::Bytes(bytes(feed, call.deadline).await));
+        return Ok(OutputAnswer::Bytes(bytes(feed, call.deadline).await));
     }
-    Ok(Told::Events(events(&mut call, feed)?))
+    Ok(OutputAnswer::Events(events(&mut call, feed)?))
 }
 
 /// Which outputs, and where each begins.
@@ -152,7 +152,7 @@ fn events(call: &mut Call, mut feed: Feed) -> Result<Events<OutputEvent>, Proble
 }
 
 /// What is told of what is heard.
-pub fn told(cuts: &mut Cuts, heard: Heard) -> Vec<OutputEvent> {
+pub fn told(cuts: &mut Cuts, heard: FeedEvent) -> Vec<OutputEvent> {
     let output = |channel: Channel, piece: Option<(u64, Content)>| {
         piece.map(|(offset, content)| OutputEvent::Output {
             channel: channel.into(),
@@ -161,23 +161,23 @@ pub fn told(cuts: &mut Cuts, heard: Heard) -> Vec<OutputEvent> {
         })
     };
     let (mut events, last) = match heard {
-        Heard::Output { channel, offset, bytes } => {
+        FeedEvent::Output { channel, offset, bytes } => {
             let piece = cuts.take(channel, offset, bytes);
             (output(channel, piece).into_iter().collect::<Vec<_>>(), None)
         }
-        Heard::Gap { channel, from, to } => {
+        FeedEvent::Gap { channel, from, to } => {
             let rest = output(channel, cuts.finish(channel));
             let gap = OutputEvent::Gap { channel: channel.into(), from, to };
             (rest.into_iter().collect(), Some(gap))
         }
-        Heard::Ended(_) | Heard::Running => {
+        FeedEvent::Ended(_) | FeedEvent::Running => {
             let all = [Channel::Stdout, Channel::Stderr, Channel::Terminal];
             let rest = all.into_iter().filter_map(|channel| output(channel, cuts.finish(channel)));
             let last = match heard {
-                Heard::Ended(Ended::Known(record)) => {
+                FeedEvent::Ended(SessionEnd::Known(record)) => {
                     OutputEvent::Exited { exit: (*record).into() }
                 }
-                Heard::Ended(Ended::Unknown) => OutputEvent::Over {},
+                FeedEvent::Ended(SessionEnd::Unknown) => OutputEvent::Over {},
                 _ => OutputEvent::Running {},
             };
             (rest.collect(), Some(last))
@@ -192,12 +192,12 @@ async fn bytes(mut feed: Feed, deadline: Option<Instant>) -> Raw {
     let mut offset = feed.begins_at();
     let first = loop {
         match feed.next().await {
-            Some(Heard::Output { offset: at, bytes, .. }) => {
+            Some(FeedEvent::Output { offset: at, bytes, .. }) => {
                 offset = at;
                 break Some(bytes);
             }
-            Some(Heard::Gap { to, .. }) => offset = to,
-            Some(Heard::Ended(_) | Heard::Running) | None => break None,
+            Some(FeedEvent::Gap { to, .. }) => offset = to,
+            Some(FeedEvent::Ended(_) | FeedEvent::Running) | None => break None,
         }
     };
     let (sink, body) = Outgoing::stream(None);
@@ -206,7 +206,7 @@ async fn bytes(mut feed: Feed, deadline: Option<Instant>) -> Raw {
             if let Some(bytes) = first {
                 sink.send(bytes).await?;
             }
-            while let Some(Heard::Output { bytes, .. }) = feed.next().await {
+            while let Some(FeedEvent::Output { bytes, .. }) = feed.next().await {
                 sink.send(bytes).await?;
             }
             Ok::<_, Gone>(())

@@ -105,12 +105,12 @@ pub enum SpoolPolicy {
 }
 
 /// A session that was made, or that was there.
-pub enum Made {
+pub enum StartedSession {
     New(SessionInfo),
     Known(SessionInfo),
 }
 
-impl Output for Made {
+impl Output for StartedSession {
     fn describe(document: &mut Document<'_>) {
         Created::<SessionInfo>::describe(document);
         Reply::<SessionInfo>::describe(document);
@@ -128,7 +128,7 @@ pub async fn start(
     call: Call,
     _: Nothing,
     Json(asked): Json<StartSession>,
-) -> Result<Made, Problem> {
+) -> Result<StartedSession, Problem> {
     let inside = call.inside()?;
     let is_chosen = asked.session.is_some();
     let start = asked.start(inside.workdir.as_deref(), &call.trail)?;
@@ -139,7 +139,7 @@ pub async fn start(
         // One of which nothing is left any more is started again.
         Known::Same => {
             if let Ok(found) = find(&call.api, &inside.which, &start.session).await {
-                return Ok(Made::Known(found.session.into()));
+                return Ok(StartedSession::Known(found.session.into()));
             }
         }
         Known::No => {}
@@ -151,7 +151,7 @@ pub async fn start(
     let found = find(&call.api, &inside.which, &start.session).await;
     let mut info: SessionInfo = found?.session.into();
     info.warnings = started.warnings;
-    Ok(if started.repeated { Made::Known(info) } else { Made::New(info) })
+    Ok(if started.repeated { StartedSession::Known(info) } else { StartedSession::New(info) })
 }
 
 /// Starts a session that is recorded. It is not cancelled half-way.

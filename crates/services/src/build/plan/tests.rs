@@ -86,9 +86,9 @@ fn beginning() -> impl Strategy<Value = &'static str> {
 }
 
 /// A directory for one recipe, which goes away with it.
-struct Place(PathBuf);
+struct TestContext(PathBuf);
 
-impl Place {
+impl TestContext {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("burrow-recipes-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestContext {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -109,9 +109,9 @@ proptest! {
         fragments in prop::collection::vec(fragment(), 0..40),
     ) {
         let text = format!("{begin}{}\n", fragments.join("\n"));
-        let place = Place::new();
+        let place = TestContext::new();
         fs::write(place.0.join(DOCKERFILE), &text).expect("a recipe");
-        match Plan::read(Order { context: place.0.clone(), ..Order::default() }) {
+        match Plan::read(BuildRequest { context: place.0.clone(), ..BuildRequest::default() }) {
             Ok(plan) => {
                 prop_assert!(!plan.stages.is_empty() && plan.stages.is_sorted());
                 let steps: usize = plan.recipe.stages.iter().map(|stage| stage.steps.len()).sum();

@@ -5,9 +5,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Owner, Saved};
 use crate::notebook::error::NotebookError;
-use crate::notebook::keeper::BegunState;
+use crate::notebook::keeper::SaveState;
 use crate::notebook::limits::{BEGIN_DEADLINE, FETCH_DEADLINE, LOOK_PAUSE_MAX};
-use crate::notebook::transfer::{self, Fetched};
+use crate::notebook::transfer::{self, FetchedSave};
 use crate::notebook::vault::Stamp;
 use host::id::RandomId;
 use host::instant::now_ms;
@@ -18,7 +18,7 @@ pub(super) struct Saving {
     run: u64,
     version: u64,
     since: Instant,
-    pub(super) task: JoinHandle<Result<Fetched, NotebookError>>,
+    pub(super) task: JoinHandle<Result<FetchedSave, NotebookError>>,
 }
 
 impl Owner {
@@ -51,20 +51,20 @@ impl Owner {
         let orders = self.orders(&guest, &context, &seat.token);
         let mark = RandomId::draw().map_err(SandboxError::Draw)?.to_string();
         let mut state = orders.save(&directory, &mark).await?;
-        if state == BegunState::Bare {
+        if state == SaveState::Bare {
             orders.install().await?;
             state = orders.save(&directory, &mark).await?;
         }
         // What a bridge before this one has ordered may still be under way.
         let give_up_at = Instant::now() + BEGIN_DEADLINE;
-        while state == BegunState::Again && Instant::now() < give_up_at {
+        while state == SaveState::Again && Instant::now() < give_up_at {
             sleep(LOOK_PAUSE_MAX).await;
             state = orders.save(&directory, &mark).await?;
         }
         match state {
-            BegunState::Started | BegunState::Done => {}
-            BegunState::Foreign => return Ok(()),
-            BegunState::Again | BegunState::Bare => {
+            SaveState::Started | SaveState::Done => {}
+            SaveState::Foreign => return Ok(()),
+            SaveState::Again | SaveState::Bare => {
                 return Err(NotebookError::NotSaved {
                     what: "an earlier save is still running".to_owned(),
                 });
@@ -88,7 +88,7 @@ impl Owner {
 
     pub(super) async fn end_save(
         &mut self,
-        fetched: Result<Fetched, NotebookError>,
+        fetched: Result<FetchedSave, NotebookError>,
     ) -> Result<(), NotebookError> {
         let Some(Saving { run, version, since, .. }) = self.saving.take() else { return Ok(()) };
         let fetched = match fetched {
@@ -144,7 +144,7 @@ impl Owner {
 }
 
 /// The end of a save; never without one.
-pub(super) async fn joined(saving: &mut Option<Saving>) -> Result<Fetched, NotebookError> {
+pub(super) async fn joined(saving: &mut Option<Saving>) -> Result<FetchedSave, NotebookError> {
     match saving {
         Some(saving) => (&mut saving.task).await.unwrap_or_else(|error| {
             Err(NotebookError::NotSaved { what: format!("the bridge gave up on it: {error}") })
