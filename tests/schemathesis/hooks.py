@@ -57,7 +57,7 @@ BEYOND_SCHEMAS = (
     "is not valid base64",
     "is not absolute",
     "create_only needs",
-    "scratch_bytes is",
+    "scratch_bytes must be",
     "is not a name of an environment variable",
     "cannot be the name of an environment variable",
     # What the name of an image is, of its parts and all together.

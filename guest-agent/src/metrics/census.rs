@@ -131,8 +131,8 @@ impl Census {
         if wanted.times || self.ancestor.is_some() {
             let times = match read_file(proc, pid, b"/stat", &mut buffer) {
                 Ok(length) => parse_times(&buffer[..length]),
-                // It has ended since it was listed.
-                Err(Errno::ENOENT | Errno::ESRCH) => return true,
+                // It has ended since it was listed; whose it was is not known any more.
+                Err(Errno::ENOENT | Errno::ESRCH) => return self.ancestor.is_none(),
                 // Out of descriptors, most likely: what was known of it holds.
                 Err(_) => None,
             };

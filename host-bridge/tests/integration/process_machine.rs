@@ -257,7 +257,10 @@ struct Killable(std::process::Child);
 impl Killable {
     fn run(test: &str, place: &Place) -> Self {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", test, "--nocapture"]);
+        // Tests are named by their modules within the binary.
+        let (_, module) = module_path!().split_once("::").expect("a module of the binary");
+        let test = format!("{module}::{test}");
+        command.args(["--ignored", "--exact", &test, "--nocapture"]);
         command.env(PLACE_VARIABLE, place.0.runtime.parent().unwrap());
         Self(command.stdout(std::process::Stdio::null()).spawn().unwrap())
     }

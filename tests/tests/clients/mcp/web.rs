@@ -256,7 +256,7 @@ fn a_sandbox_is_made_for_a_user_and_pulls_no_more_than_its_key_may() {
     };
     let refused = start(json!({ "pull": "always" })).text();
     assert!(refused.contains("only an admin key may ask for always"), "{refused}");
-    assert!(start(json!({ "pull": "often" })).text().contains("\\\"often\\\" is none of"));
+    assert!(start(json!({ "pull": "often" })).text().contains("\\\"often\\\" is not one of"));
     if nix::unistd::geteuid().is_root() {
         start(json!({ "pull": "missing", "user": "65534" })).expect(200);
         let found = Client::new(server.url()).key(key.trim());
