@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 
 use crate::paths::{describe_places, first_program};
 
-/// Says where the helper is.
-pub const VARIABLE: &str = "BURROW_HELPER";
+pub use crate::paths::HELPER_VARIABLE as VARIABLE;
+
 /// The name of its file.
 const FILE: &str = "host-bridge";
 

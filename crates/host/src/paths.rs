@@ -62,6 +62,8 @@ const STATE_VARIABLE: &str = "BURROW_STATE_DIR";
 /// Read by the machines that have a kit.
 const IMAGES_VARIABLE: &str = "BURROW_IMAGES";
 const AGENT_VARIABLE: &str = "BURROW_AGENT";
+/// Says where the helper is: see [`helper`](crate::helper).
+pub const HELPER_VARIABLE: &str = "BURROW_HELPER";
 
 /// An environment variable that sets a path, for documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +92,7 @@ pub const VARIABLES: [Variable; 5] = [
         usual: ["beside host-bridge, or in the build directory"; 2],
     },
     Variable {
-        name: crate::helper::VARIABLE,
+        name: HELPER_VARIABLE,
         about: "the program that mounts workspaces, host-bridge; programs that embed it need this",
         usual: ["the running host-bridge, otherwise the one beside the program"; 2],
     },

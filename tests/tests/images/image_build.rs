@@ -177,7 +177,10 @@ fn a_recipe_is_a_file_of_its_context() {
     fs::remove_file(&path).unwrap();
     symlink("/etc/passwd", &path).unwrap();
     let said = build();
-    assert!(said.contains("a symlink points outside of the context") && !said.contains("root:"), "{said}");
+    assert!(
+        said.contains("a symlink points outside of the context") && !said.contains("root:"),
+        "{said}"
+    );
     fs::remove_file(&path).unwrap();
     place.write("docker/recipe", "FROM base\n");
     symlink("docker/recipe", &path).unwrap();

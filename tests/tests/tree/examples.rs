@@ -1,6 +1,6 @@
 //! Runs the programs of `examples/` as they are, and looks at what they print and leave.
 //!
-//! The Rust one is run where it is built: `host-bridge/tests/library.rs`.
+//! The Rust one is run where it is built: `host-bridge/tests/integration/library.rs`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("mcp/agent.py", "tests/tests/tree/examples.rs"),
     ("mcp/figure.py", "tests/tests/tree/examples.rs"),
     ("python/sandbox.py", "tests/tests/tree/examples.rs"),
-    ("rust/twenty_lines.rs", "host-bridge/tests/library.rs"),
+    ("rust/twenty_lines.rs", "host-bridge/tests/integration/library.rs"),
 ];
 
 fn root() -> &'static Path {

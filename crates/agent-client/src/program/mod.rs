@@ -104,7 +104,8 @@ pub async fn collect(
 pub fn draw_session() -> Result<SessionId, GuestError> {
     let mut bytes = [0; NAME_BYTES];
     SystemRandom::new().fill(&mut bytes).map_err(|_| GuestError::NoEntropy)?;
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let digits = format!("{number:0width$x}", width = 2 * NAME_BYTES);
     Ok(digits.parse().expect("hexadecimal digits are a name"))
 }
 

@@ -81,7 +81,12 @@ fn a_program_that_keeps_credentials_is_asked() {
         fs::set_permissions(&keeper, fs::Permissions::from_mode(0o755)).unwrap();
         let path = std::env::var("PATH").unwrap();
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "registry::auth::inner_pull_with_a_keeper", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "registry::auth::inner_pull_with_a_keeper",
+                "--ignored",
+                "--nocapture",
+            ])
             .env("PATH", format!("{}:{path}", bin.display()))
             .env("BURROW_TEST_PULL", format!("{}/team/app", registry.host()))
             .output()

@@ -30,7 +30,7 @@ fn a_greeting_for_another_host_is_refused() {
         "curl -sS -m 20 --connect-to example.net:443:www.example.com:443 https://example.net/hello",
     );
     fronted.fails();
-    scene.is_refused("www.example.com", "it greets example.net");
+    scene.is_refused("www.example.com", "it asks for example.net");
     // Whoever greets nobody, or in pieces.
     let code = r#"
 context = ssl.create_default_context()

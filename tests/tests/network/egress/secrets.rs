@@ -193,9 +193,9 @@ def get(host=name, method="GET", more=""):
 for request, why in [
     (get("example.com"), "it is for the host"),
     (get(method="TRACE"), "it asks the server to echo it (TRACE)"),
-    (get(method="CONNECT"), "it asks for a tunnel"),
-    (get(more="upgrade: other\r\nconnection: upgrade\r\n"), "it asks to go on with"),
-    (get(more="content-length: 1\r\ntransfer-encoding: chunked\r\n"), "it has a length and pieces"),
+    (get(method="CONNECT"), "it asks the server for a tunnel (CONNECT)"),
+    (get(more="upgrade: other\r\nconnection: upgrade\r\n"), "it asks to upgrade to"),
+    (get(more="content-length: 1\r\ntransfer-encoding: chunked\r\n"), "it has both content-length and transfer-encoding"),
     (get(more="x: " + "y" * 70000 + "\r\n"), "its head has more than"),
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "its first line"),
 ]:

@@ -72,7 +72,7 @@ for host, why in {HOSTS:?}:
         request = urllib.request.Request(f"https://{{host}}/unreached", data=body, headers={{"token": os.environ["GITHUB"]}})
         try: raise SystemExit(urllib.request.urlopen(request, timeout=60).read())
         except urllib.error.HTTPError as error: code, said = error.code, error.read().decode()
-        assert code == 502 and f"{{host}} is not reached: {{why}}.\n" in said, (host, said)
+        assert code == 502 and f"{{host}} cannot be reached: {{why}}.\n" in said, (host, said)
 print("fine")"#
     );
     let said = scene.server.feed(&["exec", "-i", NAME, "--", "python3", "-"], python.as_bytes());
