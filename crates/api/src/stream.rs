@@ -119,6 +119,7 @@ impl<T: Serialize + JsonSchema + Send> Output for Events<T> {
 }
 
 /// A value at the end, or a stream on the way there, as the client prefers.
+#[expect(clippy::large_enum_variant, reason = "there is one for each call, and it is moved once")]
 pub enum Either<T, E> {
     Whole(T),
     Stream(Events<E>),

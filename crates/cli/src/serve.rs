@@ -42,7 +42,7 @@ pub struct Serve {
     #[arg(long)]
     dev: bool,
 
-    /// Read this configuration file (default: BURROW_CONFIG, or the usual places)
+    /// Read this configuration file (default: the first that exists of the usual places)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

@@ -146,7 +146,7 @@ fn admit(shared: &Arc<Shared>, work: &mut JoinSet<()>, gate: &Gate, stream: Stre
     }
     let refuse = |why: &str| match &gate.host {
         Some(host) => {
-            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), why)
+            shared.teller.refuse(EventSubject::Connection, host.as_str(), Some(port), why);
         }
         None => shared.teller.refuse(EventSubject::Connection, THE_PROXY, None, why),
     };

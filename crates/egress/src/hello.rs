@@ -1,4 +1,4 @@
-//! Reads the server name from the greeting (ClientHello) of a TLS client. Pure. Its input is untrusted
+//! Reads the server name from the greeting (`ClientHello`) of a TLS client. Pure. Its input is untrusted
 //! and may arrive in pieces of any size.
 
 use super::host::Host;

@@ -106,10 +106,10 @@ impl Inner {
             (EventSubject::Name, Verdict::Allowed { .. }) => add(&self.names_allowed, 1),
             (EventSubject::Name, Verdict::Refused { .. }) => add(&self.names_refused, 1),
             (EventSubject::Connection, Verdict::Allowed { .. }) => {
-                add(&self.connections_allowed, 1)
+                add(&self.connections_allowed, 1);
             }
             (EventSubject::Connection, Verdict::Refused { .. }) => {
-                add(&self.connections_refused, 1)
+                add(&self.connections_refused, 1);
             }
             (_, Verdict::Ended { sent_bytes, received_bytes, .. }) => {
                 add(&self.sent_bytes, *sent_bytes);

@@ -129,7 +129,7 @@ impl Apps {
             match self.0.table.sit(&record, spec.name.as_ref(), spec.kind())? {
                 SlotResult::Seat(seat) => break seat,
                 SlotResult::Over(name) => {
-                    self.stop(registry, &spec.which, &name).await.or_else(gone)?
+                    self.stop(registry, &spec.which, &name).await.or_else(gone)?;
                 }
             }
         };

@@ -36,12 +36,14 @@ impl Place {
         let base = PathBuf::from(format!("/tmp/burrow-test-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&base);
         let paths = Paths { runtime: base.join("run"), state: base.join("state") };
-        paths.prepare().unwrap();
+        paths.prepare().expect("directories of ours");
         Self(paths)
     }
 
     pub async fn registry(&self) -> Registry {
-        Registry::open(self.0.clone(), Machines::default(), event::nobody()).await.unwrap()
+        Registry::open(self.0.clone(), Machines::default(), event::nobody())
+            .await
+            .expect("a registry over empty directories")
     }
 }
 
@@ -54,7 +56,7 @@ impl Drop for Place {
                 let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
             }
         }
-        let _ = fs::remove_dir_all(self.0.runtime.parent().unwrap());
+        let _ = fs::remove_dir_all(self.0.runtime.parent().expect("it has one"));
     }
 }
 
@@ -71,13 +73,13 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 pub fn which(text: &str) -> SandboxRef {
-    text.parse().unwrap()
+    text.parse().expect("a name")
 }
 
 /// A shell script as a session that nobody records.
 pub fn script(id: &str, script: &str) -> Start {
     Start {
-        session: id.parse().unwrap(),
+        session: id.parse().expect("a name"),
         program: Program::Script { script: Text::from(script), shell: None },
         cwd: None,
         env: Vec::new(),

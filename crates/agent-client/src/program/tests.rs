@@ -225,7 +225,9 @@ proptest! {
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..9),
     ) {
         let (whole, mut head) = (pieces.concat(), Head::new(bytes_max));
-        pieces.iter().for_each(|piece| head.add(piece, &Unlimited));
+        for piece in &pieces {
+            head.add(piece, &Unlimited);
+        }
         prop_assert_eq!(head.bytes(), &whole[..whole.len().min(bytes_max)]);
         prop_assert_eq!(head.total_bytes(), whole.len() as u64);
         prop_assert_eq!(head.is_cut(), whole.len() > bytes_max);
@@ -238,7 +240,9 @@ proptest! {
     ) {
         let (whole, mut head) = (pieces.concat(), Head::new(usize::MAX));
         let memory = Room(room.into());
-        pieces.iter().for_each(|piece| head.add(piece, &memory));
+        for piece in &pieces {
+            head.add(piece, &memory);
+        }
         prop_assert!(head.bytes().len() <= room && whole.starts_with(head.bytes()));
         prop_assert_eq!(head.is_cut(), head.bytes().len() < whole.len());
         prop_assert_eq!(head.total_bytes(), whole.len() as u64);
@@ -250,7 +254,9 @@ proptest! {
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..9),
     ) {
         let (whole, mut tail) = (pieces.concat(), Tail::new(bytes_max));
-        pieces.iter().for_each(|piece| tail.add(piece));
+        for piece in &pieces {
+            tail.add(piece);
+        }
         prop_assert_eq!(tail.bytes(), &whole[whole.len().saturating_sub(bytes_max)..]);
         prop_assert_eq!(tail.is_cut(), whole.len() > bytes_max);
     }

@@ -128,12 +128,11 @@ async fn accelerated(needed: &Program, accelerator: Option<&qemu::Probe>) -> Che
 
 /// A program that is installed or not.
 async fn program(needed: &Program) -> Check {
-    match find_program(needed.name) {
-        Some(found) => Check::new(needed.label, Verdict::Works, version_of(&found).await),
-        None => {
-            let detail = format!("{} is not installed", needed.name);
-            Check::new(needed.label, Verdict::Lacks, detail).fix(needed.remedy)
-        }
+    if let Some(found) = find_program(needed.name) {
+        Check::new(needed.label, Verdict::Works, version_of(&found).await)
+    } else {
+        let detail = format!("{} is not installed", needed.name);
+        Check::new(needed.label, Verdict::Lacks, detail).fix(needed.remedy)
     }
 }
 

@@ -167,7 +167,7 @@ impl Printer {
                 }
             }
             Some(Saved::TooMany) => {
-                output::note("the code displays too much; the rest is not saved")
+                output::note("the code displays too much; the rest is not saved");
             }
             // What it returns is not what it shows.
             None if shown.role == DisplayRole::Shown => {

@@ -27,7 +27,7 @@ const CUT: &str =
 
 /// How the output of a session ended.
 enum SessionResult {
-    Ended(Ended),
+    Ended(Box<Ended>),
     /// Our stdout is closed.
     Unread,
 }
@@ -65,7 +65,8 @@ pub async fn run(guest: &Guest, start: &Start, holder: &str, command: &str) -> R
         }
     };
     match ended {
-        SessionResult::Ended(Ended { record, .. }) => {
+        SessionResult::Ended(ended) => {
+            let record = ended.record;
             release(guest, session, holder).await;
             // Whoever sent us the signal knows who killed it.
             if !(asked_before && matches!(record.cause, Cause::Killed { .. })) {
@@ -112,7 +113,7 @@ async fn pump(running: &mut Running) -> Result<SessionResult> {
                 if ended.missing_bytes > 0 {
                     output::note(&CliError::OutputMissing(ended.missing_bytes).to_string());
                 }
-                return Ok(SessionResult::Ended(ended));
+                return Ok(SessionResult::Ended(Box::new(ended)));
             }
         }
     }

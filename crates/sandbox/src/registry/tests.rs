@@ -262,7 +262,7 @@ async fn the_end_of_a_machine_is_told_as_it_was() {
             "stop" => assert_eq!(why, StopReason::Asked),
             "kill" => assert_eq!(why, StopReason::Killed),
             _ => {
-                assert_eq!(why, StopReason::Ended { detail: "its agent exited with 7".to_owned() })
+                assert_eq!(why, StopReason::Ended { detail: "its agent exited with 7".to_owned() });
             }
         }
         // Again is fine, and changes nothing.
