@@ -48,7 +48,12 @@ fn injections() -> Injections {
     let fields = ["authorization", "token"].map(str::to_owned).to_vec();
     let value = Secret::of(VALUE.to_vec()).expect("a good value");
     let hosts = vec![host("a.org")];
-    Injections::new(vec![InjectedSecret { name: NAME.to_owned(), hosts, fields, value: Some(value) }])
+    Injections::new(vec![InjectedSecret {
+        name: NAME.to_owned(),
+        hosts,
+        fields,
+        value: Some(value),
+    }])
 }
 
 fn host(name: &str) -> Host {

@@ -2,7 +2,7 @@
 //! the beginning of what was said; where a head is changed on its way, it is one that would go on as it is.
 #![no_main]
 
-use burrow_fuzz::egress::http::{Head, Requests, BadRequest, agrees, is_request};
+use burrow_fuzz::egress::http::{BadRequest, Head, Requests, agrees, is_request};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,8 +1,8 @@
 //! The tar decoder, fed what a hostile guest may send in whatever slices; slices must not matter.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use archive::{Decoder, Event, safe_relative};
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Some((slice, archive)) = data.split_first() else { return };
