@@ -54,6 +54,8 @@ BEYOND_SCHEMAS = (
     "has both path and path_base64",
     "has no path",
     "exclude each other",
+    # A snapshot has decided on the machine, its image and its sizes.
+    "the snapshot sets it",
     "is not valid base64",
     "is not absolute",
     "create_only needs",
